@@ -70,6 +70,7 @@ def test_by_hand():
         "too_low_difference": 0.5,
         "too_high_difference": 0.25,
         "macro_recall_difference": round(1 / 6, 6),
+        "weighted_kappa_difference": round(1 / 3, 6),  # men: distance 1/4; if independent 11/16 + 3/4 + (1/4)^2
         "grade_error_difference": 0.75,
         "label_true_positive_difference": 1.0,
         "label_false_positive_difference": 0.5,
@@ -117,6 +118,12 @@ def test_against_scikit_learn_and_scipy(seed, kinds):
     shares = {name: np.bincount(part, minlength=kinds) / len(part) for name, part in grades.items()}
     apart = max(np.abs(shares[a] - shares[b]).sum() / 2 for a, b in pairs)
     assert gap("total_variation_distance").value.value == pytest.approx(apart)
+    kappas = {group.label: group.metrics["weighted_kappa"] for group in result.breakdowns[0].groups if not group.small}
+    known = {label: one.value for label, one in kappas.items() if isinstance(one, Observed)}
+    if len(known) > 1:
+        found = gap("weighted_kappa_difference")
+        assert found.value.value == pytest.approx(max(known.values()) - min(known.values()))
+        assert (known[found.best], known[found.worst]) == (max(known.values()), min(known.values()))
     for one in result.breakdowns[0].gaps:
         if isinstance(one.value, Observed):
             assert one.value.low <= one.value.value + 1e-12

@@ -150,6 +150,7 @@ DECIMAL = frozenset(
         "too_low_difference",
         "total_variation_distance",
         "weighted_kappa",
+        "weighted_kappa_difference",
     }
 )
 """Numbers written as decimals; all others are shares of people, written in percent, or measured in a unit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ MOST_COMPARED = 40
 
 BOOTSTRAP = "bootstrap of the largest distance"
 MACRO = "Clopper-Pearson limits of each label, squared and added"
+KAPPA = "limits of each weighted kappa, squared and added"
 RANKS = "score interval, variance by DeLong or Newcombe"
 
 IF_EMPTY = {
@@ -222,6 +224,7 @@ def compute_label_gaps(comparison: LabelComparison) -> tuple[LabelGap, ...]:
     if counts.confused is not None:
         found.append(_macro_recall_gap(comparison))
         if comparison.ordered:
+            found.append(_kappa_gap(comparison))
             moments = {"mean_grade_error": counts.grade_errors()}
             found.append(_plain(mean_gap("grade_error_difference", "mean_grade_error", comparison.rates({}, moments))))
     return (*found, *(gap for gaps in by_rate.values() for gap in gaps))
@@ -314,29 +317,69 @@ def _largest_superiority(samples: list[Floats], level: float) -> LargestDistance
 
 def _macro_recall_gap(comparison: LabelComparison) -> LabelGap:
     """Return the gap of macro recall between groups in which every label truly occurs."""
-    name, metric, counts = "macro_recall_difference", "macro_recall", comparison.counts
-    assert counts.confused is not None
-    truly = counts.confused.sum(axis=2)
+    confused = comparison.counts.confused
+    assert confused is not None
+    truly = confused.sum(axis=2)
+
+    def measure(i: int, level: float) -> tuple[float, float, float]:
+        return mean_of_proportions(np.diagonal(confused[i]), truly[i], level)
+
     usable = np.flatnonzero(comparison.large & (truly > 0).all(axis=1))
+    return _gap_of_tables("macro_recall", measure, usable, "with every true label among them, ", MACRO, comparison)
+
+
+def _kappa_gap(comparison: LabelComparison) -> LabelGap:
+    """Return the gap of quadratic weighted kappa between groups in which given or true grades differ."""
+    confused = comparison.counts.confused
+    assert confused is not None
+
+    def measure(i: int, level: float) -> tuple[float, float, float]:
+        found = weighted_kappa(confused[i], level)
+        assert isinstance(found, Observed)
+        return found.value, found.low, found.high
+
+    known = [isinstance(weighted_kappa(table), Observed) for table in confused]
+    usable = np.flatnonzero(comparison.large & np.array(known))
+    return _gap_of_tables("weighted_kappa", measure, usable, "not all of one grade, ", KAPPA, comparison)
+
+
+def _gap_of_tables(
+    metric: str,
+    measure: Callable[[int, float], tuple[float, float, float]],
+    usable: Integers,
+    condition: str,
+    method: str,
+    comparison: LabelComparison,
+) -> LabelGap:
+    """Return the gap of a number with an interval of its own between the groups that have it.
+
+    Args:
+        metric: the number.
+        measure: gives it of a group, by position, and the ends of its interval at a level.
+        usable: the groups; condition: what a group must have, beside its size.
+        method: of the interval.
+        comparison: all groups.
+    """
+    name, counts = f"{metric}_difference", comparison.counts
     kept = set(usable.tolist())
     left_out = {label: int(counts.size[i]) for i, label in enumerate(counts.labels) if i not in kept}
     if len(usable) < 2:
-        reason = f"people must number {comparison.least}, with every true label among them, in at least two groups"
+        reason = f"people must number {comparison.least}, {condition}in at least two groups"
         return LabelGap(
             name=name, metric=metric, value=Unknown(reason=reason), best="", worst="", not_assessable=left_out
         )
     pairs = count_pairs(len(usable))
     level = bonferroni(comparison.confidence, pairs)
-    recalls = np.array([mean_of_proportions(np.diagonal(counts.confused[i]), truly[i], level) for i in usable])
-    low, high = largest_difference(recalls[:, 0], recalls[:, 1], recalls[:, 2])
-    best, worst = int(np.argmax(recalls[:, 0])), len(usable) - 1 - int(np.argmin(recalls[::-1, 0]))
+    found = np.array([measure(i, level) for i in usable.tolist()])
+    low, high = largest_difference(found[:, 0], found[:, 1], found[:, 2])
+    best, worst = int(np.argmax(found[:, 0])), len(usable) - 1 - int(np.argmin(found[::-1, 0]))
     value = Observed(
-        value=float(recalls[best, 0] - recalls[worst, 0]),
+        value=float(found[best, 0] - found[worst, 0]),
         n=int(counts.size[usable].sum()),
         low=low,
         high=high,
         confidence=comparison.confidence,
-        method=MACRO + _together(pairs),
+        method=method + _together(pairs),
     )
     named = [counts.labels[usable[i]] for i in (best, worst)]
     return LabelGap(name=name, metric=metric, value=value, best=named[0], worst=named[1], not_assessable=left_out)

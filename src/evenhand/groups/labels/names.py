@@ -37,6 +37,7 @@ LABEL_GAP_TITLES: dict[str, str] = {
     "grade_wasserstein_distance": "Wasserstein distance in grades: the furthest apart of two groups",
     "label_accuracy_difference": "accuracy: highest minus lowest",
     "macro_recall_difference": "macro recall: highest minus lowest",
+    "weighted_kappa_difference": "quadratic weighted kappa: highest minus lowest",
     "too_low_difference": "share graded too low: highest minus lowest",
     "too_high_difference": "share graded too high: highest minus lowest",
     "grade_error_difference": "mean error in grades (given minus true): highest minus lowest",
