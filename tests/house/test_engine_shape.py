@@ -25,7 +25,10 @@ def exported():
 NAMES = dict(exported())
 CLASSES = {name: one for name, one in NAMES.items() if inspect.isclass(one)}
 CONFIGS = {name for name, one in CLASSES.items() if issubclass(one, Config)}
-RESULTS = {name for name, one in CLASSES.items() if issubclass(one, Result)} | {"Mitigation"}  # a result, and a model
+RESULTS = {name for name, one in CLASSES.items() if issubclass(one, Result)} | {
+    "AlternativeSearch",
+    "Mitigation",
+}  # a result, and models
 
 
 def config_of(function):
@@ -50,6 +53,7 @@ def test_the_engines_are_all_here():
         "compare_audits",
         "compare_language_models",
         "count_outcomes",
+        "find_alternatives",
         "find_number_subgroups",
         "find_subgroups",
         "find_subgroups_of_decisions",

@@ -91,7 +91,8 @@ class ConfigOptions(Generic[ConfigT]):
         try:
             return self.load()(**settings)
         except OptionError as error:
-            option = next((option for option, name in own.items() if name == error.location), None)
+            named = {**own, **{name: name for name in others}}
+            option = next((option for option, name in named.items() if name == error.location), None)
             error.location = error.location if option is None else flag(option)
             raise
 

@@ -21,14 +21,25 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.mitigation import MitigationConfig
+    from evenhand.mitigation import AlternativesConfig, MitigationConfig
+    from evenhand.models import Subject
     from evenhand.schema import People
+    from evenhand.typing import Progress
 
 
 SETTINGS: ConfigOptions[MitigationConfig] = ConfigOptions(
     "evenhand.mitigation:MitigationConfig",
+    about="new models by a method",
+    hint="leave it out, or add --against: it is about a search for alternatives",
     without=("start", "share", "confidence", "seed"),
     renamed={"methods": "method", "findings": "from_"},
+)
+ALTERNATIVES: ConfigOptions[AlternativesConfig] = ConfigOptions(
+    "evenhand.mitigation:AlternativesConfig",
+    about="a search for alternatives",
+    hint="leave it out, or leave out --against",
+    without=("against", "confidence", "seed"),
+    renamed={"methods": "method"},
 )
 
 
@@ -40,49 +51,58 @@ def mitigate(
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
-    out: Annotated[Path, typer.Option("--out", help="Write the new model here: the first method's.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Write the new model here: the first method's, or the alternative chosen.")
+    ],
     test: Annotated[str | None, typer.Option("--test", help="Test set, in no training set: read like DATA.")] = None,
     frontier: Annotated[
         Path | None,
         typer.Option("--frontier", help="Accuracy against fairness, by the first method's strength: .html or .json."),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            help="Search for less discriminatory alternatives, with a smaller gap between groups: gap or ratio (of "
+            "selection rates), equal-opportunity, equalized-odds.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Record of the search for alternatives, for a dossier: .json.")
+    ] = None,
 ) -> None:
-    """Train the model again on what was found, or train fairly, and compare before and after."""
+    """Train the model again on what was found, or train fairly, or search for less discriminatory alternatives."""
     from evenhand import mitigation, view
-    from evenhand.schema import encode
 
+    output.check_places(out=out, frontier=frontier, record=record)
+    if against is not None:
+        if frontier is not None:
+            raise OptionError("the frontier of a search for alternatives is on its page", location="--frontier",
+                              hint="use --html")  # fmt: skip
+        searched = ALTERNATIVES.read(context, seed=people.seed, against=against)
+        _check_outputs([model, data, test, people.schema], _outputs(out, output, None, record))
+        _search_alternatives(searched, model, data, test, people, output, consent, (out, record))
+        return
+    if record is not None:
+        raise OptionError("only a search for alternatives has a record", location="--record", hint="add --against gap")
     config = SETTINGS.read(context, seed=people.seed)
-    output.check_places(out=out, frontier=frontier)
     _check_outputs(
         [model, data, test, people.schema, *map(str, config.findings)],
-        {"--out": out, "--html": output.html, "--frontier": frontier, "--json": output.json},
+        _outputs(out, output, frontier, None),
     )
     _check_methods(config)
     if config.strength is not None:
         _first_with_strength(config.methods, "--strength")
-    if test is not None and _is_same_data(data, test):
-        raise OptionError(
-            f"{test} is DATA itself, and no one would be kept aside",
-            location="--test",
-            hint="name other people, or leave it out: a fifth of DATA is then kept aside",
-        )
     swept = _first_with_strength(config.methods, "--frontier") if frontier is not None else ""
     with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
-        subject = people.read_subject(model, data, progress)
-        _check_labels(subject.people, subject.data_name)
-        kept, kept_name = None, None
-        if test is not None:
-            aside = people.read(test)
-            kept, kept_name = encode(subject.people.schema, aside.frame, location=aside.name), aside.name
-            _check_labels(kept, aside.name)
+        subject, kept, kept_name = _read_people(model, data, test, people, progress)
+        if kept is not None:
             subject, kept = mitigation.put_in_one_table(subject, kept)
         forecast = mitigation.forecast_queries(subject.people, config, test=kept)
     subject.ledger.budget = consent.approve(model, config.budget, forecast)
     with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         try:
-            done = mitigation.mitigate(
-                subject, config, test=kept, test_name=kept_name or "", out=out, progress=progress
-            )
+            done = mitigation.mitigate(subject, config, test=kept, test_name=kept_name, out=out, progress=progress)
         except KeyboardInterrupt:
             typer.echo("interrupted before there was any model", err=True)
             raise typer.Exit(INTERRUPTED) from None
@@ -98,7 +118,7 @@ def mitigate(
                 confidence=config.confidence,
                 time_limit=config.time_limit,
                 data_name=subject.data_name,
-                test_data=kept_name,
+                test_data=kept_name or None,
                 progress=progress,
             )
         if frontier.suffix == ".json":
@@ -110,6 +130,63 @@ def mitigate(
     timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
     if done.result.interrupted and not timed_out:
         raise typer.Exit(INTERRUPTED)
+
+
+def _search_alternatives(
+    config: AlternativesConfig,
+    model: str,
+    data: str,
+    test: str | None,
+    people: DataOptions,
+    output: PageOptions,
+    consent: ConsentOptions,
+    written_to: tuple[Path, Path | None],
+) -> None:
+    """Search for less discriminatory alternatives; write the one that is chosen, and the record."""
+    from evenhand import mitigation, view
+
+    out, record = written_to
+    with view.show_progress(quiet=output.silent) as progress:
+        subject, kept, kept_name = _read_people(model, data, test, people, progress)
+        asked = len(subject.people) + (0 if kept is None else len(kept))
+        subject.ledger.budget = consent.approve(model, config.budget, 2 * asked)
+        done = mitigation.find_alternatives(subject, config, test=kept, test_name=kept_name, out=out, progress=progress)
+    written = [*done.save(out), *output.write_page(done.result.document)]
+    if record is not None:
+        emit_result(done.result, str(record))
+        written.append(record)
+    output.emit(done.result)
+    output.show(done.result.document, written)
+    timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
+    if done.result.interrupted and not timed_out:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _read_people(
+    model: str, data: str, test: str | None, people: DataOptions, progress: Progress
+) -> tuple[Subject, People | None, str]:
+    """Return the model with the people, and the people to compare on where others are named, with their name.
+
+    Raises:
+        OptionError: they are the same.
+        DataError: a label is missing, or all are the same.
+    """
+    from evenhand.schema import encode
+
+    if test is not None and _is_same_data(data, test):
+        raise OptionError(
+            f"{test} is DATA itself, and no one would be kept aside",
+            location="--test",
+            hint="name other people, or leave it out: some of DATA are then kept aside",
+        )
+    subject = people.read_subject(model, data, progress)
+    _check_labels(subject.people, subject.data_name)
+    if test is None:
+        return subject, None, ""
+    aside = people.read(test)
+    kept = encode(subject.people.schema, aside.frame, location=aside.name)
+    _check_labels(kept, aside.name)
+    return subject, kept, aside.name
 
 
 @contextmanager
@@ -142,6 +219,13 @@ def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Ite
             "writes the texts whose label changes with the words for a group; train your pipeline on your texts and "
             "on these, each with its true label",
         ) from error
+
+
+def _outputs(
+    out: Path, output: PageOptions, frontier: Path | None, record: Path | None
+) -> dict[str, str | Path | None]:
+    """Return the files that are going to be written, by option."""
+    return {"--out": out, "--html": output.html, "--frontier": frontier, "--json": output.json, "--record": record}
 
 
 def _check_outputs(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:

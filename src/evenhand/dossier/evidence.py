@@ -12,6 +12,7 @@ from pydantic import Field
 
 from evenhand.core import SCHEMA_VERSION, Result, ResultPart
 from evenhand.errors import DataError
+from evenhand.mitigation import AlternativesResult
 from evenhand.stats import Observed, Proved, Quantity, Unknown, quantity_value
 from evenhand.text import format_count, join_names, list_some
 
@@ -34,7 +35,7 @@ COMPARED = {
 }
 """What subgroups are compared by."""
 
-KINDS = ("audit", "subgroups", "mitigation", "certificate")
+KINDS = ("audit", "subgroups", "mitigation", "alternatives", "certificate")
 """The kinds of results that are read."""
 
 
@@ -151,19 +152,20 @@ class ResultFile(ResultPart):
         name, sha256: the file; of a result in memory the SHA-256 of its JSON.
         result_kind, schema_version, evenhand, seed: what it is, and what made it.
         about: the model and the people, in words; where the result names them.
-        numbers: what was measured; alternatives: only of a mitigation.
+        numbers: what was measured; alternatives: only of a mitigation; record: only of a search for alternatives.
         not_run: what could not be run and why; notes: what else a reader must know.
     """
 
     name: str
     sha256: str
-    result_kind: Literal["audit", "subgroups", "mitigation", "certificate"]
+    result_kind: Literal["audit", "subgroups", "mitigation", "alternatives", "certificate"]
     schema_version: int
     evenhand: str
     seed: int
     about: str
     numbers: tuple[EvidenceNumber, ...] = ()
     alternatives: Alternatives | None = None
+    record: AlternativesResult | None = None
     not_run: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -211,6 +213,9 @@ def _read_result(source: Result | Path | str) -> ResultFile:
     if result.kind == "certificate":
         about = f"everybody whom {found.population} describes"
         return shown.model_copy(update={"about": about, "numbers": tuple(_proof_numbers(found))})
+    if result.kind == "alternatives":
+        about = f"{found.model} on {found.data}, {found.test:,} people kept aside"
+        return shown.model_copy(update={"about": about, "record": found, "notes": found.notes})
     alternatives = _list_alternatives(found)
     about = f"{alternatives.incumbent} on {alternatives.data}, {alternatives.holdout}"
     return shown.model_copy(update={"about": about, "alternatives": alternatives, "notes": found.notes})
@@ -244,6 +249,7 @@ def _parse_result(text: str, location: str) -> Result:
         "audit": AuditResult,
         "subgroups": SubgroupResult,
         "mitigation": MitigationResult,
+        "alternatives": AlternativesResult,
         "certificate": Certificate,
     }
     try:

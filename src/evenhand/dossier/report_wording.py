@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from evenhand.core import Block, Column, Facts, Heading, Note, ReportedNumber, Table, TableRow, Text
+from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.dossier.citations import cite
 from evenhand.dossier.evidence import Alternative, AlternativeLine, Alternatives, EvidenceNumber, ResultFile
 from evenhand.dossier.findings import AT_LEAST, ScenarioFinding, ThresholdFinding
@@ -53,8 +53,12 @@ def document_items(result: DossierResult) -> Iterator[Block]:
         ),
     )
     yield Heading("Data governance (g): measures against biases", anchor="annex-iv-measures")
-    searches = [one for one in result.evidence if one.alternatives is not None]
+    searches = [one for one in result.evidence if one.alternatives is not None or one.record is not None]
     for one in searches:
+        if one.record is not None:
+            chosen = one.record.chosen
+            taken = "none was chosen" if chosen is None else f"candidate {chosen} was chosen"
+            yield Text(f"Search for less discriminatory alternatives, {one.name}: {taken}, {one.record.reason}.")
         if one.alternatives is not None:
             yield from _tell_choice(one.alternatives)
             yield from _candidate_tables(one.alternatives, named=(one.alternatives.chosen,))
@@ -150,10 +154,14 @@ def tell_thresholds(result: DossierResult) -> Iterator[Block]:
 def tell_alternatives(result: DossierResult) -> Iterator[Block]:
     """Yield the incumbent, the declared search, every candidate, and which was chosen or why none."""
     for file in result.evidence:
-        found = file.alternatives
-        if found is None:
+        found, record = file.alternatives, file.record
+        if found is None and record is None:
             continue
         yield Heading(f"Search recorded in {file.name}", anchor=f"alternatives-{file.sha256[:8]}")
+        if record is not None:
+            yield from _tell_record(record.document())
+        if found is None:
+            continue
         yield Facts(
             (
                 ("Incumbent", found.incumbent),
@@ -174,6 +182,14 @@ def tell_alternatives(result: DossierResult) -> Iterator[Block]:
         yield from _tell_choice(found)
         yield from _candidate_tables(found)
         yield from _trial_tables(found)
+
+
+def _tell_record(record: Document) -> Iterator[Block]:
+    """Yield what the record of a search says, its headings below the dossier's; its drawing stands on its own page."""
+    yield Text(record.lead)
+    for block in record.blocks:
+        if not isinstance(block, Figure):
+            yield Heading(block.text, level=3) if isinstance(block, Heading) else block
 
 
 def list_evidence(result: DossierResult) -> Iterator[Block]:

@@ -176,6 +176,12 @@ class DossierResult(Result):
                         for line in one.lines
                     ],
                 )
+            if file.record is not None:
+                rows = file.record.to_frame().to_dict("records")
+                yield (
+                    "candidates",
+                    [{"file": file.name} | {str(key): value for key, value in row.items()} for row in rows],
+                )
 
 
 QUANTITY = ("kind", "value", "low", "high", "confidence", "n", "reason")

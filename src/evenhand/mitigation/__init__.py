@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
+    from evenhand.mitigation.alternatives import (
+        AlternativeCandidate,
+        AlternativeNumbers,
+        AlternativesConfig,
+        AlternativeSearch,
+        AlternativesResult,
+        find_alternatives,
+        reweighing_weights,
+    )
     from evenhand.mitigation.analysis import Mitigation, forecast_queries, mitigate, put_in_one_table
     from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial
     from evenhand.mitigation.comparison import compare_candidates
@@ -35,6 +44,11 @@ __all__ = [
     "METHODS",
     "PART_TITLES",
     "TRAINED",
+    "AlternativeCandidate",
+    "AlternativeNumbers",
+    "AlternativeSearch",
+    "AlternativesConfig",
+    "AlternativesResult",
     "Candidate",
     "CandidateResult",
     "Change",
@@ -65,11 +79,13 @@ __all__ = [
     "Trial",
     "compare_candidates",
     "concern_texts",
+    "find_alternatives",
     "find_learner",
     "forecast_queries",
     "load_methods",
     "mitigate",
     "put_in_one_table",
+    "reweighing_weights",
     "split_people",
     "trace_frontier",
 ]

@@ -96,16 +96,19 @@ class TrainingSet:
         people: real ones, with their true labels.
         added: instances added to them, shape (m, attributes), as ``People.individuals``.
         labels: the labels they shall be given, positions in the schema's target values, shape (m,).
+        weights: how much each counts, shape (n + m,); None where all count alike. Only for a learner that
+            ``takes_weights``.
     """
 
     people: People
     added: Floats
     labels: Integers
+    weights: Floats | None = None
 
     @classmethod
-    def plain(cls, people: People) -> TrainingSet:
-        """Return the real people alone."""
-        return cls(people, np.empty((0, people.individuals.shape[1])), np.empty(0, dtype=np.int64))
+    def plain(cls, people: People, weights: Floats | None = None) -> TrainingSet:
+        """Return the real people alone, by their weights where there are any."""
+        return cls(people, np.empty((0, people.individuals.shape[1])), np.empty(0, dtype=np.int64), weights)
 
     @property
     def individuals(self) -> Floats:

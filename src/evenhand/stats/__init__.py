@@ -1,7 +1,7 @@
 """Every statistical formula in one place: numbers that say what they are, and their intervals."""
 
 from evenhand.stats.auc import auc
-from evenhand.stats.bootstrap import expanded_percentiles
+from evenhand.stats.bootstrap import expanded_percentiles, simultaneous_critical
 from evenhand.stats.combined import COMBINED, NOTHING_PROVED, Draws, OpenPart, combined_share
 from evenhand.stats.contingency import (
     StratifiedOdds,
@@ -17,6 +17,7 @@ from evenhand.stats.distribution import (
     LargestDistance,
     NumberMoments,
     distribution_distances,
+    kolmogorov_distance,
     largest_difference,
     number_moments,
     quantile_interval,
@@ -213,6 +214,7 @@ __all__ = [
     "group_skewness",
     "has_score_limits",
     "holm",
+    "kolmogorov_distance",
     "kolmogorov_width",
     "largest_difference",
     "largest_difference_of_means",
@@ -249,6 +251,7 @@ __all__ = [
     "replicate_spread",
     "sequential_rate",
     "show_quantity",
+    "simultaneous_critical",
     "skewed_interval",
     "skewed_mean_interval",
     "smallest_ratio_of_proportions",

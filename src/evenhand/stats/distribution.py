@@ -124,6 +124,17 @@ def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tup
     return nearest, furthest
 
 
+def kolmogorov_distance(first: Floats, second: Floats) -> float:
+    """Return the largest difference of the shares of two samples, each of shape (n,), at or below any one number.
+
+    The statistic of Kolmogorov and Smirnov (Smirnov, "Table for estimating the goodness of fit of empirical
+    distributions", Annals of Mathematical Statistics 1948).
+    """
+    ends = np.concatenate([first, second])
+    below = [np.searchsorted(np.sort(one), ends, side="right") / len(one) for one in (first, second)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
 class LargestDistance(NamedTuple):
     """The largest distance between the distributions of two groups, with its interval and which two these are."""
 

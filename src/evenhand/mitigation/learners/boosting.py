@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -85,6 +85,8 @@ class BoosterLearner:
             "pickle file, or a function of your own that trains it."
         )
 
+    takes_weights: ClassVar[bool] = True
+
     @property
     def endings(self) -> tuple[str, ...]:
         """Endings of files that its models can be written to."""
@@ -103,7 +105,7 @@ class BoosterLearner:
         )
         grow = _train_xgboost if self.library == "xgboost" else _train_lightgbm
         try:
-            booster = grow(self, inputs, labels, seed % 2**31)
+            booster = grow(self, inputs, labels, training_set.weights, seed % 2**31)
         except EvenhandError:
             raise
         except ModuleNotFoundError as error:
@@ -131,7 +133,7 @@ class BoosterLearner:
         return (path,)
 
 
-def _train_xgboost(learner: BoosterLearner, inputs: Any, labels: Any, seed: int) -> Any:
+def _train_xgboost(learner: BoosterLearner, inputs: Any, labels: Any, weights: Floats | None, seed: int) -> Any:
     import xgboost
 
     model = xgboost.Booster()
@@ -152,8 +154,8 @@ def _train_xgboost(learner: BoosterLearner, inputs: Any, labels: Any, seed: int)
         named_categories=range(model.num_features()),
     )  # fmt: skip
     data = xgboost.DMatrix(
-        inputs[:, columns], labels, feature_names=model.feature_names, feature_types=model.feature_types,
-        enable_categorical=True, nthread=1,
+        inputs[:, columns], labels, weight=weights, feature_names=model.feature_names,
+        feature_types=model.feature_types, enable_categorical=True, nthread=1,
     )  # fmt: skip
     booster = xgboost.train(parameters, data, rounds)
     booster.set_attr(scikit_learn=model.attr("scikit_learn"))
@@ -213,7 +215,7 @@ OWN_LIGHTGBM = ("data", "valid", "num_iterations", "num_threads", "early_stoppin
                 "verbosity", "deterministic", "device_type", "machines", "num_machines")  # fmt: skip
 
 
-def _train_lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, seed: int) -> Any:
+def _train_lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, weights: Floats | None, seed: int) -> Any:
     import lightgbm
 
     text = learner.content.decode()
@@ -239,7 +241,7 @@ def _train_lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, seed: int
         learner.given.schema, len(names), names, location=learner.given.name, named_categories=range(len(names))
     )
     data = lightgbm.Dataset(
-        inputs[:, columns], labels, feature_name=names, categorical_feature=asked, params=parameters
+        inputs[:, columns], labels, weight=weights, feature_name=names, categorical_feature=asked, params=parameters
     )
     return lightgbm.train(parameters, data, rounds)
 

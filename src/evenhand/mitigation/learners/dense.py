@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class DenseLearner:
     def name(self) -> str:
         """What is trained and how, for a reader."""
         return "a dense network, trained on from its own weights"
+
+    takes_weights: ClassVar[bool] = False
 
     @property
     def endings(self) -> tuple[str, ...]:

@@ -47,6 +47,11 @@ class EstimatorLearner:
         return f"{_with_article(type(self.given.model).__name__)}, refitted with its own parameters"
 
     @property
+    def takes_weights(self) -> bool:
+        """Whether the estimator is fitted by weights."""
+        return weight_argument(self.given.model) is not None
+
+    @property
     def endings(self) -> tuple[str, ...]:
         """Endings of files that its models can be written to."""
         return tuple(sorted(ENDINGS, key=lambda ending: ending != self.ending))
@@ -67,8 +72,9 @@ class EstimatorLearner:
             model = clone(given.model)
             keep_categories(given.model, model)
             restore = _fix_randomness(model, given.model, seed)
+            weights = {} if training_set.weights is None else {str(weight_argument(model)): training_set.weights}
             with threadpool_limits(limits=1):
-                model.fit(asked, labels)
+                model.fit(asked, labels, **weights)
             restore()
         except Exception as error:
             raise ModelError(
@@ -96,6 +102,18 @@ class EstimatorLearner:
 
         table = nw.from_native(frame, eager_only=True)
         return np.column_stack([np.array(table[name].to_list(), dtype=object) for name in table.columns])
+
+
+def weight_argument(model: Any) -> str | None:
+    """Return the argument of ``fit`` that takes weights; None where there is none."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    prefix = ""
+    while isinstance(model, Pipeline):
+        prefix += f"{model.steps[-1][0]}__"
+        model = model.steps[-1][1]
+    return f"{prefix}sample_weight" if has_fit_parameter(model, "sample_weight") else None
 
 
 def write_object(model: Any, path: Path, endings: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from evenhand.errors import EvenhandError, ModelError, OptionError
@@ -65,6 +65,8 @@ class FunctionLearner:
     def name(self) -> str:
         """What is trained and how, for a reader."""
         return f"trained by {self.called}"
+
+    takes_weights: ClassVar[bool] = False
 
     @property
     def endings(self) -> tuple[str, ...]:

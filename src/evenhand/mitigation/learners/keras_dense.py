@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class KerasLearner:
     def name(self) -> str:
         """What is trained and how, for a reader."""
         return "a dense network, trained on from its own weights"
+
+    takes_weights: ClassVar[bool] = False
 
     @property
     def endings(self) -> tuple[str, ...]:

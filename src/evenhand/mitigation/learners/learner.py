@@ -22,12 +22,15 @@ class Learner(Protocol):
     Attributes:
         name: what is trained and how, for a reader: ``a scikit-learn Pipeline, refitted``.
         endings: of the files that its models can be written to.
+        takes_weights: whether it heeds the weights of a training set.
     """
 
     @property
     def name(self) -> str: ...
     @property
     def endings(self) -> tuple[str, ...]: ...
+    @property
+    def takes_weights(self) -> bool: ...
 
     def fit(self, training_set: TrainingSet, *, seed: int) -> Scorer:
         """Return a model of the same kind, trained on these people; the given one stays as it was."""

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.mitigation.descent import train_parameters
@@ -40,6 +40,8 @@ class ModuleLearner:
         """What is trained and how, for a reader."""
         kind = "program" if _is_program(self.given.source) else "module"
         return f"a PyTorch {kind}, trained on from its own weights"
+
+    takes_weights: ClassVar[bool] = False
 
     @property
     def endings(self) -> tuple[str, ...]:

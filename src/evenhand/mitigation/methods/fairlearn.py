@@ -14,12 +14,14 @@ import numpy as np
 
 from evenhand.errors import DataError
 from evenhand.mitigation.candidate import Candidate, MitigationTask
+from evenhand.mitigation.learners.estimator import weight_argument
+from evenhand.mitigation.learners.logistic import StandardEncoding
 from evenhand.mitigation.methods.randomized import (
     RANDOMISED,
     TRUSTED,
     ConstrainedGroups,
     RandomizedClassifier,
-    SaveRandomized,
+    SaveScorer,
     choose_trial,
     make_randomized,
     require_fairlearn,
@@ -86,7 +88,7 @@ def exponentiated_gradient(task: MitigationTask) -> Candidate:
         method="exponentiated-gradient",
         words=f"fairlearn's exponentiated gradient over {words}, rates {groups.words} at most {BOUNDS[best]:g} apart",
         scorer=made[best],
-        save=SaveRandomized(made[best]),
+        save=SaveScorer(made[best]),
         trials=trials,
         interrupted=interrupted,
         notes=(RANDOMISED, TRUSTED),
@@ -152,28 +154,6 @@ class _ModelInputs:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _StandardEncoding:
-    """Numbers by mean and deviation of the people trained on, values one column each; missing is a column too."""
-
-    schema: Schema
-    mean: Floats
-    deviation: Floats
-
-    def __call__(self, individuals: Floats) -> Floats:
-        parts = []
-        for i, attribute in enumerate(self.schema.attributes):
-            column = individuals[:, i]
-            missing = np.isnan(column)
-            if attribute.kind == "categorical":
-                parts.append((column[:, None] == attribute.domain()[None]).astype(np.float64))
-            else:
-                parts.append(np.where(missing, 0.0, (column - self.mean[i]) / self.deviation[i])[:, None])
-            if attribute.missing == "keep":
-                parts.append(missing[:, None].astype(np.float64))
-        return np.concatenate(parts, axis=1)
-
-
 def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
     """Return what the reduction trains, and what it is."""
     from sklearn.base import BaseEstimator
@@ -184,27 +164,13 @@ def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
     given, schema, seed = task.given, task.split.train.schema, task.config.seed
     # A file that the mixture is written to holds no data, so nothing that individuals carry of them.
     if isinstance(given, EstimatorModel) and isinstance(given.model, BaseEstimator) and not schema.carries_rows:
-        weights = _weight_argument(given.model)
+        weights = weight_argument(given.model)
         if weights is not None:
             like = given.like if given.like is None else given.like[:0]
             ask = _ModelInputs(schema, given.form, like, given.columns, given.name)
             return _FrameClassifier(_clone_seeded(given.model, seed), ask, weights), type(given.model).__name__
-    individuals = task.split.train.individuals
-    mean, deviation = np.nanmean(individuals, axis=0), np.nanstd(individuals, axis=0)
-    encoded = _StandardEncoding(schema, mean, np.where(deviation > 0, deviation, 1.0))
+    encoded = StandardEncoding.of(task.split.train)
     return _FrameClassifier(LogisticRegression(max_iter=200), encoded, "sample_weight"), "a logistic regression"
-
-
-def _weight_argument(model: Any) -> str | None:
-    """Return the argument of ``fit`` that takes weights; None where there is none."""
-    from sklearn.pipeline import Pipeline
-    from sklearn.utils.validation import has_fit_parameter
-
-    prefix = ""
-    while isinstance(model, Pipeline):
-        prefix += f"{model.steps[-1][0]}__"
-        model = model.steps[-1][1]
-    return f"{prefix}sample_weight" if has_fit_parameter(model, "sample_weight") else None
 
 
 def _clone_seeded(model: Any, seed: int) -> Any:
@@ -265,7 +231,7 @@ def threshold_optimizer(task: MitigationTask) -> Candidate:
         method="threshold-optimizer",
         words=f"fairlearn's threshold optimizer: the given model, a threshold for each group, {groups.words}",
         scorer=made,
-        save=SaveRandomized(made),
+        save=SaveScorer(made),
         trials=trials,
         notes=(
             "it must be told who is in which group to decide, so decisions can flip with protected attributes more "

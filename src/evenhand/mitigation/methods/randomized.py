@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError, MissingExtraError, OptionError
 from evenhand.mitigation.candidate import MitigationTask, Trial, accuracy, measure_all, remaining_share
+from evenhand.mitigation.learners.estimator import write_object
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.models import Scorer
-from evenhand.schema import People, Schema, Value, encode
+from evenhand.schema import People, Schema, Value, decode, encode
 from evenhand.subgroups import Rules, find_members
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -85,14 +86,23 @@ def _mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.asarray(state ^ (state >> np.uint64(31)))
 
 
-class RandomizedEstimator:
-    """What is written to a file: a scorer that looks like a scikit-learn classifier of data frames."""
+class ScorerEstimator:
+    """What is written to a file: a scorer that looks like a scikit-learn classifier of data frames.
 
-    def __init__(self, scorer: RandomizedClassifier) -> None:
+    Attributes:
+        scorer: what answers.
+        constant: attribute -> what stands in its place for everybody: its column is not looked at, and may be missing.
+    """
+
+    def __init__(self, scorer: Scorer, without: Sequence[str] = ()) -> None:
         self.scorer = scorer
+        first = np.array([[attribute.domain()[0] for attribute in scorer.schema.attributes]], dtype=np.float64)
+        row = decode(scorer.schema, first)
+        self.constant = {name: row[name][0] for name in without}
+        names = [name for name in scorer.schema.names if name not in without]
         self.classes_ = np.array(scorer.classes)
-        self.feature_names_in_ = np.array(scorer.schema.names, dtype=object)
-        self.n_features_in_ = len(scorer.schema.names)
+        self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
 
     def predict(self, frame: Any) -> NDArray[Any]:
         """Return the label of each row of a frame in the data's own words."""
@@ -103,32 +113,33 @@ class RandomizedEstimator:
         return self.scorer.scores(self._individuals(frame))
 
     def _individuals(self, frame: Any) -> Floats:
-        return encode(self.scorer.schema.model_copy(update={"passthrough": ()}), frame).individuals
+        import narwhals as nw
+
+        table = nw.from_native(frame, eager_only=True)
+        told = table.with_columns(*(nw.lit(value).alias(name) for name, value in self.constant.items()))
+        return encode(self.scorer.schema.model_copy(update={"passthrough": ()}), told.to_native()).individuals
 
 
 @dataclass(frozen=True)
-class SaveRandomized:
-    """How a scorer that decides by lot is written: as ``RandomizedEstimator``, to a .joblib file alone."""
+class SaveScorer:
+    """How a scorer without a format of its own is written: as ``ScorerEstimator``, to a .joblib or .pkl file.
 
-    scorer: RandomizedClassifier
+    Attributes:
+        scorer: what is written. without: attributes that it does not look at.
+    """
+
+    scorer: Scorer
+    without: tuple[str, ...] = ()
 
     def __call__(self, path: Path) -> tuple[Path, ...]:
-        if path.suffix.lower() != ".joblib":
-            raise OptionError(
-                f"what fairlearn made cannot be written as {path.suffix or 'a file without an ending'}",
-                location=str(path),
-                hint=f"name it {path.with_suffix('.joblib').name}",
-            )
         import pickle
 
-        import joblib
-
         try:
-            joblib.dump(RandomizedEstimator(self.scorer), path)
+            write_object(ScorerEstimator(self.scorer, self.without), path, (".joblib", ".pkl"))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             path.unlink(missing_ok=True)
             raise OptionError(
-                f"the given model is part of what fairlearn made, and cannot be written with it: {error}",
+                f"the given model is part of the new one, and cannot be written with it: {error}",
                 location=str(path),
                 hint="write another method's model: name that method first",
             ) from None
@@ -154,6 +165,7 @@ class ConstrainedGroups:
         known: codes of the groups that are large enough, ascending.
         others: the group of everybody else, a position in ``known`` or one behind.
         words: what the groups are, for a reader.
+        labels: what each group is called, in the order of their positions.
     """
 
     schema: Schema
@@ -162,6 +174,7 @@ class ConstrainedGroups:
     known: Integers
     others: int
     words: str
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, people: People, harms: Sequence[object]) -> ConstrainedGroups:
@@ -187,7 +200,9 @@ class ConstrainedGroups:
                 hint="give more people, or protect other attributes",
             )
         largest = int(np.argmax([np.sum(codes == value) for value in known])) if len(known) else 0
-        return replace(draft, known=known, others=len(known) if pooled else largest)
+        firsts = [people.individuals[int(np.argmax(codes == value))] for value in known]
+        labels = (*map(draft._label, firsts), *(["others"] if pooled else []))
+        return replace(draft, known=known, others=len(known) if pooled else largest, labels=labels)
 
     def __call__(self, individuals: Floats) -> Integers:
         """Return the group of each individual (n, attributes), shape (n,)."""
@@ -195,6 +210,22 @@ class ConstrainedGroups:
         place = np.minimum(np.searchsorted(self.known, codes), max(len(self.known) - 1, 0))
         here = self.known[place] == codes if len(self.known) else np.zeros(len(codes), dtype=np.bool_)
         return np.where(here, place, self.others)
+
+    def _label(self, individual: Floats) -> str:
+        """Return what the group of an individual is called."""
+        if self.rules:
+            return "inside" if self._codes(individual[None])[0] else "outside"
+        words = []
+        for name, ends in self.ends.items():
+            entry = float(individual[self.schema.position(name)])
+            if ends is None or np.isnan(entry):
+                words.append(self.schema[name].text(entry))
+                continue
+            place = int(np.searchsorted(ends, entry))
+            low, high = (f"{ends[i]:g}" if 0 <= i < len(ends) else "" for i in (place - 1, place))
+            words.append(f"{name} above {low}" if not high else f"{name} up to {high}" if not low else
+                         f"{name} above {low}, up to {high}")  # fmt: skip
+        return " x ".join(words)
 
     def _codes(self, individuals: Floats) -> Integers:
         code = np.zeros(len(individuals), dtype=np.int64)
@@ -264,9 +295,9 @@ def require_two_labels(given: Scorer) -> None:
     """
     if len(given.classes) != 2:
         raise DataError(
-            f"the model decides between {len(given.classes)} labels; fairlearn's methods know two",
+            f"expected a model of two labels, got one that decides between {len(given.classes)}",
             location=given.name,
-            hint="leave these methods out",
+            hint="choose methods for several labels, such as retrain",
         )
 
 

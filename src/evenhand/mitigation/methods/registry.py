@@ -37,7 +37,9 @@ FAIRLEARN = ("exponentiated-gradient", "threshold-optimizer")
 
 _NETWORK = (".npz",)
 
-ENDINGS: Mapping[str, tuple[str, ...]] = dict.fromkeys(TRAINED, _NETWORK) | dict.fromkeys(FAIRLEARN, (".joblib",))
+ENDINGS: Mapping[str, tuple[str, ...]] = dict.fromkeys(TRAINED, _NETWORK) | dict.fromkeys(
+    FAIRLEARN, (".joblib", ".pkl")
+)
 """Of files that a method's models are written to; those of the others are the learner's."""
 
 

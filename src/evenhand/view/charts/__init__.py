@@ -15,6 +15,7 @@ __all__ = ["FIGURES", "DrawnFigure", "FigureSource", "add_figures", "draw", "plo
 
 # A module is imported when its kind of result is drawn. The names of result classes are unique in the package.
 _CHARTS = {
+    "AlternativesResult": ("mitigation", "plot_alternatives"),
     "AuditComparison": ("comparison", "plot_comparison"),
     "AuditResult": ("individual", "plot_audit"),
     "Certificate": ("certification", "plot_certificate"),
@@ -75,6 +76,7 @@ class FigureSource(NamedTuple):
 
 
 FIGURES: dict[str, FigureSource] = {
+    "alternatives": FigureSource("mitigation", "draw_alternatives", "svg"),
     "appearances": FigureSource("assessment", "draw_timeline", "svg"),
     "attributes of profiles": FigureSource("search", "draw_attributes", "rows"),
     "actions by counters": FigureSource("evenhand.view.charts.shields.inspection", "draw_action_maps", "svg"),

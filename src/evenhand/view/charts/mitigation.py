@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.mitigation import (
     PART_TITLES,
+    AlternativesResult,
     CandidateResult,
     ChangeVerdict,
     ComparisonLine,
@@ -384,6 +385,47 @@ def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spe
     given = (
         [_point_row(result.given)] if result.given is not None and quantity_value(result.given.gap) is not None else []
     )
+    said = "; ".join(
+        f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %")
+        for row in (*rows, *given)
+    )
+    about = f"Accuracy against the largest gap between groups, {result.method} by strength. {said}."
+    return _draw_trade(rows, given, "largest gap between groups (fairer to the left)", about, width)
+
+
+def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH) -> Spec:
+    """Draw accuracy against the gap of all candidates on the people kept aside; a square: the given model.
+
+    Filled, with its number and the intervals of its changes: on the frontier of the validation people.
+    """
+    given = result.candidates[0].test
+    rows = []
+    for one in result.candidates[1:]:
+        row: Spec = {"name": str(one.number) if one.on_frontier else "", "on": one.on_frontier}
+        for name, change in (("accuracy", one.accuracy_change), ("gap", one.gap_change)):
+            own, value = getattr(given, name), getattr(one.test, name)
+            ends = (value, value) if change is None else (max(0.0, own + change.low), min(1.0, own + change.high))
+            row |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+        rows.append(row)
+    square = {"name": "given model", "on": False} | {
+        f"{name}{end}": getattr(given, name) for name in ("accuracy", "gap") for end in ("", "_low", "_high")
+    }
+    said = "; ".join(
+        f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %")
+        for row in (square, *rows)
+        if row["name"]
+    )
+    about = f"Accuracy against the gap on the people kept aside. {said}."
+    return _draw_trade(rows, [square], "gap on the people kept aside (fairer to the left)", about, width)
+
+
+def plot_alternatives(result: AlternativesResult) -> alt.TopLevelMixin:
+    """Draw accuracy against the gap of all candidates."""
+    return drawing.to_altair(draw_alternatives(result))
+
+
+def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, width: int) -> Spec:
+    """Draw accuracy against a gap, points with their intervals, those on the frontier joined by a line."""
     both = [*rows, *given]
     x = drawing.spread(
         0.0,
@@ -404,12 +446,12 @@ def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spe
             "axis": {"title": title, "values": [value for value, _ in axis.ticks], "format": "~%", "offset": 5},
         }
         for field, axis, title in (
-            ("gap", x, "largest gap between groups (fairer to the left)"),
+            ("gap", x, title),
             ("accuracy", y, "accuracy"),
         )
     )
     on = sorted((row for row in rows if row["on"]), key=lambda row: (row["gap"], row["accuracy"]))
-    names = place_names(both, x, y, width - SCALE)
+    names = place_names([row for row in both if row["name"]], x, y, width - SCALE)
     layers = [
         drawing.mark_layer(both, {"type": "rule", "color": LIGHT["open"]}, x={**across, "field": "gap_low"},
                      x2={"field": "gap_high"}, y=up),
@@ -428,13 +470,7 @@ def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spe
                        x=across, y=up, text={"field": "name", "type": "nominal"})
           for (align, dx, dy), own in names.items()),
     ]  # fmt: skip
-    said = "; ".join(
-        f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %") for row in both
-    )
-    return drawing.finish_chart(
-        {"layer": layers, "width": width - SCALE, "height": HEIGHT},
-        f"Accuracy against the largest gap between groups, {result.method} by strength. {said}.",
-    )
+    return drawing.finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, about)
 
 
 SIDES = (("left", 8, -8), ("right", -8, -8), ("left", 8, 12), ("right", -8, 12))

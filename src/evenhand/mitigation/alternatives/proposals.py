@@ -1,0 +1,166 @@
+"""The declared search space, walked through: every candidate as a source of scores and a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.mitigation.alternatives.config import Family, GapName
+from evenhand.mitigation.alternatives.gaps import CONDITIONS
+from evenhand.mitigation.alternatives.programs import BEYOND, LEVELS, threshold_path, tilt_path
+from evenhand.mitigation.alternatives.rules import AcceptanceRule, GroupCutoffs, OwnDecision, RuleInputs
+from evenhand.mitigation.alternatives.sources import FOLDS, STRENGTHS, ScoreSource
+from evenhand.typing import Booleans, Floats, Integers
+
+TILTED_STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+"""Strengths of reweighing whose scores are tilted as well."""
+
+WEIGHTS = tuple(tenth / 10 for tenth in range(1, 10))
+"""Probabilities with which a lot decides by thresholds that close the gap."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateRecipe:
+    """A candidate.
+
+    Attributes:
+        method: its family, or ``given`` or ``refit``. recipe: what was done, in words.
+        settings: its numbers by name. source, rule: what it decides with.
+    """
+
+    method: str
+    recipe: str
+    settings: dict[str, float]
+    source: ScoreSource
+    rule: AcceptanceRule
+
+    @property
+    def keeps_format(self) -> bool:
+        """Whether it is a model of the given one's kind, written as such."""
+        return self.source.save is not None and isinstance(self.rule, OwnDecision)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchSpace:
+    """What proposals are made for.
+
+    Attributes:
+        against: the gap. families: which are searched.
+        group, favourable: of the validation people, shape (n,); groups: how many groups there are.
+        membership: cross-fitted probability of each group, shape (n, groups); None where nothing is tilted.
+        tells_group: whether a rule may be told the group. seed: of everything drawn.
+    """
+
+    against: GapName
+    families: tuple[Family, ...]
+    group: Integers
+    favourable: Booleans
+    groups: int
+    membership: Floats | None
+    tells_group: bool
+    seed: int
+
+    def propose(self, sources: Sequence[ScoreSource]) -> Iterator[CandidateRecipe]:
+        """Yield every candidate of these sources, the given model first."""
+        for source in sources:
+            settings = {} if source.strength is None else {"strength": source.strength}
+            yield CandidateRecipe(source.name, describe_source(source), settings, source, OwnDecision())
+        # The given model may read what is to be hidden: then what is made of it is made of the one asked alike.
+        scored = [one for one in sources if one.name != "given" or not any(two.name == "untold" for two in sources)]
+        scored = [one for one in scored if not one.scorer.label_only]
+        for source in scored:
+            if "tilt" in self.families and (source.strength is None or source.strength in TILTED_STRENGTHS):
+                yield from self._tilt(source, told=False)
+        for source in scored if self.tells_group else ():
+            if source.strength:
+                continue
+            if "thresholds" in self.families:
+                yield from self._tilt(source, told=True)
+                yield from self._free_thresholds(source)
+            if "lot" in self.families and source.strength is None:
+                yield from self._lots(source)
+
+    def _evidence(self, source: ScoreSource) -> RuleInputs:
+        return source.known._replace(group=self.group, membership=self.membership)
+
+    def _tilt(self, source: ScoreSource, *, told: bool) -> Iterator[CandidateRecipe]:
+        conditions = CONDITIONS[self.against]
+        shares = np.array(
+            [
+                np.bincount(self.group, weights=None if one is None else self.favourable == one, minlength=self.groups)
+                / len(self.group)
+                for one in conditions
+            ]
+        )
+        rng = np.random.default_rng([self.seed, 63])
+        path = tilt_path(self._evidence(source), conditions, shares, told=told, rng=rng)
+        for number, (words, rule) in enumerate(path):
+            settings = {"step": float(number)} | ({} if source.strength is None else {"strength": source.strength})
+            method = "thresholds" if told else "reweigh x tilt" if source.strength else "tilt"
+            kind = "thresholds of one price per group" if told else "tilted without being told the group"
+            yield CandidateRecipe(method, f"{describe_source(source)}, {kind}, {words}", settings, source, rule)
+
+    def _free_thresholds(self, source: ScoreSource) -> Iterator[CandidateRecipe]:
+        path = threshold_path(
+            self._evidence(source), self.group, self.favourable, CONDITIONS[self.against], self.groups
+        )
+        for number, (words, rule) in enumerate(path):
+            by_lot = ", some by lot" if rule.is_random else ""
+            recipe = f"{describe_source(source)}, free thresholds by group{by_lot}, {words}"
+            yield CandidateRecipe("thresholds", recipe, {"step": float(number)}, source, rule)
+
+    def _lots(self, source: ScoreSource) -> Iterator[CandidateRecipe]:
+        path = list(
+            threshold_path(self._evidence(source), self.group, self.favourable, CONDITIONS[self.against], self.groups)
+        )
+        for weight in WEIGHTS if path else ():
+            rule = GroupCutoffs(path[-1][1].cuts, weight)
+            words = f"{describe_source(source)}, thresholds that close the gap for a lot of {100 * weight:.0f} %"
+            yield CandidateRecipe("lot", words, {"weight": weight}, source, rule)
+
+
+def describe_source(source: ScoreSource) -> str:
+    """Return what a source is, in words."""
+    if source.name == "untold":
+        return "the given model, told the same about everybody"
+    if source.strength is None:
+        return "the given model"
+    if source.strength == 0:
+        return "fitted again with nothing changed"
+    return f"fitted again, reweighed with strength {source.strength:g}"
+
+
+def describe_space(families: Sequence[Family], *, tells_group: bool, fits: bool) -> tuple[str, ...]:
+    """Return the declared search space, a sentence for each family."""
+    found = ["given: the model as it is, candidate 0"]
+    if fits:
+        found.append("refit: its kind fitted again with nothing changed")
+        if "reweigh" in families:
+            found.append(
+                f"reweigh: its kind fitted by weights (P(group) P(label) / P(group, label))^strength, strength "
+                f"{STRENGTHS[1]:g} to {STRENGTHS[-1]:g} in steps of {STRENGTHS[1]:g}"
+            )
+    if "tilt" in families:
+        tilted = "given" + (" and fitted models" if fits else "")
+        strengths = ", ".join(f"{one:g}" for one in TILTED_STRENGTHS[1:])
+        also = f" and of strengths {strengths}" if fits and "reweigh" in families else ""
+        found.append(
+            f"tilt: scores of the {tilted}{also}, accepted where the gain exceeds the price of the learnt probability "
+            f"of each group, {len(LEVELS) + len(BEYOND)} steps"
+        )
+    if "thresholds" in families:
+        found.append(
+            f"thresholds: one price per group, {len(LEVELS) + len(BEYOND)} steps, and free thresholds for every group, "
+            f"{len(LEVELS)} steps"
+        )
+    if "lot" in families:
+        found.append(f"lot: thresholds that close the gap for a fixed lot of people, {len(WEIGHTS)} probabilities")
+    if not tells_group:
+        needing = [one for one in found if one.startswith(("thresholds", "lot"))]
+        found = [one for one in found if one not in needing]
+        found.append("left out, because they must be told the group when they decide: thresholds, lot")
+    if fits:
+        found.append(f"scores are cross-fitted in {FOLDS} parts of the validation people")
+    return tuple(found)

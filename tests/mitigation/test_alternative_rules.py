@@ -1,0 +1,258 @@
+"""What alternatives are made of: weights, gaps, linear programs, the choice, by hand and against the slow way."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.mitigation import reweighing_weights
+from evenhand.mitigation.alternatives.choice import SURENESS, find_baseline, find_frontier, rank_candidates
+from evenhand.mitigation.alternatives.gaps import CONDITIONS, RateGap
+from evenhand.mitigation.alternatives.intervals import compare_frontier
+from evenhand.mitigation.alternatives.programs import LEVELS, threshold_path, tilt_path
+from evenhand.mitigation.alternatives.rules import GroupCutoffs, OwnDecision, RuleInputs
+from evenhand.mitigation.alternatives.sources import assign_folds
+from support import scaled
+
+
+def people(seed, n=300, groups=2):
+    """Scores, true labels that follow them, and groups whose scores differ."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, groups, n)
+    score = np.clip(rng.beta(2, 2, n) + 0.15 * group / groups, 0, 1)
+    return score, rng.random(n) < score, group
+
+
+def evidence(score, group=None, membership=None):
+    return RuleInputs(score, score > 0.5, group, membership, np.random.default_rng(9).random(len(score)))
+
+
+def test_weights_by_hand():
+    # Six people: group 0 has one of three favourable, group 1 two of three; P(g) P(y) / P(g, y) is 1/4 over 1/6 or 1/3.
+    group, favourable = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 0, 0, 1, 1, 0], dtype=bool)
+    assert reweighing_weights(group, favourable).tolist() == pytest.approx([1.5, 0.75, 0.75, 0.75, 0.75, 1.5])
+    assert reweighing_weights(group, favourable, 0).tolist() == [1] * 6
+    assert reweighing_weights(group, favourable, 2).tolist() == pytest.approx(
+        [2.25, 0.5625, 0.5625, 0.5625, 0.5625, 2.25]
+    )
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=scaled(50))
+def test_under_the_weights_label_and_group_are_independent(seed):
+    _, favourable, group = people(seed, n=80, groups=3)
+    weights = reweighing_weights(group, favourable)
+    rates = [np.average(favourable[group == one], weights=weights[group == one]) for one in np.unique(group)
+             if 0 < favourable[group == one].mean() < 1]  # fmt: skip
+    assert np.ptp(rates) < 1e-12
+
+
+def test_weights_are_those_of_aif360():
+    pytest.importorskip("aif360", reason="needs aif360, of the dependency group frameworks")
+    import pandas as pd
+    from aif360.algorithms.preprocessing import Reweighing
+    from aif360.datasets import BinaryLabelDataset
+
+    _, favourable, group = people(3)
+    frame = pd.DataFrame({"group": group.astype(float), "label": favourable.astype(float)})
+    data = BinaryLabelDataset(df=frame, label_names=["label"], protected_attribute_names=["group"])
+    theirs = Reweighing([{"group": 0.0}], [{"group": 1.0}]).fit_transform(data).instance_weights
+    assert np.abs(reweighing_weights(group, favourable) - theirs).max() < 1e-12
+
+
+def slow_gap(name, decisions, group, favourable):
+    """A gap the plain way, group by group."""
+    found = []
+    for condition in CONDITIONS[name]:
+        among = np.ones_like(favourable) if condition is None else favourable == condition
+        rates = [decisions[(group == one) & among].mean() for one in np.unique(group) if ((group == one) & among).any()]
+        if name == "ratio":
+            found.append(1 - min(rates) / max(rates) if max(rates) > 0 else 0.0)
+        else:
+            found.append(max(rates) - min(rates))
+    return max(found)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(CONDITIONS)), st.integers(2, 4))
+@settings(max_examples=scaled(100))
+def test_a_gap_is_what_counting_group_by_group_gives(seed, name, groups):
+    score, favourable, group = people(seed, n=60, groups=groups)
+    gap = RateGap.of(name, group, favourable, groups)
+    decisions = (score > 0.6).astype(float)
+    assert gap.sizes(decisions) == pytest.approx(slow_gap(name, decisions, group, favourable))
+    assert gap.sizes(np.stack([decisions, 1 - decisions])).shape == (2,)
+
+
+@pytest.mark.parametrize("name", sorted(CONDITIONS))
+def test_influence_gives_the_bootstrap_standard_error(name):
+    score, favourable, group = people(5, n=2000)
+    gap = RateGap.of(name, group, favourable, 2)
+    decisions = (score > 0.5).astype(float)
+    pair = int(gap.differences(decisions).argmax())
+    claimed = np.sqrt((gap.influence(decisions, pair) ** 2).sum())
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(300):
+        rows = rng.integers(0, 2000, 2000)
+        again = RateGap.of(name, group[rows], favourable[rows], 2)
+        drawn.append(again.differences(decisions[rows])[pair])
+    assert claimed == pytest.approx(np.std(drawn), rel=0.15)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["gap", "equal-opportunity"]))
+@settings(max_examples=scaled(25), deadline=None)
+def test_free_thresholds_are_as_good_as_the_best_of_all_pairs(seed, name):
+    score, favourable, group = people(seed, n=60)
+    gap = RateGap.of(name, group, favourable, 2)
+    own = float(gap.sizes((score > 0.5).astype(float)))
+    found = threshold_path(evidence(score), group, favourable, CONDITIONS[name], 2)
+    cuts = [np.concatenate([[-1.0], np.sort(score[group == one])]) for one in (0, 1)]
+    pairs = []
+    for pair in itertools.product(*cuts):
+        accepted = score > np.array(pair)[group]
+        pairs.append((float(gap.sizes(accepted.astype(float))), float((accepted == favourable).mean())))
+    least = min((group == one).sum() for one in (0, 1))
+    for level, (_, rule) in zip(LEVELS, found, strict=False):
+        assert not rule.is_random
+        accepted = rule.accepts(evidence(score, group))
+        right = float((accepted == favourable).mean())
+        # A threshold stands between two people: each moves a rate by one person, and one decision costs one.
+        best = max(right for size, right in pairs if size <= level * own + 1e-9)
+        assert right >= best - 4 / len(score)
+        assert gap.sizes(accepted.astype(float)) <= level * own + (2 / least if name == "gap" else 0.35)
+
+
+def test_equalized_odds_by_lot_close_both_rates():
+    score, favourable, group = people(1, n=4000)
+    *_, (_, rule) = threshold_path(evidence(score), group, favourable, CONDITIONS["equalized-odds"], 2)
+    assert rule.is_random
+    gap = RateGap.of("equalized-odds", group, favourable, 2)
+    assert gap.sizes(rule.accepts(evidence(score, group)).astype(float)) < 0.05 < gap.sizes((score > 0.5).astype(float))
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=scaled(10), deadline=None)
+def test_a_tilt_of_two_groups_is_the_best_shift_of_all(seed):
+    """Prices from the linear program, beside a scan of the only number that two groups leave."""
+    score, _, group = people(seed, n=400)
+    membership = np.clip(np.stack([1 - 0.8 * group - 0.1, 0.8 * group + 0.1], axis=1), 0, 1)
+    shares = np.bincount(group)[None] / len(group)
+    known = evidence(score, membership=membership)
+    features = membership / shares[0]
+
+    def value(accepted):
+        rates = features.T @ accepted / len(group)
+        return float(np.ptp(rates)), float(((2 * score - 1) * accepted).mean())
+
+    scanned = [value(score - 0.5 > t * (features[:, 1] - features[:, 0])) for t in np.linspace(-0.6, 0.6, 2401)]
+    own = value(score > 0.5)[0]
+    path = list(tilt_path(known, (None,), shares, told=False, rng=np.random.default_rng(0)))
+    for level, (_, rule) in zip(LEVELS, path, strict=False):
+        assert rule.prices.sum() == pytest.approx(0)
+        reached, gain = value(rule.accepts(known))
+        assert reached <= level * own + 0.03
+        assert gain >= max((worth for size, worth in scanned if size <= reached + 1e-9), default=-1.0) - 1e-3
+
+
+def test_several_groups_are_tilted_together():
+    score, _, group = people(2, n=3000, groups=4)
+    shares = np.bincount(group)[None] / len(group)
+    gap = RateGap.of("gap", group, score > 0, 4)
+    path = list(tilt_path(evidence(score, group), (None,), shares, told=True, rng=np.random.default_rng(0)))
+    sizes = [float(gap.sizes(rule.accepts(evidence(score, group)).astype(float))) for _, rule in path[: len(LEVELS)]]
+    assert sizes[-1] < 0.04 < gap.sizes((score > 0.5).astype(float))
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_lot_decides_as_often_as_it_should():
+    score, _, group = people(4, n=20_000)
+    rule = GroupCutoffs((((1.0, -1.0),), ((1.0, 2.0),)), weight=0.25)
+    known = evidence(score, group)
+    accepted = rule.accepts(known)
+    assert accepted[(group == 0) & (score > 0.5)].all()
+    assert accepted[(group == 0) & (score <= 0.5)].mean() == pytest.approx(0.25, abs=0.02)
+    assert accepted[(group == 1) & (score > 0.5)].mean() == pytest.approx(0.75, abs=0.02)
+    assert OwnDecision().accepts(known).tolist() == (score > 0.5).tolist()
+
+
+def test_the_rule_by_hand():
+    # Four hundred people, half in each group; the given model accepts 100 of the first group and 20 of the second.
+    group, favourable = np.repeat([0, 1], 200), np.tile([True, False], 200)
+    given_ = np.zeros(400, dtype=bool)
+    given_[[*range(0, 200, 2), *range(200, 240, 2)]] = True
+    dear = given_.copy()
+    dear[240:400:2], dear[241:400:2] = True, True  # the gap is gone, half of what is added is wrong
+    good = given_.copy()
+    good[240:280:2] = True  # twenty more of the second group, all rightly
+    gap = RateGap.of("gap", group, favourable, 2)
+    stacked = np.stack([given_, dear, good])
+    standing = rank_candidates(
+        stacked, favourable, gap, baselines=np.zeros(3, dtype=np.int64), allowed=0.0, new_people=100,
+        parameters=[0, 1, 1],
+    )  # fmt: skip
+    assert standing.gaps.tolist() == pytest.approx([0.4, 0.4, 0.3])
+    assert standing.losses.tolist() == pytest.approx([0.0, 0.0, -0.05])
+    changed = np.sqrt((0.05 - 0.05**2) / 400)
+    assert standing.margins[2] == pytest.approx(SURENESS * changed * np.sqrt(1 + 4))
+    assert standing.feasible.tolist() == [True, False, True]
+    assert standing.chosen == 2
+    nothing = rank_candidates(
+        stacked[:2], favourable, gap, baselines=np.zeros(2, dtype=np.int64), allowed=0.0, new_people=100,
+        parameters=[0, 1],
+    )  # fmt: skip
+    assert nothing.chosen == 0
+    assert find_frontier(np.array([0.0, 0.1, 0.1, -0.1]), np.array([0.3, 0.2, 0.2, 0.4])).tolist() == [
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_losses_are_counted_from_the_model_fitted_again_where_the_given_one_knew_the_people():
+    rng = np.random.default_rng(0)
+    knew, fitted = np.ones(1000, dtype=bool), rng.random(1000) < 0.9
+    assert find_baseline(np.stack([knew, fitted]), 1) == 1
+    assert find_baseline(np.stack([fitted, np.roll(fitted, 1)]), 1) == 0
+    assert find_baseline(np.stack([knew]), None) == 0
+
+
+def test_folds_share_out_every_label_of_every_group():
+    _, favourable, group = people(6, n=900, groups=3)
+    fold = assign_folds(group, favourable, seed=1)
+    for cell in range(6):
+        assert np.ptp(np.bincount(fold[2 * group + favourable == cell], minlength=3)) <= 1
+
+
+def test_an_interval_of_one_change_is_the_paired_one():
+    score, favourable, group = people(7, n=20_000)
+    gap = RateGap.of("gap", group, favourable, 2)
+    before, after = score > 0.5, score > np.array([0.49, 0.51])[group]
+    found = compare_frontier(
+        np.stack([before, after]), favourable, gap, [1], [gap.widest(one.astype(float)) for one in (before, after)],
+        confidence=0.95, seed=0,
+    )  # fmt: skip
+    change = found.gap[1]
+    assert change.low < change.value < change.high < 0
+    assert 1.96 <= found.critical < 2.6
+    gained = (after == favourable).astype(float) - (before == favourable)
+    error = gained.std() / np.sqrt(20_000)
+    assert found.accuracy[1].high - found.accuracy[1].low == pytest.approx(2 * found.critical * error)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("n", [250, 2000])
+def test_where_nothing_changes_better_is_rarely_said(n):
+    """Twenty candidates that each decide a few other people by chance: none of them is better."""
+    false = 0
+    for run in range(400):
+        rng = np.random.default_rng([n, run])
+        score, favourable, group = rng.random(n), rng.random(n) < 0.4, (rng.random(n) < 0.3).astype(np.int64)
+        base = score > 0.6
+        made = np.stack([base, *(base ^ (rng.random(n) < 0.08) for _ in range(20))])
+        # The true rates of all groups are the same, before and after; which pair is wider was seen elsewhere.
+        gap = RateGap.of("gap", group, favourable, 2)
+        found = compare_frontier(made, favourable, gap, range(1, 21), [(1, 0)] * 21, confidence=0.95, seed=run)
+        false += any(one.high < 0 for one in found.gap.values())
+    assert false / 400 <= 0.025 + 2 * np.sqrt(0.025 * 0.975 / 400)

@@ -1,0 +1,225 @@
+"""A search for less discriminatory alternatives from start to end: what is chosen, recorded, written and promised."""
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from evenhand.dossier import DossierConfig, compile_dossier
+from evenhand.errors import DataError, OptionError
+from evenhand.mitigation import AlternativesConfig, AlternativesResult, find_alternatives
+from evenhand.models import Subject, load_model
+from evenhand.schema import Schema, encode
+from evenhand.view import render_markdown, render_page
+
+DESCRIBED = {
+    "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+    "attributes": [
+        {"name": "grade", "kind": "integer", "lower": 0, "upper": 20},
+        {"name": "town", "kind": "categorical", "values": ["Ely", "Rye", "Ware"]},
+        {"name": "sex", "kind": "categorical", "values": ["female", "male"], "protected": True},
+    ],
+}
+
+
+def applicants(n=1500, values=("female", "male"), seed=0):
+    """People whose town tells much of their sex, and labels that depend on grade and town."""
+    rng = np.random.default_rng(seed)
+    place = rng.integers(0, len(values), n)
+    town = np.where(rng.random(n) < 0.7, place % 2, rng.integers(0, 3, n))
+    frame = pd.DataFrame({
+        "grade": rng.integers(0, 21, n), "town": np.array(["Ely", "Rye", "Ware"])[town],
+        "sex": np.array(values)[place],
+    })  # fmt: skip
+    frame["hired"] = np.where(
+        frame["grade"] + 4 * (town == 1) + 2 * (place % 2) + rng.normal(0, 3, n) > 12, "yes", "no"
+    )
+    described = DESCRIBED | {
+        "attributes": [*DESCRIBED["attributes"][:2], DESCRIBED["attributes"][2] | {"values": values}]
+    }
+    return encode(Schema.parse(described), frame)
+
+
+def trained(people, columns=("grade", "town", "sex"), model=None):
+    words = [one for one in columns if one != "grade"]
+    encoder = make_column_transformer((OneHotEncoder(), words), remainder="passthrough")
+    frame = people.frame
+    return make_pipeline(encoder, model or LogisticRegression()).fit(frame[list(columns)], frame["hired"])
+
+
+@pytest.fixture(scope="module")
+def people():
+    return applicants()
+
+
+@pytest.fixture(scope="module")
+def blind(people):
+    """A search whose candidates are not told the sex, over a model that is."""
+    subject = Subject(trained(people), people, data_name="applicants")
+    return find_alternatives(
+        subject, against="gap", methods=("reweigh", "tilt"), decide_without=("sex",), accuracy_loss=0.05
+    )
+
+
+def test_a_search_from_start_to_end(blind, people):
+    result = blind.result
+    given, chosen = result.candidates[0], result.candidates[result.chosen]
+    assert given.method == "given"
+    assert chosen.verdict == "better"
+    assert chosen.test.gap < given.test.gap - 0.1
+    assert chosen.loss + chosen.margin <= 0.05
+    assert given.test.accuracy - chosen.test.accuracy <= 0.05
+    assert result.validation + result.test == len(people)
+    assert {one.method for one in result.candidates} == {
+        "given",
+        "untold",
+        "refit",
+        "reweigh",
+        "tilt",
+        "reweigh x tilt",
+    }
+    assert all(not one.asks for one in result.candidates)
+    assert "left out, because they must be told the group when they decide: thresholds, lot" in result.space
+    assert [one.number for one in result.candidates] == list(range(len(blind.models)))
+    assert result.groups == ("female", "male")
+    assert AlternativesResult.from_json(result.to_json()) == result
+    assert len(result.to_frame()) == len(result.candidates)
+    compared = [one for one in result.candidates if one.gap_change is not None]
+    assert {one.number for one in compared} == ({one.number for one in result.frontier} | {result.picked}) - {0}
+
+
+def test_permuting_what_a_model_is_not_told_changes_no_answer(blind, people, tmp_path):
+    rng = np.random.default_rng(1)
+    rows = people.individuals[:400]
+    swapped = rows.copy()
+    swapped[:, 2] = rng.permutation(swapped[:, 2])
+    for one, model in list(zip(blind.result.candidates, blind.models, strict=True))[1::7]:
+        assert (model.scores(swapped) == model.scores(rows)).all(), one.recipe
+        assert (model.predict(swapped) == model.predict(rows)).all()
+    assert (blind.models[0].predict(swapped) != blind.models[0].predict(rows)).any()
+
+
+def test_the_file_answers_like_the_model_and_does_without_the_column(blind, people, tmp_path):
+    (path,) = blind.save(tmp_path / "new.joblib")
+    read = joblib.load(path)
+    wanted = np.array(["no", "yes"])[blind.models[blind.result.chosen].predict(people.individuals)]
+    assert (read.predict(people.frame) == wanted).all()
+    assert (read.predict(people.frame.drop(columns="sex")) == wanted).all()
+    assert list(read.feature_names_in_) == ["grade", "town"]
+    assert read.predict_proba(people.frame).shape == (len(people), 2)
+    again = load_model(path, people.schema, like=people.frame, trust=True)
+    assert (again.predict(people.individuals) == blind.models[blind.result.chosen].predict(people.individuals)).all()
+    assert b"Ware" in path.read_bytes()  # the schema's words; the people's rows are not there
+    assert path.stat().st_size < 40_000
+
+
+def test_the_record_says_it_all(blind):
+    said = render_markdown(blind.result.document())
+    for words in (
+        "takes the given model's place",
+        "It is not told the group",
+        "reweighed with strength 0.25",
+        "The rule:",
+    ):
+        assert words in said, words
+    assert "<svg" in render_page(blind.result.document())
+    with_dossier = compile_dossier(
+        pd.DataFrame({"sex": ["female", "male"] * 20, "selected": [1, 0, 1, 1] * 10}),
+        DossierConfig(outcome={"column": "selected"}, attributes={"sex": {"column": "sex"}}),
+        dossiers=["alternatives"], results=[blind.result],
+    )  # fmt: skip
+    told = render_markdown(with_dossier.document())
+    assert "takes the given model's place" in told
+    assert len(with_dossier.tables()["candidates"]) == len(blind.result.candidates)
+
+
+def test_the_same_seed_gives_the_same_record(people):
+    subject = Subject(trained(people), people)
+    one, two = (find_alternatives(subject, against="gap", methods=("thresholds",), seed=4).result for _ in range(2))
+    clocks = {"seconds": 0, "queries": 0}  # a model is tried on a few people when it is first loaded
+    assert one.model_copy(update=clocks) == two.model_copy(update=clocks)
+
+
+@pytest.mark.parametrize("against", ["ratio", "equal-opportunity", "equalized-odds"])
+def test_other_gaps_are_reduced_as_well(people, against):
+    done = find_alternatives(
+        Subject(trained(people), people), against=against, methods=("tilt", "thresholds", "lot"), accuracy_loss=0.1
+    )
+    given, *_ = done.result.candidates
+    least = min(done.result.candidates, key=lambda one: one.validation.gap)
+    assert least.validation.gap < given.validation.gap / 2
+    assert least.test.gap < given.test.gap
+    assert least.asks == ("sex",)
+    told = {one.method for one in done.result.candidates if one.asks}
+    assert told == {"thresholds", "lot"}
+    assert all(one.by_lot for one in done.result.candidates if one.method == "lot")
+
+
+def test_several_groups():
+    people = applicants(2000, values=("a", "b", "c", "d"))
+    done = find_alternatives(Subject(trained(people), people), against="gap", accuracy_loss=0.1)
+    result = done.result
+    assert result.groups == ("a", "b", "c", "d")
+    assert result.candidates[result.picked].test.gap < result.candidates[0].test.gap / 2
+    blind = [one for one in result.candidates if not one.asks]
+    assert min(one.test.gap for one in blind) < result.candidates[0].test.gap / 2
+
+
+def test_a_model_of_its_kind_is_written_as_such(tmp_path):
+    people = applicants(5000)
+    model = trained(people, ("grade", "town"))
+    done = find_alternatives(
+        Subject(model, people), against="gap", methods=("reweigh",), decide_without=("sex",), accuracy_loss=0.1
+    )
+    (path,) = done.save(tmp_path / "new.joblib")
+    assert type(joblib.load(path)) is type(model)
+
+
+def test_none_is_better_where_no_one_loses_by_group(tmp_path):
+    people = applicants(1000)
+    rng = np.random.default_rng(3)
+    people.individuals[:, 2] = rng.integers(0, 2, len(people))
+    frame = people.frame.assign(sex=np.array(["female", "male"])[people.individuals[:, 2].astype(int)])
+    people = encode(people.schema, frame)
+    done = find_alternatives(Subject(trained(people), people), against="gap", methods=("reweigh", "thresholds"))
+    assert done.result.chosen is None
+    assert "None is better" in render_markdown(done.result.document())
+    assert done.save(tmp_path / "new.joblib") == ()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_learner_without_weights_learns_from_resampled_people(people):
+    model = trained(people, model=KNeighborsClassifier(25))
+    done = find_alternatives(Subject(model, people), against="gap", methods=("reweigh",), accuracy_loss=0.1)
+    assert any("takes no weights" in note for note in done.result.notes)
+    gaps = [one.validation.gap for one in done.result.candidates if one.method in ("refit", "reweigh")]
+    assert gaps[8] < gaps[0] - 0.05
+
+
+def test_a_black_box_is_tilted_and_given_thresholds(people):
+    def decide(frame):
+        return 1 / (1 + np.exp(12 - frame["grade"] - 4 * (frame["town"] == "Rye")))
+
+    done = find_alternatives(Subject(decide, people), against="gap", accuracy_loss=0.1)
+    assert {one.method for one in done.result.candidates} == {"given", "tilt", "thresholds", "lot"}
+    assert any("name a function" in note for note in done.result.notes)
+
+
+def test_what_cannot_be_searched_is_refused(people, tmp_path):
+    subject = Subject(trained(people), people)
+    with pytest.raises(OptionError, match="no attribute 'sexx'"):
+        find_alternatives(subject, against="gap", decide_without=("sexx",))
+    with pytest.raises(OptionError, match="not every alternative is written"):
+        find_alternatives(subject, against="gap", out=tmp_path / "new.skops")
+    with pytest.raises(OptionError, match="no attribute is protected"):
+        find_alternatives(Subject(subject.model, encode(people.schema.with_protected([]), people.frame)), against="gap")
+    with pytest.raises(OptionError, match="expected one of: reweigh"):
+        AlternativesConfig(against="gap", methods=("retrain",))
+    same = encode(people.schema, people.frame.assign(sex="male"))
+    with pytest.raises(DataError, match="fewer than two groups"):
+        find_alternatives(Subject(subject.model, same), against="gap")
