@@ -18,8 +18,7 @@ from evenhand.models.blackbox.estimator import is_repeatable
 from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
-from evenhand.models.language.model import LanguageModel
-from evenhand.models.language.scorer import TEXT_QUESTIONS, TextAsker
+from evenhand.models.language.scorer import TEXT_QUESTIONS, open_text_file
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
@@ -117,7 +116,7 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
             classifier = read_text_classifier(path)
             return TextModel(classifier, classifier.classes, name, can_vary=False)
         if path.suffix.lower() in (".yaml", ".yml"):
-            asker = TextAsker(LanguageModel.of(path))
+            asker = open_text_file(path)
             return TextModel(asker, asker.classes, path.name, TEXT_QUESTIONS, asker.ledger, asker.can_vary)
         if path.suffix.lower() not in OBJECT_LOADERS:
             raise ModelError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenhand.errors import FetchError, ModelError
+from evenhand.errors import FetchError, ModelError, OptionError
 from evenhand.models.additive.network import binary_labels
 from evenhand.models.language.answers import ChatOutcome
 from evenhand.models.language.file import AnswerFormat
@@ -161,7 +161,6 @@ class TextAsker:
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
 
     def __post_init__(self) -> None:
-        _refuse_rankings(self.model)
         form = self.model.file.answers
         others = [choice for choice in form.choices if choice != form.favourable]
         self.classes = (" or ".join(others) or "other", form.favourable if form.choices else "favourable")
@@ -192,11 +191,9 @@ def open_screening_file(
     """Return the language model that a file describes, as a model of rows. It is not asked yet.
 
     Raises:
-        OptionError: the file cannot be read.
-        ModelError: it ranks people, or the target has more than two labels.
+        ModelError: the file cannot be read, it ranks people, or the target has more than two labels.
     """
-    model = LanguageModel.of(path)
-    _refuse_rankings(model)
+    model = _open_model(path)
     classes = binary_labels(schema) if schema.target.values is None else schema.target.values
     if len(classes) != 2:
         raise ModelError(
@@ -208,9 +205,23 @@ def open_screening_file(
     return LanguageScorer(schema, asker, classes, classes.index(schema.target.favourable), name or path.name)
 
 
-def _refuse_rankings(model: LanguageModel) -> None:
+def open_text_file(path: Path) -> TextAsker:
+    """Return the language model that a file describes, as a model of texts. It is not asked yet.
+
+    Raises:
+        ModelError: the file cannot be read, or it ranks people.
+    """
+    return TextAsker(_open_model(path))
+
+
+def _open_model(path: Path) -> LanguageModel:
+    try:
+        model = LanguageModel.of(path)
+    except OptionError as error:
+        raise ModelError(error.message, location=error.location, hint=error.hint) from None
     if model.file.answers.read == "ranking":
         raise ModelError(
             "a ranking compares people, and gives no score of one", location=model.file.name,
             hint="evenhand llm audit takes rankings",
         )  # fmt: skip
+    return model
