@@ -141,7 +141,11 @@ def multiway_mean(values: Floats, families: Sequence[Sequence[Integers]], reach:
 def _sharing(contributions: Floats, kinds: Sequence[Integers]) -> float:
     """Return the part of all pairs that share a cluster of any kind, by inclusion and exclusion."""
     subsets = [some for size in range(1, len(kinds) + 1) for some in combinations(kinds, size)]
-    return sum((-1) ** (len(some) + 1) * _cluster_variance(contributions, reduce(_cross, some))[0] for some in subsets)
+    signs = [1.0 if len(some) % 2 else -1.0 for some in subsets]
+    return sum(
+        sign * _cluster_variance(contributions, reduce(_cross, some))[0]
+        for sign, some in zip(signs, subsets, strict=True)
+    )
 
 
 def _cluster_variance(contributions: Floats, codes: Integers) -> tuple[float, int]:
