@@ -24,7 +24,6 @@ import os
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -48,7 +47,7 @@ from evenhand.errors import FetchError
 from evenhand.mitigation import split_people
 from evenhand.mitigation.alternatives import AlternativesResult, find_alternatives
 from evenhand.mitigation.alternatives.analysis import SHARES
-from evenhand.models import Subject, load_model
+from evenhand.models import Subject
 from evenhand.schema import People, Schema, encode
 from subgroup_cases import SHARED
 
@@ -124,7 +123,7 @@ def load(name: str) -> People | None:
 
 
 class Half(NamedTuple):
-    """Some people as numbers, with true labels (0, 1) and groups (0, 1)."""
+    """Some people as a frame, with true labels (0, 1) and groups (0, 1)."""
 
     rows: Any
     label: Any
@@ -134,14 +133,15 @@ class Half(NamedTuple):
     def of(cls, people: People) -> Half:
         """From people of two groups."""
         codes = people.individuals[:, people.schema.position(people.schema.protected[0])]
-        return cls(people.individuals, people.favourable.astype(int), np.unique(codes, return_inverse=True)[1])
+        frame = people.frame.iloc[people.rows][list(people.schema.names)].reset_index(drop=True)
+        return cls(frame, people.favourable.astype(int), np.unique(codes, return_inverse=True)[1])
 
 
-def untrained(schema: Schema) -> Any:
+def untrained(people: People) -> Any:
     """A logistic regression over everything but the protected attribute: words one-hot, numbers standardised."""
-    kept = [i for i, one in enumerate(schema.attributes) if not one.protected]
-    words = [i for i in kept if schema.attributes[i].kind == "categorical"]
-    numbers = [i for i in kept if i not in words]
+    kept = [one.name for one in people.schema.attributes if not one.protected]
+    numbers = [name for name in kept if pd.api.types.is_numeric_dtype(people.frame[name])]
+    words = [name for name in kept if name not in numbers]
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     return make_pipeline(
         make_column_transformer((encoder, words), (StandardScaler(), numbers)), LogisticRegression(max_iter=500)
@@ -164,11 +164,9 @@ def measure(name: str, split: int) -> dict[str, Any]:
     known = people.at(np.flatnonzero(~np.isin(people.rows, parts.test.rows)))
     schema = people.schema
     learn, aside = Half.of(known), Half.of(parts.test)
-    base = untrained(schema)
+    base = untrained(people)
     values = np.asarray(schema.target.values, dtype=object)
     model = clone(base).fit(learn.rows, list(values[known.labels]))
-    # Evenhand would guess from its answers whether it is asked with numbers or with words.
-    asked = dataclasses.replace(load_model(model, schema, like=people.frame), form="numbers")
     given = (model.predict(aside.rows) == schema.target.favourable).astype(float)
     start = signed(given, aside)
     curves: dict[str, list[tuple[float, float]]] = {}
@@ -184,7 +182,7 @@ def measure(name: str, split: int) -> dict[str, Any]:
         before = time.process_time()
         without = schema.protected if method == "reweigh and tilt" else ()
         found = find_alternatives(
-            Subject(asked, known), test=parts.test, methods=families, decide_without=without,
+            Subject(model, known), test=parts.test, methods=families, decide_without=without,
             accuracy_loss=ALLOWED, seed=split,
         ).result  # fmt: skip
         seconds[method] = time.process_time() - before
