@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from tests.llm.simulated import SimulatedRespondent
 
+from evenhand.llm import LanguageModelConfig
+from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.design import Design, Interviewer, TrialOutcomes
 from evenhand.llm.estimates import AnswerTable
 from evenhand.llm.findings import (
@@ -90,6 +92,26 @@ def test_a_ranking_of_three_groups_compares_the_two_that_are_suspected():
     (found,) = confirm(suspects, template_trials(suspects, design, 10, 3, ranks=True), Interviewer(respondent))
     assert found.better == (10, 0)
     assert found.outcomes.value.tolist() == [[1.0, 0.0]] * 10
+
+
+@pytest.mark.parametrize("ranks", [False, True])
+def test_without_fresh_questions_the_sweeps_must_do(ranks):
+    """A template in which one group always has the better outcome is clear by the sweeps; its trials are theirs."""
+    chance = np.full((8, 2, 6), 0.5)
+    chance[3, 1], chance[3, 0] = 1.0, 0.0
+    respondent = SimulatedRespondent(chance, ranks=ranks, records=0.2 if ranks else 0.0)
+    plan, wanted = AskingPlan([(0, 1)]), LanguageModelConfig(half_width=0.001, calls=8 * 2 * 13, seed=0, findings=3)
+    asked = ask_sweeps(respondent, plan, wanted)
+    assert not asked.affordable
+    assert asked.sweeps >= 9
+    first, *others = asked.templates
+    assert first.suspect == Suspect((0, 1), 3)
+    assert first.p <= 0.05
+    assert first.better == (0, asked.sweeps)
+    assert len(others) == 2
+    assert all(one.p > 0.05 for one in others)
+    np.testing.assert_array_equal(first.trials.name, asked.table.name[3].T)
+    np.testing.assert_array_equal(first.outcomes.value, asked.table.value[3].T)
 
 
 def test_signs_by_hand():

@@ -12,7 +12,15 @@ from evenhand.errors import BudgetError, OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer, Respondent, TrialOutcomes, Trials
 from evenhand.llm.estimates import AnswerTable, estimate_gap
-from evenhand.llm.findings import Confirmation, confirm, name_trials, suspect_names, suspect_templates, template_trials
+from evenhand.llm.findings import (
+    Confirmation,
+    clear_templates,
+    confirm,
+    name_trials,
+    suspect_names,
+    suspect_templates,
+    template_trials,
+)
 from evenhand.llm.stopping import DecisionRule, PrecisionRule
 from evenhand.stats import MultiwayMean
 from evenhand.typing import Integers
@@ -51,7 +59,7 @@ class AskedAnswers(NamedTuple):
         levels: the level at which the interval of each gap is to be built.
         stopped_by: why no further sweep was asked; ``budget``: the service's own limit of calls or money was reached.
         templates, names: what was asked about afresh.
-        affordable: whether the calls allowed fresh questions.
+        affordable: whether fresh questions could be asked; else the templates are those that the sweeps show clearly.
         calls: questions asked in all.
     """
 
@@ -130,10 +138,14 @@ def ask_sweeps(
         reason, fresh = "budget" if isinstance(error, BudgetError) else "interrupt", False
     _, known = estimate()
     levels = rule.levels(known, len(done), last) if known else ()
+    fresh = fresh and not limit.passed()
     asked = AskedAnswers(tabulate(done, again), len(done), rule.looks, levels, reason, [], [], fresh, interviewer.calls)
-    if not fresh or limit.passed():
+    if fresh:
+        asked = _ask_afresh(asked, design, interviewer, plan, config)
+    if asked.affordable or not config.findings:
         return asked
-    return _ask_afresh(asked, design, interviewer, plan, config)
+    clear = clear_templates(asked.table, plan.comparisons, design, config.findings, ranks=respondent.ranks)
+    return asked._replace(templates=clear)
 
 
 def _ask_afresh(

@@ -34,12 +34,12 @@ class Suspect(NamedTuple):
 
 
 class Confirmation(NamedTuple):
-    """Fresh pairs about a suspect.
+    """Pairs about a suspect: fresh ones, or where they cannot be asked those of the sweeps.
 
     Attributes:
         suspect: whom about.
         trials, outcomes: what was asked and came back; the first side is group 1, or the name.
-        p: of as many pairs one way as the other, adjusted for all that were asked about again.
+        p: of no difference, adjusted for all that were tested.
     """
 
     suspect: Suspect
@@ -133,6 +133,33 @@ def confirm(suspects: Sequence[Suspect], trials: Sequence[Trials], interviewer: 
     p = holm([mcnemar(*_better(one.value)) for one in outcomes])
     found = map(Confirmation, suspects, trials, outcomes, p.tolist())
     return sorted(found, key=lambda one: one.p)
+
+
+def clear_templates(
+    table: AnswerTable, comparisons: Sequence[tuple[int, int]], design: Design, most: int, *, ranks: bool
+) -> list[Confirmation]:
+    """Return templates that differ clearly in the sweeps alone, where no fresh questions can be asked.
+
+    Args:
+        table: the answers of the sweeps.
+        comparisons: groups compared.
+        design: which names were asked about.
+        most: so many at most.
+        ranks: whether a question is about all groups.
+
+    Returns:
+        The clearest first, with p-values adjusted for all templates and comparisons.
+    """
+    differences = np.concatenate([table.value[:, one] - table.value[:, other] for one, other in comparisons])
+    p = sign_flip_p(differences, np.random.default_rng([design.seed, 4]))
+    found = []
+    for place in np.argsort(p, kind="stable")[:most]:
+        one = Suspect(comparisons[place // len(table.value)], int(place) % len(table.value))
+        (trials,) = template_trials([one], design, table.value.shape[2], 0, ranks=ranks)
+        both = list(one.groups)
+        outcomes = TrialOutcomes(table.value[one.number, both].T, table.kind[one.number, both].T)
+        found.append(Confirmation(one, trials, outcomes, float(p[place])))
+    return found
 
 
 def sign_flip_p(differences: Floats, rng: np.random.Generator) -> Floats:
