@@ -265,7 +265,10 @@ class AuditNumbers:
                     f"these templates and names lies between {ends[0]:+.3f} and {ends[1]:+.3f}."
                 )
         if not self.asked.affordable and (self.config.findings or self.config.name_findings):
-            yield "The calls did not suffice to confirm templates or names that differed most, so none are shown."
+            yield (
+                "Fresh questions about what differed most could not be asked: templates are shown that the answers of "
+                "the sweeps alone make clear, which are fewer."
+            )
 
 
 def plain_values(row: object) -> dict[str, object]:
