@@ -7,7 +7,6 @@ data frame, describes the columns where no schema does, asks the engine, and ret
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -64,14 +63,15 @@ def audit(
         target: the column of the true labels.
         protected: columns that a decision must not depend on.
         sample_weight: how much each person counts, shape (n,), or the column of the data that says it; what is said of
-            groups is weighted then, with intervals that allow for it. Flip rates, searches and proofs count every
-            person alike, and subgroups are not searched for.
+            groups and subgroups is weighted then, with intervals that allow for it. Flip rates, searches for
+            individuals and proofs count every person alike.
         settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
             and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name`` and
             ``trust`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
             ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
-            ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
+            ``evenhand.groups.add_metrics``); ``membership``, ``known_groups``, ``replicate_weights`` and
+            ``replicate_method`` as for ``audit_predictions``; ``work``, that of an earlier result, to repeat its run.
 
     Returns:
         The result; print it, or see ``result.groups``, ``result.individual``, ``result.certificates``, ...;
@@ -94,16 +94,9 @@ def audit(
         [0.81]
     """
     from evenhand import auditing
-    from evenhand.schema import add_weights, read_weights
 
     clock = _clock(settings)
-    data = _read(data, settings)
-    frame, weight = add_weights(data, sample_weight)
-    if weight is not None:
-        settings["ignore"] = [*(settings.get("ignore") or ()), weight]
-    subject = _subject(model, frame, y, target, protected, settings)
-    if weight is not None:
-        subject = replace(subject, weights=read_weights(frame, weight, subject.people.rows))
+    subject = _subject(model, data, y, target, protected, settings, weights=sample_weight)
     metrics = settings.pop("metrics", None)
     return auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, clock=clock)
 
@@ -133,7 +126,7 @@ def audit_predictions(
         y_true: the true labels, shape (n,); without them there are no error rates, and none are made up.
         y_score: scores of the favourable decision, shape (n,), for calibration, or to be decided by.
         sample_weight: how much each person counts, shape (n,), such as survey weights; rates and means are weighted
-            then, and their intervals allow for it. Subgroups are not searched for.
+            then, and their intervals allow for it.
         threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
             ``[0.5, "sex=Female:0.4"]``, what if a group had a threshold of its own.
         low_is_good: whether low scores speak for the favourable decision, as a risk does: people are selected up to a
@@ -169,18 +162,14 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.schema import GroupProbabilities, KnownGroups, OutcomeRole, table_of_decisions
+    from evenhand.schema import OutcomeRole, read_known_groups, table_of_decisions
 
     clock = _clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "schema", "accept_proposals", "replicate_weights", "replicate_method")
     about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
-    if "known_groups" in settings:
-        about["known"] = {
-            name: KnownGroups.read(GroupProbabilities.read(name, probabilities), labels)
-            for name, (probabilities, labels) in settings.pop("known_groups").items()
-        }
+    about["known"] = read_known_groups(settings.pop("known_groups", None))
     about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
     frame, roles = table_of_decisions(
         y_pred,
@@ -365,13 +354,22 @@ def search(
 
 
 def find_subgroups(
-    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+    model: Any,
+    data: Any,
+    y: Any = None,
+    *,
+    target: str | None = None,
+    protected: Names = None,
+    sample_weight: Any = None,
+    **settings: Any,
 ) -> SubgroupResult:
     """Find subgroups of people, by several attributes at once, that a model treats differently from everyone else.
 
     Args:
         model, data, y, target: as for ``audit``.
         protected: the attributes that describe subgroups; numbers are cut into ranges.
+        sample_weight: how much each person counts, shape (n,), or the column of the data that says it; then all rates,
+            gaps and intervals are weighted.
         settings: as for ``audit``, with fields of ``evenhand.subgroups.SubgroupConfig``, such as ``support``; where a
             number is decided, of ``evenhand.subgroups.NumberSubgroupConfig``, such as ``measure="residual"``.
 
@@ -395,9 +393,9 @@ def find_subgroups(
     from evenhand import subgroups
 
     clock = _clock(settings)
-    subject = _subject(model, data, y, target, protected, settings, varied=False)
+    subject = _subject(model, data, y, target, protected, settings, varied=False, weights=sample_weight)
     subject.ledger.budget = settings.get("budget")
-    settings = {"attributes": protected, **settings}
+    settings = {"attributes": protected, "weights": subject.weights, **settings}
     if subject.people.schema.target.is_number:
         return subgroups.find_number_subgroups(subject.regressor, subject.people, clock=clock, **settings)
     return subgroups.find_subgroups(subject.scorer, subject.people, clock=clock, **settings)
@@ -571,17 +569,25 @@ def _subject(
     settings: dict[str, Any],
     *,
     varied: bool = True,
+    weights: Any = None,
 ) -> Subject:
-    """Return the model and the people; takes what is about them out of the settings."""
+    """Return the model and the people, with their weights; takes what is about them out of the settings."""
     from evenhand.models import Subject
-    from evenhand.schema import ColumnRoles, OutcomeRole
+    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, read_known_groups
 
+    named = ("membership", "replicate_weights", "replicate_method")
+    beside = {name: settings.pop(name) for name in named if name in settings}
+    known = read_known_groups(settings.pop("known_groups", None))
+    frame, sample = add_sample_columns(_read(data, settings), weights, known=known, **beside)
+    if columns := sample.columns(frame):
+        settings["ignore"] = [*(settings.get("ignore") or ()), *columns]
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "ignore", "schema", "accept_proposals")
     about = {name: settings.pop(name) for name in kept if name in settings}
     said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
-    people = roles.read(_read(data, settings), varied=varied)
+    people = roles.read(frame, varied=varied)
     names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
-    return Subject(model, people, **names)
+    held, memberships = sample.read(frame, people.rows)
+    return Subject(model, people, weights=held, memberships=memberships, **names)

@@ -157,8 +157,8 @@ def test_rows_without_a_number_are_left_out_and_counted():
     assert "7 rows were left out because a number was missing" in render_markdown(result.document())
     with pytest.raises(DataError, match="expected a finite number"):
         evenhand.audit_predictions(np.where(PREMIUM < 200, np.inf, PREMIUM), sensitive_features={"sex": SEX})
-    with pytest.raises(OptionError, match="weights are read for decisions that are labels"):
-        evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": SEX}, sample_weight=np.ones(N))
+    with pytest.raises(OptionError, match="scores are read for decisions that are labels"):
+        evenhand.audit_predictions(PREMIUM, sensitive_features={"sex": SEX}, y_score=np.ones(N))
 
 
 def test_the_page_and_the_chart_are_drawn(tmp_path):

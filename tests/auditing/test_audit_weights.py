@@ -36,7 +36,10 @@ def test_groups_calibration_and_auc_are_weighted_and_flips_are_not(case):
     assert weighted.data.base_rate == pytest.approx(np.average(hired, weights=weights))
     assert weighted.groups.weights == "sample_weight"
     assert weighted.flip_rate == plain.flip_rate
-    assert weighted.subgroups is None
+    assert weighted.subgroups.weights == "sample_weight"
+    women = next(one for one in weighted.subgroups.findings if "1" in one.words)
+    chosen = people["female"] == 1
+    assert women.rate == pytest.approx(np.average(model.predict(people)[chosen], weights=weights[chosen]))
     assert "they are unweighted" in str(weighted)
     assert "weighted" not in str(plain)
     assert weighted.data.fingerprint != plain.data.fingerprint

@@ -159,5 +159,6 @@ def test_a_weighted_report_says_so_wherever_a_number_stands():
     text = result.to_markdown().replace("\\", "")
     assert "observed, weighted by sample_weight" in text
     assert "effective size" in text
-    assert "Not run: search for subgroups" in text
+    assert "Weighted by sample_weight, of" in text
+    assert "Not run: search for subgroups" not in text
     assert "impact ratio" not in text

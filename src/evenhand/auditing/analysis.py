@@ -71,7 +71,6 @@ SUBGROUP_SHARE = 0.1
 LEAST_SUBGROUP_SECONDS = 2.0
 """Share of the time limit for the subgroups, at most, and what they get at least: mostly it is over in a second."""
 
-NO_WEIGHTS = "its permutations let every person count alike: leave the weights out for it"
 
 SEARCH_SEEDS = 50
 """People whom a search starts from."""
@@ -113,6 +112,14 @@ def audit(
         subject = replace(subject, thresholds=thresholds)
     people, schema = subject.people, subject.people.schema
     individual.check_bands(config.bands, is_number=schema.target.is_number)
+    given = {"thresholds": config.thresholds, "metrics": metrics, "memberships": subject.memberships}
+    groups.refuse_beside_replicates(subject.weights, **given)
+    if subject.memberships and schema.target.kind != "label":
+        raise OptionError(
+            f"probabilities of groups are read for one favourable decision, and {schema.target.name!r} holds "
+            f"{'numbers' if schema.target.is_number else 'several labels'}",
+            hint="leave `membership=` out; or name the `favourable=` label and say `kind=label`",
+        )
     if schema.target.is_number:
         refuse_metrics(metrics)
         return audit_number_model(subject, config, progress=say, clock=timer, started=started)
@@ -200,6 +207,11 @@ def _run_analyses(
             keep_decisions=config.keep_decisions,
             seed=config.seed,
         )
+    if subject.memberships:
+        weights = None if subject.weights is None else subject.weights.values
+        decided = groups.DecidedPeople((), reply.labels == scorer.favourable, people.favourable, None, weights)
+        drawn = groups.BootstrapSettings(config.confidence, config.min_group_size, config.seed)
+        by_group = groups.add_proxies(by_group, subject.memberships, decided, drawn)
     by_group, left_out = add_labels(by_group, scorer, reply, subject, config)
     not_run += left_out
     say("fitting the simulated population", 0.09)
@@ -341,14 +353,12 @@ def _add_subgroups(
 ) -> bool:
     """Add the search for subgroups over the protected attributes. Whether it was interrupted."""
     what = "search for subgroups"
-    if subject.weights is not None:
-        not_run.append(SkippedAnalysis(what=what, reason=NO_WEIGHTS))
-        return False
     say("counting subgroups", 0.34)
     try:
         found = subgroup.find_subgroups(
             subject.scorer,
             subject.people,
+            weights=subject.weights,
             noise=noise,
             confidence=config.confidence,
             time_limit=config.share(SUBGROUP_SHARE, LEAST_SUBGROUP_SECONDS),

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from evenhand import groups, subgroups
-from evenhand.auditing.analysis import NO_WEIGHTS
 from evenhand.auditing.config import DecisionAuditConfig
 from evenhand.auditing.labels import audit_recorded_labels, refuse_settings_of_one_label
 from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
@@ -124,9 +123,6 @@ def _search_subgroups(
 ) -> tuple[bool, SubgroupResult | None]:
     """Return whether it was interrupted, and the subgroups; what could not be run is added with the reason."""
     what = "search for subgroups"
-    if decisions.weights is not None:
-        not_run.append(SkippedAnalysis(what=what, reason=NO_WEIGHTS))
-        return False, None
     try:
         found = subgroups.find_subgroups_of_decisions(
             decisions,

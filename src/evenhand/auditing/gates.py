@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from evenhand.auditing.changes import AuditComparison
 from evenhand.auditing.result import AuditResult
@@ -55,6 +55,18 @@ MOST_OUTCOMES = 9
 LANGUAGE_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings", "better", "worse")
 """What a condition on a language model may name after ``llm``: ``llm.gap``; the last two are of a comparison."""
 
+PROXY_METRICS = ("selection_rate", "true_positive_rate", "false_positive_rate")
+"""Rates of groups known by probability: ``probable_selection_rate_difference`` is the largest between two of them under
+the assumption of the estimates, ``bounded_selection_rate_difference`` what it can be without."""
+
+
+class Ends(NamedTuple):
+    """What a number is at least and at most, where nothing says which value in between it has."""
+
+    low: float
+    high: float
+
+
 MEASURE_NAMES = frozenset(
     {
         "llm",
@@ -73,6 +85,8 @@ MEASURE_NAMES = frozenset(
         "population_mean_change",
         "worst_subgroup_gap",
         "worst_subgroup_residual",
+        "weighted_flip_rate",
+        *(f"{kind}_{metric}_difference" for metric in PROXY_METRICS for kind in ("probable", "bounded")),
         *(f"{prefix}outcomes_{least}" for least in range(2, MOST_OUTCOMES + 1) for prefix in ("", "population_")),
         *(f"{prefix}_outcomes_{least}" for least in range(2, MOST_OUTCOMES + 1) for prefix in ("proved", "possible")),
         *GAP_NAMES,
@@ -95,6 +109,10 @@ LOWER_IS_WORSE = frozenset(
     | {name for name in rankings.RANKING_GAP_NAMES if name.endswith("_ratio")}
 )
 ENDS = ("low", "high")
+
+
+GatedNumber: TypeAlias = Quantity | float | Ends
+"""What a condition may compare."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +193,13 @@ def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
     return Gate(parsed)
 
 
-def measure_values(audit: GatedResult) -> dict[str, dict[str, Quantity | float]]:
+def measure_values(audit: GatedResult) -> dict[str, dict[str, GatedNumber]]:
     """Return every number that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number.
 
-    Of a comparison, the changes of everybody's numbers, gaps and flip rates, and how many are ``better`` or ``worse``.
+    Where people have weights, numbers of groups and subgroups are weighted; of flips only ``weighted_flip_rate`` is. Of
+    a comparison, the changes of everybody's numbers, gaps and flip rates, and how many are ``better`` or ``worse``.
     """
-    found: dict[str, dict[str, Quantity | float]] = {}
+    found: dict[str, dict[str, GatedNumber]] = {}
     if isinstance(audit, AuditComparison):
         for line in audit.lines:
             if not line.group:
@@ -197,6 +216,14 @@ def measure_values(audit: GatedResult) -> dict[str, dict[str, Quantity | float]]
         found.setdefault(f"{prefix}flip_rate", {})[names] = rate.rate
         found.setdefault(f"{prefix}counterfactual_flip_rate", {})[names] = rate.headline.rate
         found.setdefault(f"{prefix}excess_flip_rate", {})[names] = rate.excess
+        if rate.weighted is not None:
+            found.setdefault("weighted_flip_rate", {})[names] = rate.weighted.rate
+    for proxies in audit.groups.proxies:
+        for metric in dict.fromkeys(one.metric for one in proxies.rates):
+            largest, ends = proxies.largest_difference(metric), proxies.largest_bounds(metric)
+            found.setdefault(f"probable_{metric}_difference", {})[proxies.by] = largest
+            known = largest if ends is None else Ends(*ends)
+            found.setdefault(f"bounded_{metric}_difference", {})[proxies.by] = known
     for change in () if audit.changes is None else audit.changes.changes:
         prefix, names = "" if change.over == "data" else "population_", "_x_".join(change.protected)
         found.setdefault(f"{prefix}flip_rate", {})[names] = change.rate
@@ -234,9 +261,9 @@ def _list_gaps(audit: AuditResult) -> Iterator[tuple[str, Gap]]:
             yield "_x_".join(each.by) + f".{one.label}" * bool(one.label), one
 
 
-def _ranking_values(audit: rankings.RankingResult) -> dict[str, dict[str, Quantity | float]]:
+def _ranking_values(audit: rankings.RankingResult) -> dict[str, dict[str, GatedNumber]]:
     """Return the gaps of rankings; of selection that of the k where it is largest, whose interval holds for all k."""
-    found: dict[str, dict[str, Quantity | float]] = {}
+    found: dict[str, dict[str, GatedNumber]] = {}
     for breakdown in audit.breakdowns:
         by = "_x_".join(breakdown.by)
         for name in dict.fromkeys(gap.name for gap in breakdown.gaps):
@@ -248,11 +275,11 @@ def _ranking_values(audit: rankings.RankingResult) -> dict[str, dict[str, Quanti
     return found
 
 
-def _language_values(result: LanguageModelAudit | LanguageModelComparison) -> dict[str, Quantity | float]:
+def _language_values(result: LanguageModelAudit | LanguageModelComparison) -> dict[str, GatedNumber]:
     """Return the sizes of gaps between groups, each pair's and the largest, flips by identity, noise, and findings."""
     if isinstance(result, LanguageModelComparison):
         return {verdict: float(result.count(verdict)) for verdict in VERDICTS}
-    found: dict[str, Quantity | float] = {"noise": result.noise, "findings": float(result.findings)}
+    found: dict[str, GatedNumber] = {"noise": result.noise, "findings": float(result.findings)}
     each: dict[str, dict[str, Quantity]] = {"gap": {}, "gap_here": {}, "refusal_gap": {}, "identity_flips": {}}
     for one in result.comparisons:
         for name in ("gap", "gap_here", "refusal_gap"):
@@ -352,12 +379,20 @@ def _groups_left_out(audit: AuditResult | rankings.RankingResult) -> dict[tuple[
             for gap in breakdown.gaps
             if gap.not_assessable
         }
-    return {
-        (gap.name, by): f"fewer than {audit.groups.min_group_size} people to count in "
-        + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])
+    least = f"fewer than {audit.groups.min_group_size} people to count in "
+    found = {
+        (gap.name, by): least + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])
         for by, gap in _list_gaps(audit)
         if gap.not_assessable
     }
+    for proxies in audit.groups.proxies:
+        for metric in PROXY_METRICS:
+            small = [f"{one.group} ({one.effective_size:.0f})" for one in proxies.rates
+                     if one.small and one.metric == metric]  # fmt: skip
+            if small:
+                found |= {(f"{kind}_{metric}_difference", proxies.by): least + list_some(small)
+                          for kind in ("probable", "bounded")}  # fmt: skip
+    return found
 
 
 def _name_parts(node: Name) -> tuple[str, list[str], str | None]:
@@ -367,7 +402,7 @@ def _name_parts(node: Name) -> tuple[str, list[str], str | None]:
     return name, rest, end
 
 
-def _evaluate_truth(node: Node, known: dict[str, dict[str, Quantity | float]], source: Source) -> bool:
+def _evaluate_truth(node: Node, known: dict[str, dict[str, GatedNumber]], source: Source) -> bool:
     if isinstance(node, Logic):
         truths = [_evaluate_truth(part, known, source) for part in node.operands]
         return any(truths) if node.word == "or" else all(truths) != (node.word == "not")
@@ -380,7 +415,7 @@ def _evaluate_truth(node: Node, known: dict[str, dict[str, Quantity | float]], s
     return all(COMPARED[sign.text](left, right) for sign, left, right in comparisons)
 
 
-def _evaluate_name(node: Name, known: dict[str, dict[str, Quantity | float]], source: Source) -> float:
+def _evaluate_name(node: Name, known: dict[str, dict[str, GatedNumber]], source: Source) -> float:
     name, rest, end = _name_parts(node)
     if name not in known:
         raise source.unknown(
@@ -395,6 +430,9 @@ def _evaluate_name(node: Name, known: dict[str, dict[str, Quantity | float]], so
         )
     chosen = [by[asked]] if rest else list(by.values())
     values = [value for value in (_interval_end(quantity, end) for quantity in chosen) if value is not None]
+    if end is None and any(isinstance(quantity, Ends) for quantity in chosen):
+        hint = f"name an end: {format_expression(node)}.low, what it is at least, or .high, at most"
+        raise source.fault(f"{format_expression(node)} has bounds, and no value between them", node, hint)
     if not values and not any(isinstance(quantity, Unknown) for quantity in chosen):
         raise source.fault(f"{format_expression(node)} is unknown here: it has no interval", node)
     if not values:
@@ -402,7 +440,9 @@ def _evaluate_name(node: Name, known: dict[str, dict[str, Quantity | float]], so
     return min(values) if name in LOWER_IS_WORSE else max(values)
 
 
-def _interval_end(quantity: Quantity | float, end: str | None) -> float | None:
+def _interval_end(quantity: GatedNumber, end: str | None) -> float | None:
+    if isinstance(quantity, Ends):
+        return None if end is None else float(getattr(quantity, end))
     if isinstance(quantity, float):
         return quantity if end is None else None
     if end is None or isinstance(quantity, Unknown):

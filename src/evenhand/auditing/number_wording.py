@@ -10,6 +10,7 @@ from evenhand.certification import outcome_blocks, proof_answers, proof_blocks
 from evenhand.core import Block, Column, Document, Facts, Fold, Heading, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.groups import (
     describe_outcome,
+    describe_weights,
     number_answers,
     number_blocks,
     number_sentences,
@@ -40,6 +41,13 @@ TERMS = (
 def build_document(audit: AuditResult) -> Document:
     """Return what the audit of a number says."""
     blocks: list[Block] = [Note(audit.model.caution, "caution")] if audit.model.caution else []
+    if audit.groups.weights is not None and not audit.model.recorded:
+        blocks.append(
+            Note(
+                f"Weights ({audit.groups.weights}) are in what is said of groups and subgroups. Changes of individuals "
+                "and proofs count every person alike: they are unweighted."
+            )
+        )
     found = number_sentences(audit.groups)[:FINDINGS]
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += number_answers(audit.groups)
@@ -80,6 +88,8 @@ def _people(audit: AuditResult) -> Iterator[Block]:
     if audit.model.recorded:
         asked = "The numbers are those in the data; no model was asked."
     yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {asked}")
+    if audit.groups.weights is not None:
+        yield Facts((describe_weights(audit.groups),))
     for name, unknown in data.unknown.items():
         if unknown:
             people = format_count(unknown, "person", "people")

@@ -26,7 +26,7 @@ from evenhand.errors import (
 )
 from evenhand.groups import GroupMetrics
 from evenhand.models import AdditiveNetwork, Regressor, Scorer, Subject, ask_numbers
-from evenhand.schema import People, RecordedNumbers
+from evenhand.schema import People, PeopleWeights, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.text import join_names
 from evenhand.typing import Floats, Progress
@@ -67,7 +67,7 @@ def audit_number_model(
         raise DataError(f"the target column {schema.target.name!r} is missing: an audit needs the true numbers")
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
-    _refuse_label_settings(config, weighted=subject.weights is not None, threshold=subject.thresholds is not None)
+    _refuse_label_settings(config, threshold=subject.thresholds is not None)
     before = subject.ledger.settled
     wider = population.choose_population(config.population, people, as_published=config.as_published)
     with subject.ledger.within(config.budget):
@@ -77,6 +77,7 @@ def audit_number_model(
         measured = groups.measure_numbers(
             regressor,
             people,
+            weights=subject.weights,
             confidence=config.confidence,
             min_group_size=config.min_group_size,
             keep_decisions=config.keep_decisions,
@@ -88,7 +89,7 @@ def audit_number_model(
             progress("counting subgroups", 0.08)
             if len(people) > subject.ledger.left:
                 raise BudgetError("the budget does not pay for asking about everybody once more")
-            decided = RecordedNumbers(people, ask_numbers(regressor, people.individuals))
+            decided = RecordedNumbers(people, ask_numbers(regressor, people.individuals), weights=subject.weights)
             seconds = max(LEAST_SUBGROUP_SECONDS, SUBGROUP_SHARE * (config.time_limit or DEFAULT_SECONDS))
             found = _search_subgroups(decided, schema.protected, config, seconds, clock, skipped)
         except BudgetError as error:
@@ -135,7 +136,7 @@ def audit_number_model(
     )
     return _make_result(
         model,
-        _make_data_card(people, subject.data_name, people.dropped, None),
+        _make_data_card(people, subject.data_name, people.dropped, None, subject.weights),
         people,
         measured,
         tuple(skipped),
@@ -291,7 +292,7 @@ def audit_recorded_numbers(
         EvenhandError: the numbers or the settings cannot be used.
     """
     started = time.perf_counter()
-    _refuse_label_settings(config, weighted=False, threshold=False)
+    _refuse_label_settings(config, threshold=False)
     people, schema = decisions.people, decisions.people.schema
     progress("comparing groups", 0.0)
     measured = groups.measure_recorded_numbers(
@@ -311,7 +312,7 @@ def audit_recorded_numbers(
         white_box=False,
         recorded=True,
     )
-    data = _make_data_card(people, data_name, decisions.undecided, decisions.decided)
+    data = _make_data_card(people, data_name, decisions.undecided, decisions.decided, decisions.weights)
     skipped: list[SkippedAnalysis] = []
     found = _search_subgroups(decisions, schema.names, config, config.time_limit, clock, skipped)
     result = _make_result(model, data, people, measured, tuple(skipped), config.model_dump(), clock, started)
@@ -369,17 +370,16 @@ def refuse_metrics(metrics: Mapping[str, Callable[..., Any]] | None) -> None:
         )
 
 
-def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, weighted: bool, threshold: bool) -> None:
+def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, threshold: bool) -> None:
     """Refuse what is computed for labels alone, rather than leave it out silently.
 
     Raises:
-        OptionError: a setting that numbers have no use for, or do not take yet.
+        OptionError: a setting that numbers have no use for.
     """
     given = {
         "threshold=": threshold or bool(getattr(config, "threshold", ())),
         "thresholds=": config.thresholds,
         "reference=": bool(config.reference),
-        "weights": weighted,
     }
     for name, is_given in given.items():
         if is_given:
@@ -414,9 +414,11 @@ def _make_result(
     )
 
 
-def _make_data_card(people: People, name: str, dropped: int, decided: Floats | None) -> DataCard:
+def _make_data_card(
+    people: People, name: str, dropped: int, decided: Floats | None, weights: PeopleWeights | None
+) -> DataCard:
     fingerprint = hashlib.sha256()
-    for part in (people.individuals, decided, people.numbers):
+    for part in (people.individuals, decided, people.numbers, None if weights is None else weights.values):
         fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
     names = people.schema.names if decided is not None else people.schema.protected
     return DataCard(

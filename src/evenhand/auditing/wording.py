@@ -28,6 +28,7 @@ from evenhand.groups import (
     breakdown_blocks,
     calibration_blocks,
     describe_labels,
+    describe_weights,
     gap_answers,
     headline_sentences,
     label_answers,
@@ -98,9 +99,9 @@ def build_document(audit: AuditResult) -> Document:
     if audit.groups.weights is not None and not audit.model.recorded:
         blocks.append(
             Note(
-                f"Weights ({audit.groups.weights}) are in what is said of groups, and in a weighted flip rate beside "
-                "each unweighted one of the people in the data. Flip rates without that word, searches and proofs "
-                "count every person alike: they are unweighted."
+                f"Weights ({audit.groups.weights}) are in what is said of groups and subgroups, and in a weighted flip "
+                "rate beside each unweighted one of the people in the data. Flip rates without that word, searches for "
+                "individuals and proofs count every person alike: they are unweighted."
             )
         )
     found = [*headlines(audit), *proxy_sentences(audit.groups.proxies, weighted_by(audit.groups))]
@@ -239,9 +240,7 @@ def _people(audit: AuditResult) -> Iterator[Block]:
     yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {trained}")
     weights: tuple[tuple[str, str], ...] = ()
     if audit.groups.weights is not None:
-        effective = f"{audit.groups.effective_size or 0:,.0f}"
-        count = f"{audit.groups.weights}; these people say as much as {effective} of equal weight (effective size)"
-        weights = (("How much each person counts", count),)
+        weights = (describe_weights(audit.groups),)
     if audit.groups.replicates is not None:
         weights += (("Variances", f"of weighted rates and gaps by {audit.groups.replicates}"),)
     wanted = (
@@ -411,12 +410,16 @@ def _small_groups(audit: AuditResult) -> list[tuple[str, int, str]]:
     searched = audit.subgroups
     if searched is None:
         return []
-    share = f"fewer than {100 * searched.support:.6g} % of the people"
-    floors = [(searched.min_size, f"fewer than {searched.min_size:,} people")]
-    floors += [(math.ceil(searched.support * searched.people), share)]
+    weighted = searched.weights is not None
+    of = "effective size" if weighted else "people"
+    share = f"{'below' if weighted else 'fewer than'} {100 * searched.support:.6g} % of the {of}"
+    floors = [(searched.min_size, f"{'below' if weighted else 'fewer than'} {searched.min_size:,} {of}")]
+    everybody = audit.groups.effective_size if weighted else searched.people
+    floors += [(math.ceil(searched.support * (everybody or 0)), share)]
     found = []
     for group in (group for breakdown in audit.groups.breakdowns for group in breakdown.groups):
-        why = next((reason for least, reason in floors if group.size < least), None)
+        size = group.effective_size if weighted else group.size
+        why = next((reason for least, reason in floors if (size or 0) < least), None)
         if why is not None:
             found.append((group.label, group.size, why))
     return sorted(found, key=lambda one: -one[1])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenhand.dossier import DossierName
     from evenhand.groups import rankings as ranked
     from evenhand.models import Subject
-    from evenhand.schema import DecisionRoles, KnownGroups, People
+    from evenhand.schema import DecisionRoles, KnownGroups, People, SampleRoles
     from evenhand.typing import Booleans
 
 DEFAULT_OUT = Path("evenhand-report")
@@ -186,6 +186,7 @@ def audit(
 ) -> None:
     """Audit a model on people with known labels, decisions already made, or rankings; write a report."""
     from evenhand import auditing, groups, view
+    from evenhand.schema import DecisionRoles, SampleRoles
 
     metrics = groups.read_metrics(metric or ())
     gates = [auditing.parse_gate(expression, metrics) for expression in fail_on or []]
@@ -210,13 +211,13 @@ def audit(
         output.show(placed.document, view.write_report(placed, folder) if folder is not None else ())
         leave_by_gates(placed, gates, allow_unassessable=allow_unassessable)
         return
+    probable = _read_membership(membership or [])
+    known = _read_known_groups(known_groups or [], probable, people.encoding)
     if decision is not None or score is not None:
         option = "--score" if decision is None else "--decision"
         if example is not None or data is not None:
             given = "--example" if example is not None else f"MODEL {model}"
             raise OptionError(f"{option} audits decisions without a model, got {given} too", hint="leave one out")
-        from evenhand.schema import DecisionRoles
-
         roles = DecisionRoles(
             decision,
             people.protected,
@@ -227,8 +228,8 @@ def audit(
             threshold=threshold,
             accept_proposals=people.accept_proposals,
             outcome=people.outcome,
-            membership=(probable := _read_membership(membership or [])) or None,
-            known=_read_known_groups(known_groups or [], probable, people.encoding) or None,
+            membership=probable or None,
+            known=known or None,
             low_is_good=low_is_good,
         )
         result, whom, frame, decide = _audit_decisions(
@@ -238,17 +239,10 @@ def audit(
         if low_is_good:
             hint = "a model's score is that of its favourable label, whose name you give: --favourable"
             raise OptionError("--low-is-good is about scores in a column of DATA", location="--score", hint=hint)
-        if replication is not None:
-            hint = "write the model's decisions into a column of DATA, and audit these: --decision COLUMN"
-            raise OptionError("--replicate-weights is about decisions already made", hint=hint)
-        if membership or known_groups:
-            option = "--membership" if membership else "--known-groups"
-            hint = "write the model's decisions into a column of DATA, and audit these: --decision COLUMN"
-            raise OptionError(f"{option} is about decisions already made", hint=hint)
         if example is not None and (model is not None or data is not None):
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
-        chosen = _Chosen(model, data, example, weight)
+        chosen = _Chosen(model, data, example, SampleRoles(weight, replication, probable, known))
         result, whom, frame, decide = _audit_model(chosen, config, people, output, run, _Asked(gates, metrics))
     made = None
     if wanted:
@@ -297,7 +291,7 @@ def _audit_decisions(
             roles = dataclasses.replace(roles, replicates=ReplicateRole(columns, replication.method))
         read = roles.read(source.frame, location=source.name)
         for gate in asked.gates:
-            gate.check_attributes(read.people.schema.names)
+            gate.check_attributes((*read.people.schema.names, *(roles.membership or {})))
         result = auditing.audit_decisions(
             read, config, metrics=asked.metrics, data_name=source.name, progress=progress, clock=run.clock
         )
@@ -388,12 +382,12 @@ def _audit_rankings(
 
 
 class _Chosen(NamedTuple):
-    """What is audited: MODEL on DATA or an example, and the column of weights."""
+    """What is audited: MODEL on DATA or an example, and the columns of weights and probabilities of groups."""
 
     model: str | None
     data: str | None
     example: str | None
-    weight: str | None
+    sample: SampleRoles
 
 
 def _audit_model(
@@ -407,18 +401,18 @@ def _audit_model(
     """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
     from evenhand import auditing, view
 
-    model, data, example, weight = chosen
+    model, data, example, sample = chosen
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
             progress(f"training a model on {example}", 0.0)
-            subject = _train_example(example, people, weight)
+            subject = _train_example(example, people, sample)
         else:
             if model is None or data is None:
                 hint = "or decisions alone: --decision COLUMN; or try: evenhand audit --example adult"
                 raise OptionError("an audit needs a MODEL and DATA", hint=hint)
-            subject = people.read_subject(model, data, progress, weight=weight)
+            subject = people.read_subject(model, data, progress, sample=sample)
     for gate in asked.gates:
-        gate.check_attributes(subject.people.schema.protected)
+        gate.check_attributes((*subject.people.schema.protected, *(sample.membership or {})))
     subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress, clock=run.clock)
@@ -477,7 +471,7 @@ def leave_by_gates(result: GatedResult, gates: list[Gate], *, allow_unassessable
         raise typer.Exit(1)
 
 
-def _train_example(name: str, people: DataOptions, weight: str | None) -> Subject:
+def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subject:
     """Return a model trained on the spot on a data set, and the people held out from its training."""
     from evenhand import auditing, datasets
     from evenhand.models import Subject
@@ -485,8 +479,8 @@ def _train_example(name: str, people: DataOptions, weight: str | None) -> Subjec
     dataset = datasets.load_dataset(name, data_home=people.data_home)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)
     described = DataSource(held_out, dataset.schema, f"data set {name}, people held out from training")
-    encoded, weights = people.weigh(described, weight)
-    return Subject(trained, encoded, described.name, f"logistic regression trained on {name}", weights=weights)
+    encoded, counted = people.weigh(described, sample)
+    return Subject(trained, encoded, described.name, f"logistic regression trained on {name}", **counted)
 
 
 def _read_membership(given: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.core import Document, Result, WorkClock
     from evenhand.datasets import identity
     from evenhand.models import Subject
-    from evenhand.schema import OutcomeRole, People, PeopleWeights, Schema
+    from evenhand.schema import OutcomeRole, People, SampleRoles, Schema
     from evenhand.typing import Progress
 
 PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
@@ -193,28 +193,29 @@ class DataOptions(ReadOptions, OutcomeOptions):
     protected: ProtectedOption = None
 
     def read_subject(
-        self, model: Any, data: str, progress: Progress, *, varied: bool = True, weight: str | None = None
+        self, model: Any, data: str, progress: Progress, *, varied: bool = True, sample: SampleRoles | None = None
     ) -> Subject:
-        """Return MODEL and the people of DATA, with the column of their weights if there is one."""
+        """Return MODEL and the people of DATA, with their weights and probabilities of groups if there are any."""
         from evenhand.models import Subject
 
         progress("reading the people", 0.0)
         source = self.read(data)
-        people, weights = self.weigh(source, weight, varied=varied)
-        return Subject(model, people, data_name=source.name, trust=self.trust, weights=weights)
+        people, counted = self.weigh(source, sample, varied=varied)
+        return Subject(model, people, data_name=source.name, trust=self.trust, **counted)
 
     def weigh(
-        self, source: DataSource, weight: str | None, *, varied: bool = True
-    ) -> tuple[People, PeopleWeights | None]:
-        """Return the people of DATA and their weights; their column is not an attribute unless a schema says so."""
-        from evenhand.schema import list_columns, read_weights, require_column
+        self, source: DataSource, sample: SampleRoles | None, *, varied: bool = True
+    ) -> tuple[People, dict[str, Any]]:
+        """Return the people of DATA, and their weights and probabilities of groups by field of ``Subject``.
 
-        if weight is None:
-            return self.encode(source, self.protected, varied=varied), None
-        require_column(weight, list_columns(source.frame), "weight")
-        ignore = list(dict.fromkeys([*(self.ignore or []), weight]))
+        The columns of these are not attributes unless a schema says so.
+        """
+        if sample is None:
+            return self.encode(source, self.protected, varied=varied), {}
+        ignore = list(dict.fromkeys([*(self.ignore or []), *sample.columns(source.frame)]))
         people = replace(self, ignore=ignore).encode(source, self.protected, varied=varied)
-        return people, read_weights(source.frame, weight, people.rows)
+        weights, memberships = sample.read(source.frame, people.rows)
+        return people, {"weights": weights, "memberships": memberships}
 
 
 @dataclass(frozen=True)

@@ -59,18 +59,24 @@ def subgroups(
         str | None,
         typer.Option("--text", help="The model decides about this column's texts: subgroups by their terms."),
     ] = None,
+    weight: Annotated[
+        str | None, typer.Option("--weight", help="Column of how much each person counts, such as survey weights.")
+    ] = None,
     terms: Annotated[
         list[Path] | None, typer.Option("--terms", help="For texts: a file of identity terms; may be repeated.")
     ] = None,
 ) -> None:
     """Search for subgroups of people that a model treats differently from everyone else."""
     from evenhand import subgroups, view
+    from evenhand.schema import SampleRoles
 
     output.check_places()
     found: SubgroupResult
     if text is not None:
         if people.schema is not None:
             raise OptionError("a schema is about people, not about texts", location="--schema", hint="leave it out")
+        if weight is not None:
+            raise OptionError("texts have no weights", location="--weight", hint="leave it out")
         found, card = _search_texts(context, model, data, text, terms or [], people, output, run)
     elif terms:
         raise OptionError("--terms is for texts", hint="name the column of the texts: --text NAME")
@@ -81,20 +87,23 @@ def subgroups(
         clock = run.clock
         with view.show_progress(quiet=output.silent) as progress:
             # Attributes that are compared need not be such as can be varied: numbers become ranges.
-            subject = people.read_subject(model, data, progress, varied=False)
+            sample = None if weight is None else SampleRoles(weight)
+            subject = people.read_subject(model, data, progress, varied=False, sample=sample)
         if subject.people.schema.target.is_number:
             numbers = NUMBERS.read(context, **settings)
             subject.ledger.budget = run.approve(model, numbers.budget, len(subject.people))
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_number_subgroups(
-                    subject.regressor, subject.people, numbers, progress=progress, clock=clock
+                    subject.regressor, subject.people, numbers, weights=subject.weights, progress=progress, clock=clock
                 )
         else:
             config = ROWS.read(context, **settings)
             rows = subgroups.forecast_queries(subject.people, config)
             subject.ledger.budget = run.approve(model, config.budget, rows)
             with view.show_progress(quiet=output.silent) as progress:
-                found = subgroups.find_subgroups(subject.scorer, subject.people, config, progress=progress, clock=clock)
+                found = subgroups.find_subgroups(
+                    subject.scorer, subject.people, config, weights=subject.weights, progress=progress, clock=clock
+                )
         card = subject.card
     document = partial(found.document, card)
     written = output.write_findings(found, document)

@@ -374,7 +374,8 @@ def _proof_numbers(certificate: Certificate) -> Iterator[EvidenceNumber]:
 def _subgroup_numbers(found: SubgroupResult) -> Iterator[EvidenceNumber]:
     """Yield the significant gaps that no other explains, and how many each of them explains."""
     name = "mean_score" if found.measure == "score" else "subgroup_gap"
-    words = f"{COMPARED[found.measure]} minus that of the others"
+    weighted = "" if found.weights is None else f", weighted by {found.weights}"
+    words = f"{COMPARED[found.measure]} minus that of the others{weighted}"
     for finding in found.findings:
         if finding.found and finding.under is None:
             explained = f"; it explains {format_count(finding.explains, 'other', 'others')}" if finding.explains else ""

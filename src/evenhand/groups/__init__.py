@@ -9,12 +9,14 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.groups.analysis import (
         GroupConfig,
+        add_proxies,
         measure_decisions,
         measure_groups,
         measure_recorded_decisions,
+        refuse_beside_replicates,
     )
     from evenhand.groups.breakdown import Breakdown, Gap, Group
-    from evenhand.groups.custom import add_metrics, read_metrics
+    from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics, read_metrics
     from evenhand.groups.gap_wording import small_group_notes, title_gap
     from evenhand.groups.kept import KeptDecisions
     from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         breakdown_blocks,
         calibration_blocks,
         confidence_levels,
+        describe_weights,
         four_fifths_sentence,
         gap_answers,
         headline_sentences,
@@ -86,9 +89,11 @@ __all__ = [
     "OVERALL_NAMES",
     "RATE_TITLES",
     "SMALL",
+    "BootstrapSettings",
     "Breakdown",
     "CalibrationBin",
     "Curve",
+    "DecidedPeople",
     "Gap",
     "Group",
     "GroupConfig",
@@ -106,11 +111,13 @@ __all__ = [
     "QuantileCurve",
     "ThresholdCurves",
     "add_metrics",
+    "add_proxies",
     "breakdown_blocks",
     "calibration_blocks",
     "confidence_levels",
     "describe_labels",
     "describe_outcome",
+    "describe_weights",
     "format_threshold",
     "four_fifths_sentence",
     "gap_answers",
@@ -137,6 +144,7 @@ __all__ = [
     "proxy_blocks",
     "proxy_sentences",
     "read_metrics",
+    "refuse_beside_replicates",
     "rule_notes",
     "size_groups",
     "small_group_notes",

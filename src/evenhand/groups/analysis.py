@@ -30,7 +30,14 @@ from evenhand.groups.proxies import measure_proxies
 from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Reply, Scorer, ask_people
-from evenhand.schema import People, PeopleWeights, RecordedDecisions, Thresholds, describe_scale
+from evenhand.schema import (
+    People,
+    PeopleWeights,
+    ProbableMembership,
+    RecordedDecisions,
+    Thresholds,
+    describe_scale,
+)
 from evenhand.stats import Quantity, Unknown, auc, decision_inequality
 from evenhand.typing import Booleans, Floats, Progress
 
@@ -40,7 +47,6 @@ ROUNDING = 1e-6
 LABELS_ONLY = "the model gives labels, no scores"
 NO_SCORES = "no scores were given"
 NOT_REPLICATED = "its interval is not computed from replicate weights"
-LEAVE_OUT = "leave the replicate weights out, or do without it"
 
 
 class GroupConfig(Config):
@@ -100,6 +106,7 @@ def measure_groups(
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
+    refuse_beside_replicates(weights, thresholds=config.thresholds, metrics=metrics)
     schema = people.schema
     names = tuple(dict.fromkeys(schema.protected if config.protected is None else config.protected))
     if not names:
@@ -148,6 +155,8 @@ def measure_recorded_decisions(
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
+    given = {"thresholds": config.thresholds, "metrics": metrics, "memberships": decisions.memberships}
+    refuse_beside_replicates(decisions.weights, **given)
     people, schema = decisions.people, decisions.people.schema
     names = schema.names if config.protected is None else tuple(dict.fromkeys(config.protected))
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
@@ -167,22 +176,57 @@ def measure_recorded_decisions(
     )
     weights = None if decisions.weights is None else decisions.weights.values
     known = DecidedPeople(memberships, decisions.selected, deserving, decisions.scores, weights)
-    if decisions.memberships and found.replicates is not None:
-        raise OptionError("groups known by probability are not computed from replicate weights", hint=LEAVE_OUT)
+    drawn = BootstrapSettings(config.confidence, config.min_group_size, config.seed)
+    found = add_proxies(found, decisions.memberships, known, drawn)
+    return _add_own_metrics(found, metrics, known, config)
+
+
+def add_proxies(
+    found: GroupMetrics, probable: Sequence[ProbableMembership], people: DecidedPeople, settings: BootstrapSettings
+) -> GroupMetrics:
+    """Return group metrics with the rates of groups that are known by probability alone.
+
+    Args:
+        found: what was measured of the same people.
+        probable: the probabilities of their groups.
+        people: what was decided about them; with true labels, error rates are measured too.
+        settings: confidence, smallest size, and seed.
+    """
     proxies = tuple(
         measure_proxies(
-            decisions.selected,
-            probable.probabilities,
-            true_favourable=deserving,
-            weights=weights,
-            known=probable.known,
-            confidence=config.confidence,
-            min_group_size=config.min_group_size,
-            seed=config.seed,
+            people.favoured,
+            one.probabilities,
+            true_favourable=people.deserving,
+            weights=people.weights,
+            known=one.known,
+            confidence=settings.confidence,
+            min_group_size=settings.least,
+            seed=settings.seed,
         )
-        for probable in decisions.memberships
+        for one in probable
     )
-    return _add_own_metrics(found.model_copy(update={"proxies": proxies}), metrics, known, config)
+    return found.model_copy(update={"proxies": proxies})
+
+
+def refuse_beside_replicates(weights: PeopleWeights | None, **given: object) -> None:
+    """Refuse what is not computed from replicate weights where there are any.
+
+    Args:
+        weights: of the people.
+        given: ``thresholds``, ``metrics`` and ``memberships``, each refused if there are any.
+
+    Raises:
+        OptionError: replicate weights stand beside one of these.
+    """
+    names = {
+        "thresholds": "bands over thresholds",
+        "metrics": "metrics of one's own",
+        "memberships": "groups known by probability",
+    }
+    for name, value in given.items():
+        if weights is not None and weights.replicates is not None and value:
+            hint = "leave the replicate weights out, or do without it"
+            raise OptionError(f"{names[name]} are not computed from replicate weights", hint=hint)
 
 
 def _add_own_metrics(
@@ -193,8 +237,6 @@ def _add_own_metrics(
 ) -> GroupMetrics:
     if not metrics:
         return found
-    if found.replicates is not None:
-        raise OptionError("metrics of one's own are not computed from replicate weights", hint=LEAVE_OUT)
     return add_metrics(found, metrics, people, BootstrapSettings(config.confidence, config.min_group_size, config.seed))
 
 
@@ -269,8 +311,6 @@ def _build_result(
 ) -> GroupMetrics:
     area: Quantity | None = None
     replicates = None if weights is None else weights.replicates
-    if replicates is not None and config.thresholds:
-        raise OptionError("bands over thresholds are not computed from replicate weights", hint=LEAVE_OUT)
     if scores is not None and deserving is not None:
         area = auc(scores, deserving, config.confidence, weights=None if weights is None else weights.values)
     probabilities = scores

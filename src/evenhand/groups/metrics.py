@@ -19,6 +19,7 @@ from evenhand.stats import (
     freedom_ratio,
     observed_means,
     observed_rates,
+    replicate_counts,
     replicate_spread,
 )
 from evenhand.typing import Booleans, Floats, Integers
@@ -124,7 +125,10 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
             return counts
         under = tally.replicates.total
         top, bottom = (_replicate_sums(group[kept], under[kept], groups) for kept in (given & among, among))
-        return _replicate_counts(counts, top, bottom, tally.replicates.role)
+        role = tally.replicates.role
+        linear = effective_counts(below, above, counts.people)
+        k, size, correlation = replicate_counts(linear, counts.people, (top, bottom), role.factor)
+        return RateCounts(k, size, counts.people, role.freedom, correlation)
 
     everybody, given = np.ones(len(tally.n), dtype=bool), tally.favoured
     size = people(everybody)
@@ -177,26 +181,6 @@ def _replicate_sums(group: Integers, values: Floats, groups: int) -> Floats:
     found = np.zeros((groups, values.shape[1]))
     np.add.at(found, group, values)
     return found
-
-
-def _replicate_counts(counts: RateCounts, top: Floats, bottom: Floats, role: ReplicateRole) -> RateCounts:
-    """Return effective counts by the variance that replicate weights show, in place of the linearised one.
-
-    A group that some replicate leaves without weight counts as one person: nothing shows how sure its rate is.
-
-    Args:
-        counts: those of the weights.
-        top, bottom: weights above and below the line by replicate, shape (groups, R).
-        role: how the replicate weights were made.
-    """
-    p = np.divide(counts.k, counts.n, out=np.zeros(len(counts.n)), where=np.asarray(counts.n) > 0)
-    defined = np.asarray((bottom > 0).all(axis=1))
-    under = np.where(defined[:, None], top / np.where(bottom > 0, bottom, 1), p[:, None])
-    variance, correlation = replicate_spread(p, under, role.factor)
-    mixed = (p > 0) & (p < 1) & (variance > 0)
-    n = np.where(mixed, p * (1 - p) / np.where(mixed, variance, 1), counts.n)
-    n = np.minimum(np.where(defined, n, np.minimum(counts.n, 1)), counts.people)
-    return RateCounts(p * n, n, counts.people, role.freedom, correlation)
 
 
 def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: str) -> list[dict[str, Quantity]]:

@@ -19,7 +19,7 @@ from evenhand.core import (
 )
 from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.gap_wording import format_not_assessable, small_group_notes
-from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels
+from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels, weighted_by
 from evenhand.stats import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
 from evenhand.text import format_count, join_names
 
@@ -92,7 +92,7 @@ def number_sentences(result: GroupMetrics) -> list[str]:
                 -gap.value.value,
                 f"The mean {outcome.name} of people with {names[0]} is {format_value(gap.value, gap.name)}"
                 f"{_unit(outcome)} above that of people with {names[1]} ({shown}; {high.size:,} and {low.size:,} "
-                f"people).{sure}",
+                f"people{weighted_by(result)}).{sure}",
             )
         )
     return [sentence for _, sentence in sorted(found)]
@@ -107,7 +107,7 @@ def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
     """Yield everybody's numbers, then drawing, gaps and numbers by each attribute, and calibration."""
     outcome, levels = _outcome(result), confidence_levels(result)
     yield Table(
-        f"Everybody together, observed{_in_unit(outcome)}; with {levels} intervals",
+        f"Everybody together, observed{_in_unit(result)}; with {levels} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
             TableRow((NUMBER_TITLES[name], show_quantity(result.overall[name], name)))
@@ -126,7 +126,7 @@ def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
             f"are taken together by the tenths of everybody's {outcome.name}."
         )
         for by in dict.fromkeys(one.by for one in result.calibration):
-            yield Fold(f"Calibration by {by} in numbers", (_calibration_table(result, by, outcome),))
+            yield Fold(f"Calibration by {by} in numbers", (_calibration_table(result, by),))
 
 
 def _breakdown_blocks(
@@ -137,14 +137,14 @@ def _breakdown_blocks(
     if len(breakdown.by) == 1:
         yield Figure(
             "number quantiles",
-            f"Quantile curves of {outcome.name} by {by}{_in_unit(outcome)}: how high it is at most for a share of the "
+            f"Quantile curves of {outcome.name} by {by}{_in_unit(result)}: how high it is at most for a share of the "
             f"people. Groups of fewer than {result.min_group_size} people are not drawn, of many the five largest.",
             result,
             (by,),
         )
     if breakdown.gaps:
         yield Table(
-            f"Gaps by {by}, observed{_in_unit(outcome)}; below each its {levels} interval",
+            f"Gaps by {by}, observed{_in_unit(result)}; below each its {levels} interval",
             (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
             tuple(
                 TableRow(
@@ -158,7 +158,7 @@ def _breakdown_blocks(
     names = [name for name in NUMBER_TITLES if any(name in group.metrics for group in breakdown.groups)]
     too_few = f"fewer than {result.min_group_size} people: in no gap"
     table = Table(
-        f"Numbers by {by}: observed{_in_unit(outcome)}; below each its {levels} interval",
+        f"Numbers by {by}: observed{_in_unit(result)}; below each its {levels} interval",
         (Column(by), Column("people", numeric=True), *(Column(NUMBER_TITLES[name], True) for name in names)),
         tuple(
             TableRow(
@@ -173,7 +173,7 @@ def _breakdown_blocks(
     yield Fold(f"All numbers by {by}", (table,))
 
 
-def _calibration_table(result: GroupMetrics, by: str, outcome: NumberOutcome) -> Table:
+def _calibration_table(result: GroupMetrics, by: str) -> Table:
     rows = tuple(
         TableRow(
             (one.group, one.n, _plain_number(one.mean_score, one.base_rate), show_quantity(one.base_rate, "true_mean")),
@@ -188,7 +188,7 @@ def _calibration_table(result: GroupMetrics, by: str, outcome: NumberOutcome) ->
         Column("mean decided", numeric=True),
         Column("mean true", numeric=True),
     )
-    caption = f"Calibration by {by}: observed{_in_unit(outcome)}; below each its {confidence_levels(result)} interval"
+    caption = f"Calibration by {by}: observed{_in_unit(result)}; below each its {confidence_levels(result)} interval"
     return Table(caption, columns, rows, usual="observed")
 
 
@@ -201,7 +201,7 @@ def _plain_number(number: float, like: Observed | object) -> ReportedNumber:
 
 
 def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:
-    outcome, about, name = _outcome(result), join_names(breakdown.by), "gap of the means"
+    about, name = join_names(breakdown.by), "gap of the means"
     gap = breakdown.gap("mean_difference")
     if gap is None or isinstance(gap.value, Unknown):
         least = result.min_group_size
@@ -212,7 +212,7 @@ def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:
             about=about,
             next_step=f"bring at least {least} people of each group",
         )
-    notes = [f"highest: {gap.best}; lowest: {gap.worst}{_in_unit(outcome)}"]
+    notes = [f"highest: {gap.best}; lowest: {gap.worst}{_in_unit(result)}"]
     distance = breakdown.gap("wasserstein_distance")
     if distance is not None and isinstance(distance.value, Observed):
         ends = format_ends(distance.value, distance.name)
@@ -244,5 +244,6 @@ def _unit(outcome: NumberOutcome) -> str:
     return "" if outcome.unit is None else f" {outcome.unit}"
 
 
-def _in_unit(outcome: NumberOutcome) -> str:
-    return "" if outcome.unit is None else f", in {outcome.unit}"
+def _in_unit(result: GroupMetrics) -> str:
+    unit = _outcome(result).unit
+    return ("" if unit is None else f", in {unit}") + weighted_by(result)

@@ -17,7 +17,7 @@ from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
 from evenhand.models import Regressor, ask_numbers
-from evenhand.schema import People, RecordedNumbers, Schema
+from evenhand.schema import People, PeopleWeights, RecordedNumbers, Schema
 from evenhand.stats import (
     DistributionDistances,
     LargestDistance,
@@ -31,6 +31,7 @@ from evenhand.stats import (
     largest_difference,
     number_moments,
     quantile_interval,
+    sample_quantile,
     skewed_mean_interval,
 )
 from evenhand.typing import Booleans, Floats, Integers, Progress
@@ -49,6 +50,7 @@ HALL = "Student's t, skewness removed (Hall)"
 ORDERED = "order statistics (binomial)"
 BOOTSTRAP = "bootstrap of the largest distance"
 ADDED = ", limits squared and added"
+EFFECTIVE = ", of effective sample sizes (weights)"
 TOO_SMALL = "too few people here for an interval of this quantile"
 
 MEANS = {
@@ -64,6 +66,7 @@ def measure_numbers(
     people: People,
     config: GroupConfig | None = None,
     *,
+    weights: PeopleWeights | None = None,
     progress: Progress | None = None,
     **settings: object,
 ) -> GroupMetrics:
@@ -73,6 +76,7 @@ def measure_numbers(
         regressor: the model; it is asked about everybody once.
         people: whom it decides about, with the true numbers. Groups are made as for labels.
         config: the settings.
+        weights: how much each person counts; None where all count alike.
         progress: called with what is being done and the share done, 0 to 1.
         settings: fields of ``GroupConfig`` by name, in place of those in ``config``.
 
@@ -88,7 +92,7 @@ def measure_numbers(
         progress("asking the model about everybody in the data", 0.0)
     decided = ask_numbers(regressor, people.individuals)
     names = people.schema.protected if config.protected is None else config.protected
-    return _build_result(_Numbers(decided, people.numbers), people, names, config, started)
+    return _build_result(_Numbers.of(decided, people, weights), people, names, config, started)
 
 
 def measure_recorded_numbers(
@@ -108,18 +112,35 @@ def measure_recorded_numbers(
     config = GroupConfig.of(config, settings)
     people = numbers.people
     names = people.schema.names if config.protected is None else config.protected
-    return _build_result(_Numbers(numbers.decided, people.numbers), people, names, config, started)
+    return _build_result(_Numbers.of(numbers.decided, people, numbers.weights), people, names, config, started)
 
 
 class _Numbers(NamedTuple):
-    """What was decided, and the true numbers where they are known, each of shape (n,)."""
+    """What was decided, and true numbers and weights where there are any, each of shape (n,); whence the weights."""
 
     decided: Floats
     truth: Floats | None
+    weights: Floats | None = None
+    weighted: str | None = None
+
+    @classmethod
+    def of(cls, decided: Floats, people: People, weights: PeopleWeights | None) -> _Numbers:
+        """Return the numbers decided about people.
+
+        Raises:
+            OptionError: there are replicate weights.
+        """
+        if weights is None:
+            return cls(decided, people.numbers)
+        if weights.replicates is not None:
+            message = "numbers are not compared by replicate weights"
+            raise OptionError(message, hint="leave the replicate weights out")
+        return cls(decided, people.numbers, weights.values, weights.name)
 
     def at(self, chosen: Booleans) -> _Numbers:
         """Return the numbers of some of the people."""
-        return _Numbers(self.decided[chosen], None if self.truth is None else self.truth[chosen])
+        truth, weights = (None if one is None else one[chosen] for one in (self.truth, self.weights))
+        return _Numbers(self.decided[chosen], truth, weights, self.weighted)
 
     def means(self) -> dict[str, Floats]:
         """Return the numbers whose means are measured, by metric, shape (n,) each."""
@@ -147,6 +168,7 @@ class _Sample(NamedTuple):
         moments: metric -> the moments of each group.
         reach: metric -> the range of everybody's numbers.
         ordered: each group's decided numbers in increasing order.
+        weights: of the same people; None where people count alike.
     """
 
     labels: list[str]
@@ -154,6 +176,27 @@ class _Sample(NamedTuple):
     moments: dict[str, NumberMoments]
     reach: dict[str, float]
     ordered: list[Floats]
+    weights: list[Floats] | None
+
+    @property
+    def effective(self) -> Floats | Integers:
+        """How many people drawn alike say as much about each group's mean; without weights, its people."""
+        return self.moments["mean"].n
+
+    def method(self, name: str) -> str:
+        """Return how an interval was made, weights included."""
+        return name if self.weights is None else name + EFFECTIVE
+
+    def quantile(self, group: int, share: float) -> float:
+        """Return the quantile of a group."""
+        return sample_quantile(self.ordered[group], share, self._weights(group))
+
+    def quantile_limits(self, group: int, share: float, confidence: float) -> tuple[float, float] | None:
+        """Return the interval for the quantile of a group; None where it is too small."""
+        return quantile_interval(self.ordered[group], share, confidence, self._weights(group))
+
+    def _weights(self, group: int) -> Floats | None:
+        return None if self.weights is None else self.weights[group]
 
 
 def _build_result(
@@ -169,6 +212,8 @@ def _build_result(
     everybody = _sample(numbers, np.zeros(len(people), dtype=np.int64), ["everybody"])
     return GroupMetrics(
         people=len(people),
+        weights=numbers.weighted,
+        effective_size=None if numbers.weights is None else float(everybody.effective[0]),
         favourable=str(schema.target.favourable),
         min_group_size=config.min_group_size,
         overall=_measure(everybody, config.confidence)[0],
@@ -176,7 +221,7 @@ def _build_result(
         calibration=tuple(
             cell for membership in memberships for cell in _calibration_bins(membership, numbers, config.confidence)
         ),
-        outcome=_describe_outcome(schema, memberships, numbers.decided),
+        outcome=_describe_outcome(schema, memberships, numbers),
         people_fingerprint=fingerprint_people(memberships, numbers.truth),
         kept=KeptDecisions.keep(memberships, None, None, numbers.kept()) if config.keep_decisions else None,
         seed=config.seed,
@@ -184,14 +229,18 @@ def _build_result(
     )
 
 
-def _describe_outcome(schema: Schema, memberships: Sequence[Membership], decided: Floats) -> NumberOutcome:
+def _describe_outcome(schema: Schema, memberships: Sequence[Membership], numbers: _Numbers) -> NumberOutcome:
+    def quantiles(chosen: Booleans) -> tuple[float, ...]:
+        own = _sample(numbers.at(chosen), np.zeros(int(chosen.sum()), dtype=np.int64), [""])
+        return tuple(own.quantile(0, share) for share in CURVE)
+
     curves = [
         QuantileCurve(
             by=one.name,
             group=label,
             n=int(chosen.sum()),
             shares=CURVE,
-            values=tuple(np.quantile(decided[chosen], CURVE, method="inverted_cdf").tolist()),
+            values=quantiles(chosen),
         )
         for one in memberships
         for code, label in enumerate(one.known)
@@ -207,9 +256,10 @@ def _sample(numbers: _Numbers, group: Integers, labels: list[str]) -> _Sample:
     return _Sample(
         labels,
         size,
-        {name: number_moments(values, group, len(labels)) for name, values in means.items()},
+        {name: number_moments(values, group, len(labels), numbers.weights) for name, values in means.items()},
         {name: float(np.ptp(values)) for name, values in means.items()},
         np.split(numbers.decided[order], np.cumsum(size)[:-1]),
+        None if numbers.weights is None else np.split(numbers.weights[order], np.cumsum(size)[:-1]),
     )
 
 
@@ -228,8 +278,16 @@ def _build_breakdown(memberships: Sequence[Membership], numbers: _Numbers, confi
     values = [{one.name: one.labels[code] for one, code in zip(memberships, key, strict=True)} for key in keys.tolist()]
     sample = _sample(numbers, group, [", ".join(named.values()) for named in values])
     groups = tuple(
-        Group(values=named, size=size, small=size < config.min_group_size, metrics=found)
-        for named, size, found in zip(values, sample.size.tolist(), _measure(sample, config.confidence), strict=True)
+        Group(
+            values=named,
+            size=size,
+            effective_size=None if sample.weights is None else effective,
+            small=effective < config.min_group_size,
+            metrics=found,
+        )
+        for named, size, effective, found in zip(
+            values, sample.size.tolist(), sample.effective.tolist(), _measure(sample, config.confidence), strict=True
+        )
     )
     return Breakdown(
         by=tuple(one.name for one in memberships), groups=groups, gaps=_compute_gaps(sample, config), unknown=unknown
@@ -242,17 +300,24 @@ def _measure(sample: _Sample, confidence: float) -> list[dict[str, Quantity]]:
     for name, moments in sample.moments.items():
         lows, highs = skewed_mean_interval(moments, confidence, reach=sample.reach[name])
         for i, own in enumerate(found):
-            n, mean = int(moments.n[i]), float(moments.mean[i])
+            if moments.n[i] == 0:
+                own[name] = Unknown(reason="no one here has a weight")
+                continue
+            n, mean = int(sample.size[i]), float(moments.mean[i])
             ends = {"low": float(lows[i]), "high": float(highs[i])}
-            own[name] = Observed(value=mean, n=n, confidence=confidence, method=HALL, **ends)
-    for ordered, own in zip(sample.ordered, found, strict=True):
+            own[name] = Observed(value=mean, n=n, confidence=confidence, method=sample.method(HALL), **ends)
+    for i, own in enumerate(found):
         for name, share in SHARES.items():
-            limits = quantile_interval(ordered, share, confidence)
+            limits = sample.quantile_limits(i, share, confidence)
             own[name] = Unknown(reason=TOO_SMALL)
             if limits is not None:
-                value = float(np.quantile(ordered, share, method="inverted_cdf"))
                 own[name] = Observed(
-                    value=value, n=len(ordered), low=limits[0], high=limits[1], confidence=confidence, method=ORDERED
+                    value=sample.quantile(i, share),
+                    n=int(sample.size[i]),
+                    low=limits[0],
+                    high=limits[1],
+                    confidence=confidence,
+                    method=sample.method(ORDERED),
                 )
     return found
 
@@ -261,7 +326,7 @@ def _compute_gaps(sample: _Sample, config: GroupConfig) -> tuple[Gap, ...]:
     """Return the gaps between two or more groups of enough people; a gap that fewer than two have is unknown."""
     if len(sample.labels) < 2:
         return ()
-    large = np.flatnonzero(sample.size >= config.min_group_size)
+    large = np.flatnonzero(sample.effective >= config.min_group_size)
     gaps = [_mean_gap(gap, metric, sample, large, config) for gap, metric in MEANS.items() if metric in sample.moments]
     gaps[1:1] = [_quantile_gap(name, sample, large, config) for name in SHARES]
     return (*gaps, *_distance_gaps(sample, large, config))
@@ -290,9 +355,9 @@ def _quantile_gap(metric: str, sample: _Sample, large: Integers, config: GroupCo
     share = SHARES[metric]
 
     def compare(level: float) -> _Compared:
-        limits = [(i, quantile_interval(sample.ordered[i], share, level)) for i in large.tolist()]
+        limits = [(i, sample.quantile_limits(i, share, level)) for i in large.tolist()]
         known = [(i, ends) for i, ends in limits if ends is not None]
-        values = [float(np.quantile(sample.ordered[i], share, method="inverted_cdf")) for i, _ in known]
+        values = [sample.quantile(i, share) for i, _ in known]
         ends = np.array([ends for _, ends in known], dtype=np.float64).reshape(-1, 2)
         return _Compared(np.array([i for i, _ in known], dtype=np.int64), np.array(values), ends[:, 0], ends[:, 1])
 
@@ -326,7 +391,7 @@ def _difference_gap(
         low=low,
         high=high,
         confidence=config.confidence,
-        method=method + ADDED + _together(pairs),
+        method=sample.method(method) + ADDED + _together(pairs),
     )
     names = [sample.labels[compared.groups[i]] for i in (best, worst)]
     return Gap(name=name, metric=metric, value=value, best=names[0], worst=names[1], not_assessable=left_out)
@@ -349,18 +414,22 @@ def _distance_gaps(sample: _Sample, large: Integers, config: GroupConfig) -> lis
         ]  # fmt: skip
     samples = [sample.ordered[i] for i in large]
     distances: DistributionDistances = distribution_distances(
-        samples, config.confidence, np.random.default_rng(config.seed)
+        samples,
+        config.confidence,
+        np.random.default_rng(config.seed),
+        weights=None if sample.weights is None else [sample.weights[i] for i in large],
     )
+    means = sample.moments["mean"].mean[large]
 
     def gap(name: str, found: LargestDistance) -> Gap:
-        pair = sorted((found.first, found.second), key=lambda i: -samples[i].mean())
+        pair = sorted((found.first, found.second), key=lambda i: -means[i])
         value = Observed(
             value=found.value,
             n=int(sample.size[large].sum()),
             low=found.low,
             high=found.high,
             confidence=config.confidence,
-            method=BOOTSTRAP + _together(count_pairs(len(large)), ""),
+            method=sample.method(BOOTSTRAP) + _together(count_pairs(len(large)), ""),
         )
         best, worst = (sample.labels[large[i]] for i in pair)
         return Gap(name=name, metric="distribution", value=value, best=best, worst=worst, not_assessable=left_out)
@@ -382,23 +451,24 @@ def _calibration_bins(membership: Membership, numbers: _Numbers, confidence: flo
     edges = np.unique(np.quantile(numbers.decided, np.linspace(0, 1, TENTHS + 1)[1:-1], method="inverted_cdf"))
     tenth = np.searchsorted(edges, numbers.decided, side="left")
     cell, keys = number_combinations([(membership.codes, len(membership.labels)), (tenth, TENTHS)])
-    decided = number_moments(numbers.decided, cell, len(keys))
-    true = number_moments(truth, cell, len(keys))
+    decided, true = (number_moments(one, cell, len(keys), numbers.weights) for one in (numbers.decided, truth))
+    people = np.bincount(cell, minlength=len(keys))
     low, high = skewed_mean_interval(true, confidence, reach=float(np.ptp(truth)))
     return [
         CalibrationBin(
             by=membership.name,
             group=membership.labels[code],
-            n=int(decided.n[i]),
+            n=int(people[i]),
             mean_score=float(decided.mean[i]),
             base_rate=Observed(
                 value=float(true.mean[i]),
-                n=int(true.n[i]),
+                n=int(people[i]),
                 low=float(low[i]),
                 high=float(high[i]),
                 confidence=confidence,
-                method=HALL,
+                method=HALL if numbers.weights is None else HALL + EFFECTIVE,
             ),
         )
         for i, code in enumerate(keys[:, 0].tolist())
+        if decided.n[i] > 0
     ]

@@ -245,6 +245,13 @@ def weighted_by(result: GroupMetrics) -> str:
     return "" if result.weights is None else f", weighted by {result.weights}"
 
 
+def describe_weights(result: GroupMetrics) -> tuple[str, str]:
+    """Return how much each person counts, as a fact with its name."""
+    effective = f"{result.effective_size or 0:,.0f}"
+    count = f"{result.weights}; these people say as much as {effective} of equal weight (effective size)"
+    return "How much each person counts", count
+
+
 def gap_answers(result: GroupMetrics) -> list[Metric]:
     """Return the demographic parity difference by each protected attribute, and by all of them together."""
     return [_gap_answer(breakdown, result) for breakdown in result.breakdowns]

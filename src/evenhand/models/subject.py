@@ -15,7 +15,7 @@ from evenhand.models.scorer import Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque
-from evenhand.schema import People, PeopleWeights, Thresholds
+from evenhand.schema import People, PeopleWeights, ProbableMembership, Thresholds
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Subject:
         trust: whether the model's file may run code.
         thresholds: from which score on the favourable label is given, in place of the model's own decision.
         weights: how much each person counts in what is measured of groups; None where all count alike.
+        memberships: groups of the people that are known by probability alone.
         ledger: counts whom the model is asked about, and keeps to a budget if it has one.
     """
 
@@ -40,6 +41,7 @@ class Subject:
     trust: bool = False
     thresholds: Thresholds | None = None
     weights: PeopleWeights | None = None
+    memberships: tuple[ProbableMembership, ...] = ()
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
 
     @cached_property

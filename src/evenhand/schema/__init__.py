@@ -1,29 +1,35 @@
 """Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
 from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
-from evenhand.schema.columns import ColumnRoles, add_weights, change_target, list_columns, list_names, require_column
+from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, require_column
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
 from evenhand.schema.decisions import (
     DecisionRoles,
-    PeopleWeights,
     RecordedDecisions,
     RecordedNumbers,
-    read_weights,
     table_of_decisions,
 )
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode, is_missing, plain_value
-from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership
+from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership, read_known_groups
 from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
-from evenhand.schema.replicates import ReplicateRole, ReplicateWeights, list_replicates
 from evenhand.schema.review import ColumnProposal
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
 from evenhand.schema.target import NEITHER, OutcomeRole, Target, TargetKind
 from evenhand.schema.thresholds import Thresholds, describe_scale, looks_like_points
+from evenhand.schema.weights import (
+    PeopleWeights,
+    ReplicateRole,
+    ReplicateWeights,
+    SampleRoles,
+    add_sample_columns,
+    list_replicates,
+    read_weights,
+)
 
 __all__ = [
     "NEITHER",
@@ -53,13 +59,14 @@ __all__ = [
     "ReplicateRole",
     "ReplicateWeights",
     "Runs",
+    "SampleRoles",
     "Schema",
     "Subdomain",
     "Target",
     "TargetKind",
     "Thresholds",
     "Value",
-    "add_weights",
+    "add_sample_columns",
     "attribute_to_yaml",
     "change_target",
     "counterparts_of",
@@ -77,6 +84,7 @@ __all__ = [
     "parse_subdomain",
     "plain_value",
     "propose_columns",
+    "read_known_groups",
     "read_schema",
     "read_weights",
     "require_column",

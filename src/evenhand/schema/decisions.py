@@ -13,8 +13,6 @@ from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import (
     list_columns,
     list_names,
-    named_columns,
-    plain_column,
     require_column,
     table_of_columns,
 )
@@ -29,36 +27,20 @@ from evenhand.schema.given_labels import (
 from evenhand.schema.infer import guess_favourable, infer_target
 from evenhand.schema.people import CodedColumn, People, encode, list_values, sort_key
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
-from evenhand.schema.replicates import ReplicateRole, ReplicateWeights
 from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import OutcomeRole, guess_kind
 from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.weights import (
+    PeopleWeights,
+    ReplicateRole,
+    name_sample_columns,
+    read_numbers,
+    read_weights,
+    weights_of,
+)
 from evenhand.text import suggest_name
 from evenhand.typing import Booleans, Floats, Integers
-
-NEGLIGIBLE = 1e-12
-"""A weight below this share of the mean weight counts as 0."""
-
-
-@dataclass(frozen=True)
-class PeopleWeights:
-    """How much each person counts, such as the inverse of the probability with which a survey asked them.
-
-    Attributes:
-        name: where the weights come from.
-        values: at least 0, 1 on average, shape (n,).
-        replicates: replicate weights, by which variances are computed; None where people count as drawn independently.
-    """
-
-    name: str
-    values: Floats
-    replicates: ReplicateWeights | None = None
-
-    def at(self, rows: Integers) -> PeopleWeights:
-        """Return those of some of the people, by their positions."""
-        replicates = None if self.replicates is None else self.replicates.at(rows)
-        return replace(self, values=self.values[rows], replicates=replicates)
 
 
 @dataclass(frozen=True)
@@ -116,12 +98,14 @@ class RecordedNumbers:
         decided: what was decided, shape (n,).
         truth: the column of the true numbers; None where these are not known.
         undecided: rows left out because they have no number, or no true one where these are known.
+        weights: how much each person counts; None where all count alike.
     """
 
     people: People
     decided: Floats
     truth: str | None = None
     undecided: int = 0
+    weights: PeopleWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -205,7 +189,7 @@ class DecisionRoles:
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
         labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
-        scores = None if self.score is None else _read_numbers(table[self.score], kept, "score")
+        scores = None if self.score is None else read_numbers(table[self.score], kept, "score")
         selected = made.favourable[kept]
         if thresholds is not None and scores is not None:
             thresholds.check_schema(schema)
@@ -337,12 +321,14 @@ class DecisionRoles:
                 f"probabilities of groups are read for decisions that are labels, and {decision!r} holds numbers",
                 hint="leave `membership=` out",
             )
-        for role, column in (("score", self.score), ("weight", self.weight)):
-            if column is not None:
-                raise OptionError(
-                    f"{role}s are read for decisions that are labels, and {decision!r} holds numbers",
-                    hint=f"leave `{'y_score' if role == 'score' else 'weight'}=` out; or say `kind=label` for labels",
-                )
+        if self.score is not None:
+            raise OptionError(
+                f"scores are read for decisions that are labels, and {decision!r} holds numbers",
+                hint="leave `y_score=` out; or say `kind=label` for labels",
+            )
+        if self.replicates is not None:
+            message = f"replicate weights are read for decisions that are labels, and {decision!r} holds numbers"
+            raise OptionError(message, hint="leave the replicate weights out")
         columns = [decision] if self.target is None else [decision, self.target]
         gone = [table[name].to_list() for name in columns]
         known = np.array([all(label_of(value) is not None for value in row) for row in zip(*gone, strict=True)])
@@ -351,11 +337,12 @@ class DecisionRoles:
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
-        numbers = [_read_numbers(table[name], kept, "decision" if name == decision else "true number")
-                   for name in columns]  # fmt: skip
+        numbers = [read_numbers(table[name], kept, "decision" if name == decision else "true number")
+                       for name in columns]  # fmt: skip
         return RecordedNumbers(
             people=replace(people, numbers=None if self.target is None else numbers[1], rows=kept),
             decided=numbers[0],
+            weights=None if self.weight is None else weights_of(table[self.weight], kept),
             truth=self.target,
             undecided=int((~known).sum()),
         )
@@ -452,60 +439,6 @@ def _opposite(label: Value) -> Value:
     return 1 - label if label in (0, 1) else f"not {label}"
 
 
-def read_weights(frame: Any, name: str, rows: Integers, replicates: ReplicateRole | None = None) -> PeopleWeights:
-    """Return the weights in a column of a data frame.
-
-    Args:
-        rows: whose, by their positions in the frame, such as ``People.rows``.
-        replicates: columns of replicate weights, if there are any.
-
-    Raises:
-        DataError: a weight is missing, no finite number, or negative; or all are 0.
-    """
-    import narwhals as nw
-
-    table = nw.from_native(frame, eager_only=True)
-    weights = _weights_of(table[name], rows)
-    return weights if replicates is None else replace(
-        weights, replicates=ReplicateWeights.read(replicates, table, rows))  # fmt: skip
-
-
-def _weights_of(column: Any, rows: Integers) -> PeopleWeights:
-    """Return the weights of some rows.
-
-    Raises:
-        DataError: one is missing, no finite number, or negative; or all are 0.
-    """
-    values = _read_numbers(column, rows, "weight")
-    if values.min() < 0 or values.max() == 0:
-        wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "zeros alone"
-        raise DataError(f"expected weights of at least 0 in column {column.name!r}, got {wrong}")
-    # Only how much more one counts than another matters; the squares of what is left fit into floats.
-    relative = values / values.mean()
-    return PeopleWeights(column.name, np.where(relative < NEGLIGIBLE, 0.0, relative))
-
-
-def _read_numbers(column: Any, rows: Any, role: str) -> Floats:
-    """Return the scores or weights of some rows.
-
-    Raises:
-        DataError: one is missing, or not a finite number.
-    """
-    try:
-        numbers = np.asarray(column.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"expected numbers in the column of {role}s, {column.name!r}") from None
-    wrong = rows[~np.isfinite(numbers[rows])]
-    if len(wrong):
-        raise DataError(
-            f"column {column.name!r}, row {int(wrong[0]) + 1}: expected a finite number as {role}, got "
-            f"{numbers[wrong[0]]} ({len(wrong):,} such rows)",
-            hint=f"leave those rows or the column of {role}s out",
-        )
-    found: Floats = numbers[rows]
-    return found
-
-
 def table_of_decisions(
     y_pred: Any | None,
     sensitive_features: Any,
@@ -532,21 +465,10 @@ def table_of_decisions(
         DataError: the columns differ in length, or something given is not a column.
     """
     columns = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
-    probable: dict[str, dict[str, str]] = {}
-    more: dict[str, Any] = {}
     replicate_weights, method = about.pop("replicate_weights", None), about.pop("replicate_method", "")
+    more, probable, numbered = name_sample_columns(membership, replicate_weights)
     if replicate_weights is not None:
-        replicates = list(named_columns(replicate_weights).values())
-        numbered = tuple(f"replicate weight {i + 1}" for i in range(len(replicates)))
-        more |= dict(zip(numbered, replicates, strict=True))
         about["replicates"] = ReplicateRole(numbered, method)
-    for attribute, columns_of in (membership or {}).items():
-        named = named_columns(columns_of)
-        probable[str(attribute)] = {group: f"probability of {attribute} {group}" for group in named}
-        more |= {
-            probable[str(attribute)][group]: plain_column(f"membership[{attribute!r}][{group!r}]", given)
-            for group, given in named.items()
-        }
     frame, features, names = table_of_columns(columns, sensitive_features, more)
     roles = DecisionRoles(
         decision=names.get("y_pred"),

@@ -146,6 +146,14 @@ class KnownGroups:
         return cls(probabilities.at(rows), np.array([positions[labels[i]] for i in rows.tolist()], dtype=np.int64))
 
 
+def read_known_groups(given: Mapping[str, tuple[Any, Any]] | None) -> dict[str, KnownGroups]:
+    """Return people of known group by attribute, given as (their probabilities, the group of each); none for None."""
+    return {
+        name: KnownGroups.read(GroupProbabilities.read(name, probabilities), labels)
+        for name, (probabilities, labels) in (given or {}).items()
+    }
+
+
 def read_memberships(
     table: Any, rows: Integers, membership: Mapping[str, Mapping[str, str]], known: Mapping[str, KnownGroups]
 ) -> tuple[ProbableMembership, ...]:

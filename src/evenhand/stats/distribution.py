@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats.level import Interval, as_interval, student_quantile, tail_probability
-from evenhand.stats.proportion import square_and_add
+from evenhand.stats.proportion import effective_counts, kish_size, square_and_add
 from evenhand.typing import Floats, Integers
 
 GRID = 512
@@ -23,7 +23,7 @@ NO_SKEW = 1e-6
 
 
 class NumberMoments(NamedTuple):
-    """Samples of numbers, each of shape (groups,): mean, variance (divisor n - 1), skewness and size."""
+    """Samples of numbers, each of shape (groups,): mean, variance (divisor n - 1), skewness and (effective) size."""
 
     mean: Floats
     variance: Floats
@@ -31,8 +31,15 @@ class NumberMoments(NamedTuple):
     n: Integers | Floats
 
 
-def number_moments(values: Floats, group: Integers, groups: int) -> NumberMoments:
-    """Return the moments of the numbers (n,) of each group; zeros where a group is empty."""
+def number_moments(values: Floats, group: Integers, groups: int, weights: Floats | None = None) -> NumberMoments:
+    """Return the moments of the numbers (n,) of each group; zeros where a group is empty.
+
+    With weights w, means are weighted, sizes are Kish's, and variance and skewness such that the mean has its
+    linearised variance ``sum(w^2 (x - m)^2) / sum(w)^2``, times n / (n - 1), and the skewness of
+    ``sum(w^3 (x - m)^3)``, as that of as many people drawn alike would be.
+    """
+    if weights is not None:
+        return _weighted_moments(values, group, groups, weights)
     n = np.bincount(group, minlength=groups)
     mean = np.bincount(group, weights=values, minlength=groups) / np.maximum(n, 1)
     apart = values - mean[group]
@@ -41,6 +48,19 @@ def number_moments(values: Floats, group: Integers, groups: int) -> NumberMoment
     spread = np.sqrt(second / np.maximum(n, 1))
     skewness = np.divide(third / np.maximum(n, 1), spread**3, out=np.zeros(groups), where=spread > 0)
     return NumberMoments(mean, second / np.maximum(n - 1, 1), skewness, n)
+
+
+def _weighted_moments(values: Floats, group: Integers, groups: int, weights: Floats) -> NumberMoments:
+    def add(parts: Floats) -> Floats:
+        return np.asarray(np.bincount(group, weights=parts, minlength=groups), dtype=np.float64)
+
+    total, squares = add(weights), add(weights**2)
+    n = kish_size(total, squares)
+    mean = add(weights * values) / np.where(total > 0, total, 1)
+    apart = weights * (values - mean[group])
+    second, third = add(apart**2), add(apart**3)
+    skewness = np.divide(third * np.sqrt(n), second**1.5, out=np.zeros(groups), where=second > 0)
+    return NumberMoments(mean, second / np.where(squares > 0, squares, 1) * n / np.maximum(n - 1, 1), skewness, n)
 
 
 def skewed_mean_interval(moments: NumberMoments, confidence: float = 0.95, *, reach: float) -> Interval:
@@ -86,25 +106,54 @@ def skewed_interval(
     return as_interval(mean - inverse(quantile) * error, mean - inverse(-quantile) * error)
 
 
-def quantile_interval(ordered: Floats, share: float, confidence: float = 0.95) -> tuple[float, float] | None:
+def sample_quantile(ordered: Floats, share: float, weights: Floats | None = None) -> float:
+    """Return the least number of a sample that a share of the people, by weight if they have any, do not exceed.
+
+    Args:
+        ordered: the sample in increasing order, shape (n,).
+        share: between 0 and 1.
+        weights: of the same people, shape (n,).
+    """
+    if weights is None:
+        return float(np.quantile(ordered, share, method="inverted_cdf"))
+    below = np.cumsum(weights)
+    place = np.searchsorted(below, share * below[-1] * (1 - 1e-12))
+    return float(ordered[min(int(place), len(ordered) - 1)])
+
+
+def quantile_interval(
+    ordered: Floats, share: float, confidence: float = 0.95, weights: Floats | None = None
+) -> tuple[float, float] | None:
     """Return the interval for the quantile of a share, between two numbers of the sample; None where it is too small.
 
     The number of people below the true quantile is binomial, so that the l-th and the u-th of the ordered numbers have
     it between them with at least the confidence, whatever the distribution (David & Nagaraja, "Order statistics", 2003,
-    section 7.1).
+    section 7.1). With weights these shares of the people, l / n and u / n, are taken by weight (Woodruff, "Confidence
+    intervals for medians and other position measures", JASA 1952), n being the effective size of the share below.
 
     Args:
         ordered: the sample in increasing order, shape (n,).
         share: of people below the quantile, between 0 and 1.
         confidence: of the interval.
+        weights: of the same people, shape (n,).
     """
     from scipy.stats import binom
 
     n, tail = len(ordered), tail_probability(confidence)
+    if weights is not None:
+        total, below = (
+            np.array([weights.sum(), (weights**2).sum()]),
+            ordered <= sample_quantile(ordered, share, weights),
+        )
+        given = np.array([weights[below].sum(), (weights[below] ** 2).sum()])
+        _, effective = effective_counts((total[0], total[1]), (given[0], given[1]), np.asarray(n))
+        n = int(min(float(effective), float(kish_size(total[0], total[1]))) + 1e-9)
     # P(X_(l) > q) = P(Bin < l) <= tail, and P(X_(u) < q) = P(Bin >= u) <= tail.
     lower, upper = int(binom.ppf(tail, n, share)), int(binom.ppf(1 - tail, n, share)) + 1
     if lower < 1 or upper > n:
         return None
+    if weights is not None:
+        return sample_quantile(ordered, lower / n, weights), sample_quantile(ordered, upper / n, weights)
     return float(ordered[lower - 1]), float(ordered[upper - 1])
 
 
@@ -158,7 +207,12 @@ class DistributionDistances(NamedTuple):
 
 
 def distribution_distances(
-    samples: Sequence[Floats], confidence: float, rng: np.random.Generator, *, draws: int = DRAWS
+    samples: Sequence[Floats],
+    confidence: float,
+    rng: np.random.Generator,
+    *,
+    draws: int = DRAWS,
+    weights: Sequence[Floats] | None = None,
 ) -> DistributionDistances:
     r"""Return the largest distances between the distributions of two of several groups.
 
@@ -177,18 +231,23 @@ def distribution_distances(
         confidence: of both intervals, each by itself.
         rng: draws the bootstrap samples.
         draws: how many of each group.
+        weights: of the people of each sample; distributions are weighted then, and what each person adds is multiplied
+            by a standard normal number in place of being drawn again.
     """
     pooled = np.unique(np.concatenate(samples))
     points = pooled
     if len(pooled) > GRID:
         points = np.unique(np.quantile(pooled, np.linspace(0, 1, GRID), method="nearest"))
-    exact = np.array([_distribution_function(sample, pooled) for sample in samples])
-    estimated = np.array([_distribution_function(sample, points) for sample in samples])
+    each = [None] * len(samples) if weights is None else weights
+    exact = np.array([_distribution_function(one, pooled, held) for one, held in zip(samples, each, strict=True)])
+    estimated = np.array([_distribution_function(one, points, held) for one, held in zip(samples, each, strict=True)])
     cells = np.clip(np.diff(estimated, axis=1, prepend=0.0), 0, None)
     cells /= cells.sum(axis=1, keepdims=True)
     deviations = [
         (rng.multinomial(len(sample), cell, size=draws).cumsum(axis=1) / len(sample) - whole).astype(np.float32)
-        for sample, cell, whole in zip(samples, cells, estimated, strict=True)
+        if held is None
+        else _multiply_deviations(sample, held, points, whole, rng.normal(size=(draws, len(points))))
+        for sample, cell, whole, held in zip(samples, cells, estimated, each, strict=True)
     ]
     widths, narrow = np.diff(pooled), np.diff(points).astype(np.float32)
     found_w, found_k = LargestDistance(-1.0, 0.0, 0.0, 0, 1), LargestDistance(-1.0, 0.0, 0.0, 0, 1)
@@ -243,6 +302,24 @@ def _with_limits(found: LargestDistance, errors: Floats, confidence: float, most
     return found._replace(low=max(0.0, found.value - off), high=min(most, found.value + off))
 
 
-def _distribution_function(sample: Floats, points: Floats) -> Floats:
-    """Return the share of a sample at or below each point (increasing)."""
-    return np.searchsorted(np.sort(sample), points, side="right") / len(sample)
+def _distribution_function(sample: Floats, points: Floats, weights: Floats | None = None) -> Floats:
+    """Return the share of a sample, by weight if it has any, at or below each point (increasing)."""
+    order = np.argsort(sample)
+    below = np.searchsorted(sample[order], points, side="right")
+    if weights is None:
+        return below / len(sample)
+    return np.asarray(np.concatenate([[0.0], np.cumsum(weights[order])])[below] / weights.sum())
+
+
+def _multiply_deviations(
+    sample: Floats, weights: Floats, points: Floats, whole: Floats, normal: Floats
+) -> NDArray[np.float32]:
+    """Return by what a weighted distribution function may be off at each point, shape (draws, points).
+
+    ``sum(e_i w_i (1(x_i <= t) - F(t))) / sum(w)`` with normal multipliers e_i, whose sums over the people between two
+    points are normal with variance ``sum(w_i^2)``.
+    """
+    places = np.minimum(np.searchsorted(points, sample), len(points) - 1)
+    parts = normal * np.sqrt(np.bincount(places, weights=weights**2, minlength=len(points)))
+    off = parts.cumsum(axis=1) - whole * parts.sum(axis=1, keepdims=True)
+    return np.asarray(off / weights.sum(), dtype=np.float32)

@@ -122,6 +122,30 @@ def replicate_spread(estimates: Floats, under: Floats, factor: float) -> Replica
     return ReplicateSpread(np.diag(covariance).copy(), np.clip(correlation, -1.0, 1.0))
 
 
+def replicate_counts(
+    counts: tuple[Floats, Floats], people: Integers, under: tuple[Floats, Floats], factor: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return effective counts k of n by the variance that replicate weights show, and the correlation of the rates.
+
+    A group that some replicate leaves without weight counts as one person: nothing shows how sure its rate is.
+
+    Args:
+        counts: k and n by the linearised variance, shape (groups,).
+        people: how many are counted, shape (groups,).
+        under: weights above and below the line by replicate, shape (groups, R) each.
+        factor: of the method by which the replicates were made.
+    """
+    (k, n), (top, bottom) = counts, under
+    p = np.divide(k, n, out=np.zeros(len(n)), where=n > 0)
+    defined = np.asarray((bottom > 0).all(axis=1))
+    rates = np.where(defined[:, None], top / np.where(bottom > 0, bottom, 1), p[:, None])
+    variance, correlation = replicate_spread(p, rates, factor)
+    mixed = (p > 0) & (p < 1) & (variance > 0)
+    size = np.where(mixed, p * (1 - p) / np.where(mixed, variance, 1), n)
+    size = np.minimum(np.where(defined, size, np.minimum(n, 1)), people)
+    return p * size, size, correlation
+
+
 def freedom_ratio(n: ArrayLike, freedom: float, confidence: float) -> Floats:
     """Return by what an effective size is multiplied whose variance has few degrees of freedom.
 

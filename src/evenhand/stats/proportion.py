@@ -147,11 +147,37 @@ def effective_counts(
     (total, squares), (part, part_squares) = among, given
     p = np.clip(part / np.where(total > 0, total, 1), 0, 1)
     spread = part_squares * (1 - p) ** 2 + np.maximum(squares - part_squares, 0) * p**2
-    kish = total**2 / np.where(squares > 0, squares, 1)
+    kish = kish_size(total, squares)
     mixed = (p > 0) & (p < 1) & (spread > 0)
     n = np.where(mixed, p * (1 - p) * total**2 / np.where(mixed, spread, 1), kish)
     n = np.minimum(n, people)
     return p * n, n
+
+
+def kish_size(total: Floats, squares: Floats) -> Floats:
+    """Return Kish's effective size ``sum(w)^2 / sum(w^2)`` of weights with these sums; 0 where there are none."""
+    return np.asarray(np.maximum(total, 0) ** 2 / np.where(squares > 0, squares, 1))
+
+
+def effective_sums(sums: Floats, *, counted: bool) -> tuple[Floats, Floats, Floats]:
+    """Return size, sum and sum of squares of a sample, drawn alike, that says as much as a weighted one.
+
+    Outcomes of 0 and 1 become ``effective_counts``. Of other values v the mean is m = sum(w v) / sum(w), of which
+    Kish's effective size n is taken, and a sample variance such that divided by n it is the linearised
+    sum(w^2 (v - m)^2) / sum(w)^2, times n / (n - 1).
+
+    Args:
+        sums: of 1, w, w^2, w v, w^2 v and w^2 v^2, shape (6, ...).
+        counted: whether values are 0 and 1.
+    """
+    people, total, squares, valued, squares_valued, squares_squared = sums[:6]
+    if counted:
+        k, n = effective_counts((total, squares), (valued, squares_valued), people)
+        return n, k, k
+    n, mean = kish_size(total, squares), valued / np.where(total > 0, total, 1)
+    spread = np.maximum(squares_squared - 2 * mean * squares_valued + mean**2 * squares, 0)
+    variance = spread / np.where(squares > 0, squares, 1) * n / np.maximum(n - 1, 1)
+    return n, n * mean, np.maximum(n - 1, 0) * variance + n * mean**2
 
 
 def newcombe(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         sample_neighbourhood,
     )
     from evenhand.subgroups.numbers.analysis import find_number_subgroups, find_subgroups_of_numbers
-    from evenhand.subgroups.numbers.wording import counts_as_worse, find_widest, number_answer
+    from evenhand.subgroups.numbers.wording import counts_as_worse, find_widest, number_answer, worst_answer
     from evenhand.subgroups.result import (
         AttributeCells,
         Finding,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         reason_unclear,
         select_findings,
         subgroup_blocks,
-        worst_answer,
     )
 
 __all__ = [

@@ -25,7 +25,7 @@ from evenhand.models import (
     find_caution,
     find_ledger,
 )
-from evenhand.schema import People, RecordedDecisions
+from evenhand.schema import People, PeopleWeights, RecordedDecisions
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes, recorded_outcomes
 from evenhand.subgroups.neighbourhood import NeighbourhoodConfig, sample_neighbourhood
@@ -42,6 +42,7 @@ def find_subgroups(
     people: People,
     config: SubgroupConfig | None = None,
     *,
+    weights: PeopleWeights | None = None,
     noise: NoiseCheck | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
@@ -55,6 +56,7 @@ def find_subgroups(
             part of what tests and intervals allow for.
         people: the people it decides about.
         config: the settings.
+        weights: how much each person counts; None where all count alike.
         noise: whether it answers differently each time, where that is known; by default some people are asked about
             twice.
         progress: called with what is being done and the share done, 0 to 1.
@@ -77,7 +79,13 @@ def find_subgroups(
     timer = WorkClock.start(clock, config)
     limit = timer.limit(config.time_limit)
     names, everybody = config.attributes or people.schema.protected, len(people)
-    people = people.at(known_rows(people, names))
+    if weights is not None and (config.method != "exact" or config.augment is not None):
+        what = f"augment={config.augment!r}" if config.method == "exact" else f"method={config.method!r}"
+        raise OptionError(
+            f"weights are for the people in the data counted exactly, not for {what}", hint="leave it out"
+        )
+    rows = known_rows(people, names)
+    people, weights = people.at(rows), None if weights is None else weights.at(rows)
     ledger = find_ledger(scorer) or QuestionLedger()
     asked: Scorer | None = None
 
@@ -111,7 +119,7 @@ def find_subgroups(
     with ledger.within(config.budget):
         if config.method == "exact":
             say("asking the model", 0.0)
-            result = search_exactly(people, outcomes, config, progress=say, limit=limit)
+            result = search_exactly(people, outcomes, config, weights=weights, progress=say, limit=limit)
             result = add_neighbourhood(result, ask(), people, config, say, limit)
         else:
             settings = {name: getattr(config, name) for name in SHARED_SETTINGS}
@@ -167,6 +175,7 @@ def find_subgroups_of_decisions(
         decisions.people,
         lambda: recorded_outcomes(decisions, config.measure),
         config,
+        weights=decisions.weights,
         progress=progress,
         limit=timer.limit(config.time_limit),
     )

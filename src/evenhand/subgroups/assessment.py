@@ -14,25 +14,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.core import NEVER, TimeLimit
-from evenhand.subgroups.candidates import CandidateRuleSets
+from evenhand.subgroups.candidates import CandidateRuleSets, stratum_sums
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.control import adjust_tests
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.gaps import (
+    MOST_ENTRIES,
     LargestGap,
     PermutationNull,
     StratifiedGroups,
     adjusted_intervals,
     approximate_intervals,
+    compare_weighted,
     compare_with_rest,
     correct_tails,
     largest_gap_to_rest,
     sample_permutation_null,
+    scale_tails,
     single_intervals,
+    standardise_weighted,
 )
 from evenhand.subgroups.measures import minimum_sizes
 from evenhand.subgroups.rules import Rules
-from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets
+from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, sum_rule_sets
 from evenhand.typing import Booleans, Floats, Integers
 
 
@@ -239,9 +243,41 @@ class CandidateFamily:
         others = self.asked[max(where.start - number, 0) : max(where.stop - number, 0)]
         return np.concatenate([own, others])
 
+    @cached_property
+    def moments(self) -> Floats:
+        """Sums of ``CellTable.moments`` over each rule set, shape (7, rule sets, strata)."""
+        table, rows = self.table, np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
+        sums = [
+            (stratum_sums(self.family, table, one)[rows], self.asked @ table.spread_over_strata(table.sums(one)).T)
+            for one in table.moments
+        ]
+        return np.array([np.concatenate(pair) for pair in sums])
+
+    def largest_weighted_gap(self, scales: Floats) -> LargestGap:
+        """Return the largest standardised gap of weighted sums (cells, draws); see ``standardise_weighted``."""
+        table = self.table
+        rows = np.ravel_multi_index(tuple(self.candidates.chosen.T), self.family.shape)
+        at_once = max(1, MOST_ENTRIES // self.family.cube)
+
+        def largest(sums: NDArray[np.float32]) -> Floats:
+            top = np.zeros(sums.shape[1])
+            for first in range(0, sums.shape[1], at_once):
+                columns = slice(first, first + at_once)
+                z = np.zeros((sums[:, columns].shape[1], len(self)))
+                for stratum in range(table.strata):
+                    here = np.where((table.cells.codes[:, -1] == stratum)[:, None], sums[:, columns], 0.0)
+                    cube = sum_rule_sets(self.family, table.cells, here).reshape(len(z), -1)
+                    z += np.concatenate([cube[:, rows], (self.asked @ here).T], axis=1) * scales[:, stratum]
+                top[columns] = np.abs(z).max(axis=1, initial=0.0)
+            return top
+
+        return largest
+
     def groups(self) -> StratifiedGroups:
         """Return all of them, compared with everybody else."""
         table, own = self.table, self.candidates
+        if table.weights is not None:
+            return compare_weighted(table, self.moments, table.total_moments[:, None])
         sums = []
         for counted, weights in (
             (own.size, None),
@@ -285,6 +321,11 @@ def assess_candidates(
         inside = lot.inside(slice(0, len(lot)))
         z = groups.z if table.counted else _mean_score_z(groups, versus)
         largest: LargestGap = partial(versus.largest, inside)
+    elif table.weights is not None:
+        scales, skewness = standardise_weighted(table, groups, lot.moments)
+        shape = scale_tails(groups, skewness)
+        z = shape.z(groups.total.sum(axis=-1))
+        largest = lot.largest_weighted_gap(scales)
     else:
         shape = correct_tails(groups, table.skewness)
         z = shape.z(groups.total.sum(axis=-1))

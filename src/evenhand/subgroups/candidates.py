@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +85,11 @@ def description_length(family: RuleSetFamily, chosen: Integers) -> Floats:
 
 def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) -> CountedFamily:
     """Count the people of every rule set, and keep those that meet the floors, merged by who is in them."""
-    sizes, totals = _stratum_sums(family, table, None), _stratum_sums(family, table, table.values)
-    squares = totals if table.counted else _stratum_sums(family, table, np.square(table.values))
-    everybody = sizes[0]
+    sums = partial(stratum_sums, family, table)
+    sizes, totals = sums(None), sums(table.values)
+    squares = totals if table.counted else sums(np.square(table.values))
     prints = fingerprint_rule_sets(family, table.cells)
-    # People without anyone to compare them with in their stratum take no part.
-    part = (sizes > 0) & (sizes < everybody)
-    size = np.where(part, sizes, 0.0).sum(axis=1)
-    rest = np.where(part, everybody - sizes, 0.0).sum(axis=1)
+    size, rest = table.measure_sides(sums)
     number = np.zeros(family.shape, dtype=np.int64)
     for axis, rows in enumerate(family.shape):
         number += (np.arange(rows) > 0).reshape([-1 if i == axis else 1 for i in range(number.ndim)])
@@ -121,18 +119,16 @@ def recount_candidates(
 ) -> CandidateRuleSets:
     """Return rule sets chosen elsewhere, with the numbers of a table's people; those below the floors are left out."""
     inside = cells_of_rule_sets(family, table.cells, chosen.chosen).astype(np.float64)
-    size, total, squares = (
-        inside @ table.spread_over_strata(table.sums(weights)).T
-        for weights in (None, table.values, np.square(table.values))
-    )
-    everybody = table.totals[0]
-    part = (size > 0) & (size < everybody)
-    rest = np.where(part, everybody - size, 0.0).sum(axis=1)
-    met = np.flatnonzero(floors.accept(np.where(part, size, 0.0).sum(axis=1), rest))
+
+    def sums(weights: Floats | None) -> Floats:
+        return np.asarray(inside @ table.spread_over_strata(table.sums(weights)).T)
+
+    size, total, squares = sums(None), sums(table.values), sums(np.square(table.values))
+    met = np.flatnonzero(floors.accept(*table.measure_sides(sums)))
     return dataclasses.replace(chosen.at(met), size=size[met], total=total[met], squares=squares[met])
 
 
-def _stratum_sums(family: RuleSetFamily, table: CellTable, weights: Floats | None) -> Floats:
+def stratum_sums(family: RuleSetFamily, table: CellTable, weights: Floats | None) -> Floats:
     """Return the sums of a weight over every rule set by stratum, shape (rule sets, strata)."""
     cells = table.spread_over_strata(table.sums(weights))
     return np.stack([sum_rule_sets(family, table.cells, row).ravel() for row in cells], axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.core import NEVER, TimeLimit
 from evenhand.errors import OptionError
-from evenhand.schema import People
+from evenhand.schema import People, PeopleWeights
 from evenhand.subgroups import deep
 from evenhand.subgroups.assessment import MOST_EXACT, CandidateFamily, CandidateStatistics, assess_candidates
 from evenhand.subgroups.candidates import CountedFamily, count_family, recount_candidates
@@ -61,6 +61,7 @@ def search_exactly(
     config: SubgroupConfig,
     *,
     margin: float | None = None,
+    weights: PeopleWeights | None = None,
     progress: Progress | None = None,
     limit: TimeLimit = NEVER,
 ) -> SubgroupResult:
@@ -71,6 +72,7 @@ def search_exactly(
         ask: gives the outcomes; called once, after what makes no sense was refused.
         config: the settings; its margin is in spreads of the outcome.
         margin: in the outcome's own unit, in place of that.
+        weights: how much each person counts; None where all count alike.
         progress: called with what is being done and the share done.
         limit: when time is up.
 
@@ -83,7 +85,7 @@ def search_exactly(
     stratum = _control_strata(people, names, config)
     conditions = parse_rule_sets(people, config.judged)
     rules = build_family(cuts, config.depth)
-    _check_config(rules, config)
+    _check_config(rules, config, weights)
     outcome = ask()
     if margin is not None:
         config = config.model_copy(update={"margin": margin / outcome.spread})
@@ -97,6 +99,7 @@ def search_exactly(
             counted=outcome.counted,
             asked=asked_about,
             stratum=None if stratum is None else stratum[rows[where]],
+            weights=None if weights is None else weights.values[rows[where]],
         )
 
     say = progress or (lambda what, share: None)
@@ -137,7 +140,8 @@ def search_exactly(
         support=config.support,
         min_size=config.min_size,
         people=measured.people,
-        rate=outcome.center + outcome.spread * float(measured.values.mean()) if measured.people else 0.0,
+        rate=outcome.center + outcome.spread * _average(measured) if measured.people else 0.0,
+        weights=None if weights is None else weights.name,
         rule_sets=rules.size,
         tested=looked.tested,
         found=looked.found,
@@ -151,6 +155,11 @@ def search_exactly(
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
+
+
+def _average(table: CellTable) -> float:
+    _, weights, _, valued, *_ = table.total_moments.sum(axis=1)
+    return float(valued / weights) if weights > 0 else 0.0
 
 
 def _restore_unit(finding: Finding, outcome: MeasuredOutcomes) -> Finding:
@@ -174,12 +183,13 @@ class _FamilyExamination:
     say: Progress
 
     def floors(self, table: CellTable) -> MinimumSizes:
-        return minimum_sizes(self.config.support, self.config.min_size, table.people)
+        return minimum_sizes(self.config.support, self.config.min_size, table.effective_people)
 
     def examine_all(self, table: CellTable, asked_about: Booleans | None = None) -> ExaminedFamily:
         """Look at every rule set of the family, and at those asked about (asked, occupied cells)."""
         extra = np.zeros((0, len(table.cells.sizes)), dtype=bool) if asked_about is None else asked_about
-        if self.family.cube > LARGE and self.config.control == "max-t" and self.config.against == "rest":
+        plain = table.weights is None and self.config.against == "rest"
+        if self.family.cube > LARGE and self.config.control == "max-t" and plain:
             return self._search_deep(table, extra)
         self.say("counting", 0.0)
         counted = count_family(self.family, table, self.floors(table))
@@ -237,19 +247,24 @@ class _FamilyExamination:
         return ExaminedFamily(lot, standing, found.tested, found.standing, None, whole, _describe_unseen(found))
 
 
-def _check_config(rules: RuleSetFamily, config: SubgroupConfig) -> None:
+def _check_config(rules: RuleSetFamily, config: SubgroupConfig, weights: PeopleWeights | None) -> None:
     """Refuse what cannot be done together."""
+    if weights is not None and weights.replicates is not None:
+        raise OptionError("subgroups are not computed from replicate weights", hint="leave the replicate weights out")
+    if weights is not None and config.against == "best":
+        raise OptionError("with weights, subgroups are compared with the rest", hint="leave the best other group out")
     if config.against == "best" and (config.per is not None or config.control != "max-t"):
         raise OptionError(
             "the best other group is chosen by its rate, which only the max-t control without a control variable "
             "accounts for",
             hint="compare with the rest, or use control max-t without per",
         )
-    if rules.cube > MOST and (config.against == "best" or config.control != "max-t"):
+    if rules.cube > MOST and (weights is not None or config.against == "best" or config.control != "max-t"):
+        weighted = " with weights" if weights is not None else ""
         raise OptionError(
             f"a cube of {rules.cube:,} counts is too large for control by {config.control} against the "
-            f"{config.against}",
-            hint="take fewer attributes or bins, or compare with the rest by max-t",
+            f"{config.against}{weighted}",
+            hint="take fewer attributes or bins" + ("" if weighted else ", or compare with the rest by max-t"),
         )
 
 
@@ -272,10 +287,14 @@ def _refuse_rule_sets(
 ) -> dict[int, RefusedRuleSet]:
     """Return which rule sets asked about nothing can be said about, by position."""
     found = {}
-    for position, (one, (size, rest)) in enumerate(zip(conditions, table.query_sizes(), strict=True)):
-        reason = limits.reason(size, rest)
+    inside, weighted = table.query_sums(None).sum(axis=1), table.weights is not None
+    sides = np.column_stack(table.measure_sides(table.query_sums)).tolist()
+    for position, (one, (size, rest)) in enumerate(zip(conditions, sides, strict=True)):
+        reason = limits.reason(size, rest, effective=weighted)
         if reason is not None:
-            found[position] = RefusedRuleSet(rules=one.rules, words=one.words, size=size, rest=rest, reason=reason)
+            own = int(inside[position])
+            people = {"size": own, "rest": table.people - own} if weighted else {"size": int(size), "rest": int(rest)}
+            found[position] = RefusedRuleSet(rules=one.rules, words=one.words, **people, reason=reason)
     return found
 
 

@@ -12,7 +12,7 @@ from evenhand.errors import OptionError
 from evenhand.schema import Attribute, People, Runs, parse_subdomain
 from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics
 from evenhand.subgroups.candidates import CountedFamily
-from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups
+from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, compare_weighted
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
 from evenhand.subgroups.rules import Range, Rule, Rules, RuleSet, describe_rules
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets
@@ -92,7 +92,8 @@ def describe_finding(
 ) -> Finding:
     """Return what is known of one rule set, in the words of its rules."""
     groups, rates = standing.groups.at(np.array([i])), standing.rates
-    part, counted = groups.two_sided[0], lot.table.counted
+    part, counted = groups.two_sided[0], lot.table.counted and groups.people is None
+    size, rest = groups.count_people(0)
     versus = None
     if standing.versus is not None:
         cells = zip(lot.family.cuts, standing.versus[i], strict=True)
@@ -102,8 +103,10 @@ def describe_finding(
     return Finding(
         rules=rules,
         words=words,
-        size=round(float(groups.size[0][part].sum())),
-        rest=round(float(groups.rest[0][part].sum())),
+        size=size,
+        rest=rest,
+        effective_size=None if groups.people is None else float(groups.size[0][part].sum()),
+        effective_rest=None if groups.people is None else float(groups.rest[0][part].sum()),
         positives=round(float(groups.total[0][part].sum())) if counted else None,
         rest_positives=round(float(groups.rest_totals[0][part].sum())) if counted else None,
         rate=float(rates[0][i]),
@@ -234,19 +237,25 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans, among: B
     order = np.argsort(parts, kind="stable")
     first = np.searchsorted(parts[order], np.arange(parts.max(initial=-1) + 1))
 
-    sums = [table.sums(values)[order] for values in (None, table.values, np.square(table.values))]
+    weighted, plain = table.weights is not None, (None, table.values, np.square(table.values))
+    sums = [table.sums(values)[order] for values in (table.moments if weighted else plain)]
     rows = max(1, MOST_ENTRIES // max(len(order), 1))
 
-    def add_up(held: Booleans) -> tuple[Floats, Floats, Floats]:
+    def add_up(held: Booleans) -> Floats:
         blocks = [held[start : start + rows, order] for start in range(0, max(len(held), 1), rows)]
-        size, total, squares = (
-            np.concatenate([np.add.reduceat(np.where(block, weights, 0.0), first, axis=1) for block in blocks])
-            for weights in sums
+        return np.array(
+            [
+                np.concatenate([np.add.reduceat(np.where(block, weights, 0.0), first, axis=1) for block in blocks])
+                for weights in sums
+            ]
         )
-        return size, total, squares
 
-    everybody = np.ones((1, len(parts)), dtype=bool) if among is None else among
-    return StratifiedGroups(*add_up(inside), add_up(everybody), table.counted, table.width)
+    everybody = add_up(np.ones((1, len(parts)), dtype=bool) if among is None else among)
+    if weighted:
+        return compare_weighted(table, add_up(inside), everybody)
+    own = add_up(inside)
+    people = (everybody[0], everybody[1], everybody[2])
+    return StratifiedGroups(own[0], own[1], own[2], people, table.counted, table.width)
 
 
 # Rule sets that somebody asks about: conditions on any attributes, which need not follow the cells.

@@ -21,12 +21,16 @@ from numpy.typing import NDArray
 
 from evenhand.core import NEVER, TimeLimit
 from evenhand.stats import (
+    FAR,
     SampleMoments,
+    effective_sums,
     group_skewness,
+    kish_size,
     newcombe,
     normal_cdf,
     normal_quantile,
     stratified_difference,
+    student_quantile,
     tail_scales,
     welch_interval,
 )
@@ -45,6 +49,8 @@ class StratifiedGroups:
         everybody: the same of all people, or of those among whom each group is looked at; broadcasts with them.
         counted: whether values are 0 and 1.
         width: of the range that values lie in.
+        people: where people have weights, how many there are in each group and of everybody; sizes are effective then,
+            and sums those of a sample, drawn alike, that says as much (see ``evenhand.stats.effective_sums``).
     """
 
     size: Floats
@@ -53,6 +59,7 @@ class StratifiedGroups:
     everybody: tuple[Floats, Floats, Floats]
     counted: bool
     width: float = 1.0
+    people: tuple[Floats, Floats] | None = None
 
     @property
     def rest(self) -> Floats:
@@ -62,7 +69,8 @@ class StratifiedGroups:
     @property
     def rest_totals(self) -> Floats:
         """Sum of their values."""
-        return np.asarray(self.everybody[1] - self.total)
+        left = np.asarray(self.everybody[1] - self.total)
+        return np.clip(left, 0.0, self.rest) if self.counted else left  # effective counts are rounded
 
     @property
     def two_sided(self) -> Booleans:
@@ -85,6 +93,7 @@ class StratifiedGroups:
     def at(self, where: Integers) -> StratifiedGroups:
         """Return some of the groups, whose comparisons are all with the same people or each with its own."""
         everybody = [part if part.ndim < 2 else part[where] for part in self.everybody]
+        people = None if self.people is None else (self.people[0][where], self.people[1][where])
         return StratifiedGroups(
             self.size[where],
             self.total[where],
@@ -92,6 +101,16 @@ class StratifiedGroups:
             (everybody[0], everybody[1], everybody[2]),
             self.counted,
             self.width,
+            people,
+        )
+
+    def count_people(self, row: int) -> tuple[int, int]:
+        """Return how many people are in a group and outside, in strata with both."""
+        size, everybody = (self.size, self.everybody[0]) if self.people is None else self.people
+        part = self.two_sided[row]
+        inside = size[row][part]
+        return round(float(inside.sum())), round(
+            float((np.broadcast_to(everybody, size.shape)[row][part] - inside).sum())
         )
 
     @property
@@ -161,7 +180,22 @@ def correct_tails(groups: StratifiedGroups, skewness: Floats) -> TailCorrection:
     together = np.sqrt((deviation**2).sum(axis=-1))
     third = (group_skewness(groups.size, groups.everybody[0], skewness) * deviation**3).sum(axis=-1)
     skewed = np.divide(third, together**3, out=np.zeros_like(together), where=together > 0)
+    return scale_tails(groups, skewed)
+
+
+def scale_tails(groups: StratifiedGroups, skewed: Floats) -> TailCorrection:
+    """Return how the totals of groups are distributed, whose gaps have this skewness, shape (groups,).
+
+    Where there are several estimates of it, shape (estimates, groups), tails are as heavy as by any of them, and never
+    lighter than normal ones: how light they are depends on more than the skewness. Then the variance is estimated too,
+    on as many people as the smaller side's effective size, so tails are Student's.
+    """
+    together = np.sqrt((groups.deviation**2).sum(axis=-1))
     above, below = tail_scales(skewed)
+    if skewed.ndim > 1:
+        freedom = np.maximum(np.minimum(groups.size, groups.rest).sum(axis=-1) - 1, 1)
+        student = FAR / student_quantile(2 * float(normal_cdf(FAR)) - 1, freedom)
+        above, below = (np.minimum(one.min(axis=0), 1.0) * student for one in (above, below))
     inverse = np.divide(1.0, together, out=np.zeros_like(together), where=together > 0)
     return TailCorrection(groups.expected_totals.sum(axis=-1), inverse * above, inverse * below, above, below)
 
@@ -268,6 +302,86 @@ def _skewness_shift(groups: StratifiedGroups, reach: float, skewness: Floats) ->
 def compare_with_rest(table: CellTable, size: Floats, total: Floats, squares: Floats) -> StratifiedGroups:
     """Return the groups of a table's people, compared with everybody else."""
     return StratifiedGroups(size, total, squares, table.totals, table.counted, table.width)
+
+
+def compare_weighted(table: CellTable, inside: Floats, everybody: Floats) -> StratifiedGroups:
+    """Return groups of people with weights, compared with the others, by effective sizes on both sides.
+
+    Args:
+        table: the people.
+        inside: sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
+        everybody: of all people, or of those among whom each group is looked at; broadcasts with them.
+    """
+    everybody = np.broadcast_to(everybody, inside.shape)
+    # Of people outside without weight, sums leave rounding errors alone.
+    outside = np.where((everybody[0] > inside[0]), everybody - inside, 0.0)
+    own, others = (_effective_side(side, everybody, counted=table.counted) for side in (inside, outside))
+    both = (own[0] + others[0], own[1] + others[1], own[2] + others[2])
+    return StratifiedGroups(*own, both, table.counted, table.width, (inside[0], everybody[0]))
+
+
+def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> tuple[Floats, Floats, Floats]:
+    """Return one side's effective size, sum and sum of squares.
+
+    A rate's linearised variance is too small where a small group has few of a rare outcome, or few large weights. So
+    its effective size is no larger than that by the variance of everybody's weighted outcomes: Kish's, times p (1 - p)
+    over ``sum(w^2 (y - p)^2) / sum(w^2)``.
+    """
+    n, total, squares = effective_sums(side, counted=counted)
+    if not counted:
+        return n, total, squares
+    _, total_weight, total_squares, valued, squares_valued, *_ = everybody
+    p = valued / np.where(total_weight > 0, total_weight, 1)
+    spread = (1 - p) ** 2 * squares_valued + p**2 * (total_squares - squares_valued)
+    mixed = (p > 0) & (p < 1) & (spread > 0)
+    with_outcome = squares_valued / np.where(mixed, valued, 1)
+    without = (total_squares - squares_valued) / np.where(mixed, total_weight - valued, 1)
+    own = np.minimum(np.divide(total, n, out=np.zeros(n.shape), where=n > 0), 1.0)
+    typical = own * with_outcome + (1 - own) * without
+    ratio = np.where(mixed, p * (1 - p) * total_weight * typical / np.where(mixed, spread, 1), 1.0)
+    least = np.minimum(n, kish_size(side[1], side[2]) * ratio)
+    k = own * least
+    return least, k, k
+
+
+def standardise_weighted(table: CellTable, groups: StratifiedGroups, inside: Floats) -> tuple[Floats, Floats]:
+    """Return how the gaps of groups are distributed where values have nothing to do with who people are.
+
+    With weighted sums S of the group and T of everybody, ``S - T w / W`` is ``w (W - w) / W`` times the gap, w and W
+    being the weights of the group and of everybody. Its variance is ``(1 - w/W)^2 sum(w_i^2)`` inside plus
+    ``(w/W)^2 sum(w_i^2)`` outside, times that of a value.
+
+    Args:
+        table: the people.
+        groups: compared by weights.
+        inside: sums of ``CellTable.moments`` over each group, shape (7, groups, strata).
+
+    Returns:
+        By what such sums of values of variance 1 are multiplied, shape (groups, strata), so that over all strata they
+        make standard deviations of the gap; and its skewness, shape (2, groups): by a known variance, and by one that
+        is estimated from the same people.
+    """
+    every, share = table.total_moments, inside[1] / np.maximum(table.total_moments[1], 1e-300)
+    amount = inside[1] * (1 - share)
+    scale = np.divide(groups.weights, amount, out=np.zeros(share.shape), where=groups.two_sided & (amount > 0))
+
+    def spread(column: int, power: int, side: int = 1) -> Floats:
+        outside = np.maximum(every[column] - inside[column], 0.0)
+        return np.asarray(scale**power * ((1 - share) ** power * inside[column] + side * share**power * outside))
+
+    deviation = np.sqrt(spread(2, 2).sum(axis=-1))
+    scale_to_one = np.divide(1.0, deviation, out=np.zeros(deviation.shape), where=deviation > 0)
+    second, third = table.weighted_spread
+    varied = second > 0
+    third, squares = np.where(varied, third, 0.0), spread(2, 2)
+    top = (spread(6, 3, -1) * third).sum(axis=-1)
+    # The variance is estimated from the same people: where a mean is high because few large weights were drawn, it is
+    # low. To first order that takes three times their covariance off the skewness, and half of it off the mean.
+    shared = (spread(6, 1, -1) * third * squares / np.maximum(every[2], 1e-300)).sum(axis=-1)
+    bottom = (squares * np.where(varied, second, 0.0)).sum(axis=-1) ** 1.5
+    both = np.array([top, top - (3 + 3 / (FAR**2 - 1)) * shared])
+    skewness = np.divide(both, bottom, out=np.zeros(both.shape), where=bottom > 0)
+    return scale * scale_to_one[:, None], skewness
 
 
 # The null distribution: the largest standardised gap of all rule sets when outcomes are permuted.

@@ -185,15 +185,23 @@ class MinimumSizes:
         least = self.people if asked else max(self.share, self.people)
         return np.asarray((size >= least) & (rest >= least))
 
-    def reason(self, size: int, rest: int) -> str | None:
-        """Return why nothing is said about a rule set that was asked about; None if something is."""
+    def reason(self, size: float, rest: float, *, effective: bool = False) -> str | None:
+        """Return why nothing is said about a rule set that was asked about; None if something is.
+
+        Args:
+            size, rest: people in it and outside; ``effective``: as many drawn alike as say as much.
+        """
         for count, where in ((size, "in the subgroup"), (rest, "in the rest")):
+            if count < self.people and effective:
+                return f"the effective size is {count:.1f} {where}, below {self.people}"
             if count < self.people:
-                people = "no one is" if count == 0 else f"only {count:,} {'person is' if count == 1 else 'people are'}"
+                people = (
+                    "no one is" if count == 0 else f"only {count:,.0f} {'person is' if count == 1 else 'people are'}"
+                )
                 return f"{people} {where}, fewer than {self.people}"
         return None
 
 
-def minimum_sizes(support: float, min_size: int, people: int) -> MinimumSizes:
+def minimum_sizes(support: float, min_size: int, people: float) -> MinimumSizes:
     """The floors for so many people; a share is rounded up, but 0.05 of 1000 is 50 whatever the rounding of 0.05."""
     return MinimumSizes(math.ceil(support * people - 1e-9), min_size)

@@ -36,7 +36,7 @@ class Finding(BaseModel):
         words: the same as one says it.
         size, rest: people in it, and those it is compared with.
         positives, rest_positives: how many of them have the outcome; None for the mean score, and where the rates are
-            those of samples.
+            those of samples or weighted.
         rate, rest_rate: shares with the outcome, or mean scores.
         gap: ``rate - rest_rate`` (with a control variable, the average over its strata).
         low, high: interval for the gap, adjusted for everything that was looked at.
@@ -53,6 +53,8 @@ class Finding(BaseModel):
         others: how many there are, those not listed included.
         versus: whom they are compared with, where that is not everyone else.
         samples: samples on either side that the rates were counted on, where they are not those of real people.
+        effective_size, effective_rest: where people have weights, how many drawn alike say as much; then rates are
+            weighted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,6 +81,8 @@ class Finding(BaseModel):
     others: int = 0
     versus: RuleSet | None = None
     samples: int | None = None
+    effective_size: float | None = None
+    effective_rest: float | None = None
 
     def sentence(self, measure: str = "favourable") -> str:
         """Return the finding as a sentence, of a measure of labels or scores."""
@@ -156,11 +160,11 @@ class MeasuredNumber(BaseModel):
         Args:
             measure: what is compared.
             finding: which one.
-            given: what is alike on both sides.
+            given: what rates depend on besides the people, such as ``With region alike``.
         """
         who = f"{finding.size:,} people {'with' if finding.rules else 'for whom'} {finding.words}"
         others = finding.versus.words() if finding.versus else "everyone else"
-        start = f"With {given} alike, " if given else ""
+        start = f"{given}, " if given else ""
         if self.above is not None:
             own, theirs = (f"{100 * rate:.1f} %" for rate in (finding.rate, finding.rest_rate))
             level = f"{self.above:,.10g}{f' {self.unit}' if self.unit else ''}"
@@ -246,6 +250,8 @@ class SubgroupResult(Result):
         people: how many are concerned.
         unknown: how many were left out because a value that would describe them is unknown.
         rate: the overall rate, or mean score.
+        weights: where the weights come from, by which all rates, gaps and intervals are computed; None where people
+            count alike.
         rule_sets: how many there are, before floors.
         tested: how many different groups of people meet the floors: the number of statistics looked at.
         found: how many of them are significant, those not listed included.
@@ -278,6 +284,7 @@ class SubgroupResult(Result):
     people: int
     unknown: int = 0
     rate: float
+    weights: str | None = None
     rule_sets: int
     tested: int
     found: int
@@ -296,7 +303,17 @@ class SubgroupResult(Result):
 
     def sentence(self, finding: Finding) -> str:
         """Return a finding as a sentence."""
-        return finding.sentence(self.measure) if self.number is None else self.number.sentence(self.measure, finding)
+        if self.number is not None:
+            return self.number.sentence(self.measure, finding, given=self.given)
+        return f"{self.given}: {finding.sentence(self.measure)}" if self.given else finding.sentence(self.measure)
+
+    @property
+    def given(self) -> str:
+        """What all rates depend on besides the people, their weights and what is alike on both sides, or nothing."""
+        weighted = "" if self.weights is None else f"weighted by {self.weights}"
+        alike = f"with {self.per} alike" if self.per else ""
+        said = ", ".join(filter(None, [weighted, alike]))
+        return said[:1].upper() + said[1:]
 
     def words(self, rules: Rules) -> str:
         """Return rules as one says them, many values by what is left out."""

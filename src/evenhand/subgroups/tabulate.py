@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.stats import permute_counts, permute_sums
+from evenhand.stats import kish_size, permute_counts, permute_sums
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -47,12 +48,11 @@ def sum_rule_sets(family: RuleSetFamily, cells: OccupiedCells, weights: Floats) 
 
     Args:
         cells: the occupied cells, of which the first columns are the family's attributes.
-        weights: shape (cells,).
+        weights: shape (cells,), or (cells, columns); then the columns are the first axis of what is returned.
     """
-    table = np.bincount(_cell_positions(family, cells), weights=weights, minlength=_cell_count(family)).astype(
-        np.float64
-    )
-    table = table.reshape([rules.shape[1] for rules in family.rules])
+    table = np.zeros((_cell_count(family), *weights.shape[1:]))
+    np.add.at(table, _cell_positions(family, cells), weights)
+    table = table.reshape([*(rules.shape[1] for rules in family.rules), *weights.shape[1:]])
     for rules in family.rules:
         # The first axis is used up and its rules come last, so that the axes are in order again at the end.
         table = np.tensordot(table, rules.astype(np.float64), axes=(0, 1))
@@ -115,6 +115,7 @@ class CellTable:
         counted: whether values are 0 and 1.
         stratum: of each person, shape (n,).
         strata: how many there are.
+        weights: how much each person counts, shape (n,); None where all count alike.
     """
 
     cells: OccupiedCells
@@ -123,6 +124,7 @@ class CellTable:
     counted: bool
     stratum: Integers
     strata: int
+    weights: Floats | None = None
 
     @cached_property
     def width(self) -> float:
@@ -134,6 +136,36 @@ class CellTable:
         """How many there are."""
         return len(self.values)
 
+    @property
+    def effective_people(self) -> float:
+        """How many people drawn alike say as much (Kish's effective size); without weights, people."""
+        weights = np.ones(self.people) if self.weights is None else self.weights
+        return float(kish_size(weights.sum(), np.square(weights).sum()))
+
+    @cached_property
+    def moments(self) -> list[Floats]:
+        """What is added up of weights w and values v, 1, w, w^2, w v, w^2 v, w^2 v^2 and w^3, each of shape (n,)."""
+        weights = np.ones(self.people) if self.weights is None else self.weights
+        valued = weights * self.values
+        return [np.ones(self.people), weights, weights**2, valued, weights * valued, valued**2, weights**3]
+
+    @cached_property
+    def total_moments(self) -> Floats:
+        """Their sums in each stratum, shape (7, strata)."""
+        return np.array([np.bincount(self.stratum, weights=one, minlength=self.strata) for one in self.moments])
+
+    @property
+    def weighted_spread(self) -> tuple[Floats, Floats]:
+        """Second and third moment of the values around the weighted mean, by w^2 and w^3, each of shape (strata,)."""
+        mean = self.total_moments[3] / np.maximum(self.total_moments[1], 1e-300)
+        residuals = self.values - mean[self.stratum]
+        second, third = (
+            np.bincount(self.stratum, weights=self.moments[column] * residuals**power, minlength=self.strata)
+            / np.maximum(self.total_moments[column], 1e-300)
+            for column, power in ((2, 2), (6, 3))
+        )
+        return second, third
+
     def sums(self, weights: Floats | None = None) -> Floats:
         """Return people, or sums of a weight of each, by occupied cell, shape (cells,)."""
         return np.bincount(self.cells.of, weights=weights, minlength=len(self.cells.sizes)).astype(np.float64)
@@ -142,13 +174,26 @@ class CellTable:
         """Return which occupied cells each rule set asked about holds, shape (asked, cells)."""
         return np.asarray(self.cells.codes[:, self.attributes : -1].T == 1)
 
-    def query_sizes(self) -> list[tuple[int, int]]:
-        """People in and outside each rule set asked about, who have somebody to be compared with in their stratum."""
-        everybody = self.totals[0]
-        size = self.match_queries() @ self.spread_over_strata(self.sums()).T
+    def measure_sides(self, sums: Callable[[Floats | None], Floats]) -> tuple[Floats, Floats]:
+        """Return people in and outside of rule sets, who have somebody to be compared with in their stratum.
+
+        With weights, as many people drawn alike as say as much (Kish's effective sizes).
+
+        Args:
+            sums: gives the sums of a weight over each rule set (None: people), shape (rule sets, strata).
+        """
+        size, everybody = sums(None), self.totals[0]
         part = (size > 0) & (size < everybody) if self.strata > 1 else np.ones(size.shape, dtype=bool)
-        rest = np.where(part, everybody - size, 0).sum(axis=1)
-        return [(int(a), int(b)) for a, b in zip(np.where(part, size, 0).sum(axis=1), rest, strict=True)]
+        rest = everybody - size
+        if self.weights is not None:
+            total, squares = (sums(one) for one in self.moments[1:3])
+            size = kish_size(total, squares)
+            rest = np.where(rest > 0, kish_size(*(self.total_moments[1:3, None] - [total, squares])), 0.0)
+        return np.where(part, size, 0.0).sum(axis=1), np.where(part, rest, 0.0).sum(axis=1)
+
+    def query_sums(self, weights: Floats | None) -> Floats:
+        """Return the sums of a weight over each rule set asked about (None: people), shape (asked, strata)."""
+        return np.asarray(self.match_queries() @ self.spread_over_strata(self.sums(weights)).T)
 
     def spread_over_strata(self, per_cell: Floats) -> Floats:
         """Return a number per occupied cell spread out over strata, shape (strata, cells)."""
@@ -178,7 +223,15 @@ class CellTable:
         return np.divide(third, np.maximum(second, 1e-300) ** 1.5, out=np.zeros(self.strata), where=varied)
 
     def permute_sums(self, permutations: int, rng: np.random.Generator) -> Floats:
-        """Return sums by occupied cell when the values are permuted within each stratum, (permutations, cells)."""
+        """Return sums by occupied cell when the values are permuted within each stratum, (permutations, cells).
+
+        People of unequal weights are not exchangeable: a weight says how someone came into the sample, which may depend
+        on who it is. Then each weight is multiplied by a standard normal number, and the sum of all is taken off by
+        weight: so weighted sums of values are distributed that have nothing to do with who people are (Gaussian
+        multipliers: Chernozhukov, Chetverikov and Kato, Annals of Statistics 2013).
+        """
+        if self.weights is not None:
+            return self._multiply_weights(permutations, rng)
         drawn = np.zeros((permutations, len(self.cells.sizes)))
         for stratum in range(self.strata):
             here = np.flatnonzero(self.cells.codes[:, -1] == stratum)
@@ -191,6 +244,15 @@ class CellTable:
                 drawn[:, here] = permute_sums(of, values, len(here), permutations, rng)
         return drawn
 
+    def _multiply_weights(self, draws: int, rng: np.random.Generator) -> Floats:
+        weights, stratum = self.moments[1], self.cells.codes[:, -1]
+        # Normal numbers of independent people make normal sums, independent from cell to cell.
+        deviation = np.sqrt(self.sums(weights**2))
+        drawn = deviation * rng.normal(size=(draws, len(deviation)))
+        everybody = drawn @ np.eye(self.strata)[stratum]
+        share = self.sums(weights) / np.maximum(self.total_moments[1], 1e-300)[stratum]
+        return np.asarray(drawn - everybody[:, stratum] * share)
+
 
 def tabulate_people(
     codes: Integers,
@@ -199,6 +261,7 @@ def tabulate_people(
     counted: bool,
     asked: Booleans | None = None,
     stratum: Integers | None = None,
+    weights: Floats | None = None,
 ) -> CellTable:
     """Put people into a table.
 
@@ -208,9 +271,10 @@ def tabulate_people(
         counted: whether values are 0 and 1.
         asked: who is in each rule set that was asked about, shape (n, asked); it need not be made of cells.
         stratum: of each, 0, 1, ...; all the same where it is None.
+        weights: how much each person counts.
     """
     n = len(values)
     asked = np.zeros((n, 0), dtype=bool) if asked is None else asked
     stratum = np.zeros(n, dtype=np.int64) if stratum is None else stratum
     cells = find_occupied_cells(np.column_stack([codes, asked.astype(np.int64), stratum]))
-    return CellTable(cells, codes.shape[1], values, counted, stratum, int(stratum.max(initial=0)) + 1)
+    return CellTable(cells, codes.shape[1], values, counted, stratum, int(stratum.max(initial=0)) + 1, weights)

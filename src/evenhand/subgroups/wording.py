@@ -42,7 +42,7 @@ RATES: dict[str, str] = {
 """What a measure's rate is called."""
 
 CONTROLS = {
-    "max-t": "at most {error} chance of even one false finding (permutations, max-t)",
+    "max-t": "at most {error} chance of even one false finding ({drawn}, max-t)",
     "BY": "at most {error} of the findings false on average (Benjamini-Yekutieli)",
     "none": "no multiple-testing correction",
 }
@@ -87,13 +87,13 @@ def finding_sentence(result: SubgroupResult, finding: Finding, label: str | None
     if is_about_texts(result):
         return result.sentence(finding)
     if result.number is not None:
-        return result.number.sentence(result.measure, finding, given=result.per or "")
+        return result.number.sentence(result.measure, finding, given=result.given)
     sampled = "" if finding.samples is None else f"{finding.samples:,} samples of "
-    alike = f"With {result.per} alike, o" if result.per else "O"
+    alike = f"{result.given}, o" if result.given else "O"
     who = f"{sampled or f'{finding.size:,} '}people {'with' if finding.rules else 'for whom'} {finding.words}"
     others = finding.versus.words() if finding.versus else OTHERS["rest"]
     if result.measure == "score":
-        the = f"With {result.per} alike, the" if result.per else "The"
+        the = f"{result.given}, the" if result.given else "The"
         return f"{the} mean score of {who} is {finding.rate:.3f}; of {others} {finding.rest_rate:.3f}."
     own, theirs = format_percent(finding.rate), format_percent(finding.rest_rate)
     if result.measure == "favourable":
@@ -125,8 +125,9 @@ def comparison_group(result: SubgroupResult) -> str:
 
 
 def describe_rate(result: SubgroupResult) -> str:
-    """Return what is compared: ``rate of the favourable decision``, ``mean premium``."""
-    return RATES[result.measure] if result.number is None else result.number.describe_rate(result.measure)
+    """Return what is compared: ``rate of the favourable decision``, ``mean premium, weighted by wt``."""
+    rate = RATES[result.measure] if result.number is None else result.number.describe_rate(result.measure)
+    return rate if result.weights is None else f"{rate}, weighted by {result.weights}"
 
 
 def is_counted(result: SubgroupResult) -> bool:
@@ -198,7 +199,7 @@ def added_rules(result: SubgroupResult, finding: Finding) -> str:
 
 def gap_in_people(result: SubgroupResult, finding: Finding) -> str:
     """Return the gap counted in people: how many more, or fewer, would have the outcome at the others' rate."""
-    if not is_counted(result):
+    if not is_counted(result) or result.weights is not None:
         return ""
     n = round(finding.size * (finding.rate - finding.rest_rate))
     return f"{abs(n):,} {'fewer' if n < 0 else 'more'}"
@@ -208,7 +209,8 @@ def describe_tested(result: SubgroupResult) -> str:
     """Say how many subgroups were tested, and what the correction promises about all of them together."""
     if result.method != "exact":
         return f"of {result.rule_sets:,} there are, by the published method {result.method}"
-    promise = CONTROLS[result.control].format(error=f"{100 * (1 - result.confidence):.6g} %")
+    drawn = "permutations" if result.weights is None else "multipliers of the weights"
+    promise = CONTROLS[result.control].format(error=f"{100 * (1 - result.confidence):.6g} %", drawn=drawn)
     floor = f"{100 * result.support:.6g} % of them or " if result.support else ""
     return (
         f"different subgroups, out of {result.rule_sets:,} rule sets (the others describe the same "
@@ -266,37 +268,6 @@ def nest_findings(result: SubgroupResult, most: int | None = None) -> list[tuple
     ]
 
 
-def worst_answer(result: SubgroupResult, worst: Finding | None) -> Metric:
-    """Return the worst subgroup as one answer.
-
-    Args:
-        result: the search.
-        worst: the subgroup whose rate is most clearly below that of the others; None if none is below.
-    """
-    over = join_names(cells.name for cells in result.attributes)
-    among = f"{format_count(result.tested, 'subgroup', 'subgroups')} tested"
-    about = f"subgroups of {over}" if len(result.attributes) > 1 else f"subgroups by {over}"
-    if worst is None:
-        reason = f"none is below the rest among {among}" if result.tested else "no subgroup is large enough"
-        return Metric("worst subgroup", ReportedNumber("-", kind="unknown", basis=reason), about=about)
-    low, high = -worst.high, -worst.low
-    said, basis = f"{format_decimal(low)} to {format_decimal(high)}", f"on {result.people:,} people"
-    number = ReportedNumber(
-        format_decimal(-worst.gap), -worst.gap, "observed", low, high, said, result.confidence, basis
-    )
-    whom = (
-        f"{worst.words}: {format_percent(worst.rate)} of {worst.size:,} people are selected, of everyone else "
-        f"{format_percent(worst.rest_rate)}"
-    )
-    step = "see under Subgroups whom else it concerns; look closer with evenhand subgroups"
-    if not worst.found:
-        step = f"{reason_unclear(result, worst)}; see under Subgroups"
-    notes = [whom, f"adjusted interval, simultaneous over {among}"]
-    if result.unknown:
-        notes.append(say_left_out(result))
-    return Metric("worst subgroup", number, tuple(notes), about, step)
-
-
 def say_left_out(result: SubgroupResult) -> str:
     """Say how many people were left out because a value that would describe them is unknown."""
     names = " or ".join(cells.name for cells in result.attributes)
@@ -344,6 +315,15 @@ def method_facts(result: SubgroupResult) -> Facts:
         )
     )
     entries.append(("significant after adjustment", describe_criterion(result)))
+    if result.weights is not None:
+        entries.append(
+            (
+                "weights",
+                f"{result.weights}: rates, gaps and intervals are weighted, by effective sizes on both sides, and what "
+                "chance alone shows is drawn with these weights; a subgroup needs its smallest number in effective "
+                "size; people are counted without weights",
+            )
+        )
     if result.method == "exact":
         entries.append(
             (
@@ -492,7 +472,8 @@ def _nesting_blocks(result: SubgroupResult) -> Iterator[Block]:
         f"A subgroup stands under the one that explains it: once it is known who belongs to that one and to those "
         f"shown before it, nothing significant is left of its gap. All is {kind}."
     )
-    if is_counted(result):
+    in_people = is_counted(result) and result.weights is None
+    if in_people:
         yield Figure(
             "subgroup nesting",
             f"Each bar is as long as the subgroup has {nouns}. Blue: those counted in the rate. Orange: how many more "
@@ -500,7 +481,7 @@ def _nesting_blocks(result: SubgroupResult) -> Iterator[Block]:
             f"that the one above explains, of which the first {CHILDREN} are drawn.",
             result,
         )
-    counted = (Column(f"in {nouns}", numeric=True),) if is_counted(result) else ()
+    counted = (Column(f"in {nouns}", numeric=True),) if in_people else ()
     columns = (
         Column("subgroup"),
         Column(nouns, numeric=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.stats import Quantity
+from evenhand.stats import Estimated, Quantity, Unknown
 
 ASSUMPTION = (
     "The estimates assume that the probabilities are calibrated, and that among people with the same inputs of the "
@@ -95,7 +95,35 @@ class ProxyRates(BaseModel):
         """Return one rate of one group."""
         return next(one for one in self.rates if (one.group, one.metric) == (group, metric))
 
+    def largest_difference(self, metric: str) -> Quantity:
+        """Return the largest difference of a rate between two groups, under the assumption.
+
+        Its ends hold for all pairs. Unknown where fewer than two groups are large enough.
+        """
+        pairs = [one.estimate for one in self.differences if one.metric == metric]
+        known = [one for one in pairs if isinstance(one, Estimated)]
+        if not known:
+            reason = next((one.reason for one in pairs if isinstance(one, Unknown)), "two groups must be large enough")
+            return Unknown(reason=reason)
+        widest = max(known, key=lambda one: abs(one.value))
+        low, high = _furthest([(one.low, one.high) for one in known])
+        return widest.model_copy(update={"value": abs(widest.value), "low": low, "high": high})
+
+    def largest_bounds(self, metric: str) -> tuple[float, float] | None:
+        """Return how large the largest difference of a rate is at least and at most, without the assumption.
+
+        None where fewer than two groups are large enough.
+        """
+        pairs = [(one.low, one.high) for one in self.differences if one.metric == metric]
+        return _furthest(pairs) if pairs else None
+
     def difference(self, first: str, second: str, metric: str = "selection_rate") -> ProxyDifference | None:
         """Return the difference of a rate between two groups, in the order in which they were given, if compared."""
         wanted = (first, second, metric)
         return next((one for one in self.differences if (one.first, one.second, one.metric) == wanted), None)
+
+
+def _furthest(intervals: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the ends of the largest absolute value of numbers, from intervals that hold for all of them."""
+    nearest = max(max(low, -high, 0.0) for low, high in intervals)
+    return nearest, max(max(high, -low) for low, high in intervals)

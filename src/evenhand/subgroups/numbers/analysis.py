@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, DataError
 from evenhand.models import QuestionLedger, Regressor, ask_numbers, find_ledger
-from evenhand.schema import People, RecordedNumbers, Target
+from evenhand.schema import People, PeopleWeights, RecordedNumbers, Target
 from evenhand.subgroups.analysis import known_rows
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.measures import MeasuredOutcomes
@@ -34,6 +34,7 @@ def find_number_subgroups(
     people: People,
     config: NumberSubgroupConfig | None = None,
     *,
+    weights: PeopleWeights | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
     **settings: Any,
@@ -44,6 +45,7 @@ def find_number_subgroups(
         regressor: the model, asked once about everybody.
         people: the people it decides about; with the true numbers where errors are compared.
         config: the settings.
+        weights: how much each person counts; None where all count alike.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
         settings: fields of ``NumberSubgroupConfig`` by name, in place of those in ``config``.
@@ -69,7 +71,7 @@ def find_number_subgroups(
         return ask_numbers(regressor, known.individuals)
 
     with ledger.within(config.budget):
-        found = _search(people, ask, config, progress, clock)
+        found = _search(people, weights, ask, config, progress, clock)
     ledger.settle()
     return found.model_copy(update={"queries": ledger.sent - before})
 
@@ -99,11 +101,12 @@ def find_subgroups_of_numbers(
     if config.attributes is None:
         config = config.model_copy(update={"attributes": numbers.people.schema.names})
     rows = known_rows(numbers.people, config.attributes or ())
-    return _search(numbers.people, lambda known: numbers.decided[rows], config, progress, clock)
+    return _search(numbers.people, numbers.weights, lambda known: numbers.decided[rows], config, progress, clock)
 
 
 def _search(
     people: People,
+    weights: PeopleWeights | None,
     ask: Callable[[People], Floats],
     config: NumberSubgroupConfig,
     progress: Progress | None,
@@ -116,7 +119,8 @@ def _search(
     timer = WorkClock.start(clock, config)
     target = people.schema.target
     names = people.schema.protected if config.attributes is None else config.attributes
-    everybody, known = len(people), people.at(known_rows(people, names))
+    rows = known_rows(people, names)
+    everybody, known = len(people), people.at(rows)
     if config.measure != "mean" and known.numbers is None:
         raise DataError(
             f"the true numbers are not known, so there is no {config.measure}",
@@ -147,6 +151,7 @@ def _search(
         outcomes,
         inner,
         margin=config.margin,
+        weights=None if weights is None else weights.at(rows),
         progress=progress,
         limit=timer.limit(config.time_limit),
     )

@@ -1,4 +1,4 @@
-"""The worst subgroup of numbers as one answer of an audit."""
+"""The worst subgroup as one answer of an audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,39 @@ from evenhand.subgroups.wording import (
     reason_unclear,
     say_left_out,
 )
-from evenhand.text import format_count, join_names
+from evenhand.text import format_count, format_decimal, format_percent, join_names
+
+
+def worst_answer(result: SubgroupResult, worst: Finding | None) -> Metric:
+    """Return the worst subgroup as one answer.
+
+    Args:
+        result: the search.
+        worst: the subgroup whose rate is most clearly below that of the others; None if none is below.
+    """
+    over = join_names(cells.name for cells in result.attributes)
+    among = f"{format_count(result.tested, 'subgroup', 'subgroups')} tested"
+    about = f"subgroups of {over}" if len(result.attributes) > 1 else f"subgroups by {over}"
+    if worst is None:
+        reason = f"none is below the rest among {among}" if result.tested else "no subgroup is large enough"
+        return Metric("worst subgroup", ReportedNumber("-", kind="unknown", basis=reason), about=about)
+    low, high = -worst.high, -worst.low
+    said, basis = f"{format_decimal(low)} to {format_decimal(high)}", f"on {result.people:,} people"
+    number = ReportedNumber(
+        format_decimal(-worst.gap), -worst.gap, "observed", low, high, said, result.confidence, basis
+    )
+    weighted = "" if result.weights is None else f", weighted by {result.weights}"
+    whom = (
+        f"{worst.words}: {format_percent(worst.rate)} of {worst.size:,} people are selected, of everyone else "
+        f"{format_percent(worst.rest_rate)}{weighted}"
+    )
+    step = "see under Subgroups whom else it concerns; look closer with evenhand subgroups"
+    if not worst.found:
+        step = f"{reason_unclear(result, worst)}; see under Subgroups"
+    notes = [whom, f"adjusted interval, simultaneous over {among}"]
+    if result.unknown:
+        notes.append(say_left_out(result))
+    return Metric("worst subgroup", number, tuple(notes), about, step)
 
 
 def counts_as_worse(result: SubgroupResult, finding: Finding) -> bool:

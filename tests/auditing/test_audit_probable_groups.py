@@ -1,0 +1,131 @@
+"""A model's audit by groups known by probability and by replicate weights: as that of its decisions written down."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import evenhand
+from evenhand.auditing import measure_values, parse_gate
+from evenhand.errors import OptionError
+from evenhand.stats import quantity_value
+
+
+@pytest.fixture(scope="module")
+def case():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"skill": rng.integers(0, 10, 900), "female": rng.integers(0, 2, 900)})
+    frame["hired"] = (frame["skill"] - frame["female"] + rng.normal(0, 2, 900) > 4).astype(int)
+    chance = np.clip(rng.beta(2, 2, 900) + 0.1 * frame["female"], 0, 1)
+    return frame, {"race": {"a": chance, "b": 1 - chance}}, rng.gamma(2.0, size=900).round(2) + 0.01, rng
+
+
+def decide(table):
+    return (table["skill"] - 2 * table["female"] > 3).astype(int)
+
+
+def audit(frame, **settings):
+    settings = {"max_boxes": 20, "samples": 50, "searched": 0} | settings
+    return evenhand.audit(decide, frame, target="hired", protected=["female"], **settings)
+
+
+def test_groups_known_by_probability_are_those_of_the_decisions(case):
+    frame, membership, weights, rng = case
+    known = {"race": (membership["race"], np.where(rng.random(900) < membership["race"]["a"], "a", "b"))}
+    beside = {"membership": membership, "known_groups": known, "sample_weight": weights}
+    model = audit(frame, **beside)
+    decided = evenhand.audit_predictions(
+        decide(frame), y_true=frame["hired"], sensitive_features=frame[["female"]], favourable=1, **beside
+    )
+    assert model.groups.proxies == decided.groups.proxies
+    assert model.described.names == ("skill", "female")
+    assert "by probability" in str(model)
+
+
+def test_replicate_weights_are_those_of_the_decisions_and_in_the_weighted_flip_rate(case):
+    frame, _, weights, rng = case
+    replicates = weights[:, None] * rng.choice([0.5, 1.5], size=(900, 20))
+    beside = {"sample_weight": weights, "replicate_weights": replicates, "replicate_method": "fay:0.5"}
+    model = audit(frame, **beside)
+    decided = evenhand.audit_predictions(
+        decide(frame), y_true=frame["hired"], sensitive_features=frame[["female"]], favourable=1, **beside
+    )
+    for ours, theirs in zip(model.groups.breakdowns, decided.groups.breakdowns, strict=True):
+        for gap, other in zip(ours.gaps, theirs.gaps, strict=True):
+            assert (quantity_value(gap.value), getattr(gap.value, "low", 0)) == (
+                quantity_value(other.value), getattr(other.value, "low", 0)
+            )  # fmt: skip
+    flips = decide(frame.assign(female=0)) != decide(frame.assign(female=1))
+    rates = np.array([np.average(flips, weights=one) for one in replicates.T])
+    rate = model.individual.rate(("female",), "data").weighted.rate
+    assert rate.value == pytest.approx(np.average(flips, weights=weights))
+    variance = 4 / 20 * ((rates - rate.value) ** 2).sum()
+    assert "20 replicate weights" in rate.method
+    assert (rate.high - rate.low) / 2 == pytest.approx(2.093 * np.sqrt(variance), rel=0.15)
+    assert model.subgroups is None
+    assert any("replicate weights" in one.reason for one in model.not_run)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"thresholds": True}, "bands over thresholds"),
+        ({"metrics": {"one": lambda true, given: 1.0}}, "metrics of one's own"),
+        ({"membership": "race"}, "groups known by probability"),
+        ({"sample_weight": None}, "replicate weights need weights"),
+    ],
+)
+def test_what_replicate_weights_do_not_go_with_is_refused_before_the_model_is_asked(case, settings, words):
+    frame, membership, weights, _ = case
+
+    def never(table):
+        raise AssertionError("the model was asked")
+
+    if settings.get("membership"):
+        settings = {"membership": membership}
+    beside = {"sample_weight": weights, "replicate_weights": np.ones((900, 4)), "replicate_method": "brr"} | settings
+    with pytest.raises(OptionError, match=words):
+        evenhand.audit(never, frame, target="hired", protected=["female"], **beside)
+
+
+def test_probabilities_are_refused_where_a_number_is_decided(case):
+    frame, membership, _, _ = case
+    with pytest.raises(OptionError, match="holds numbers"):
+        evenhand.audit(decide, frame, target="hired", protected=["female"], kind="number", membership=membership)
+
+
+def test_gates_name_what_is_weighted_and_what_is_probable(case):
+    frame, membership, weights, _ = case
+    result = audit(frame, membership=membership, sample_weight=weights)
+    values, proxies = measure_values(result), result.groups.proxies[0]
+    assert values["weighted_flip_rate"]["female"] == result.individual.rate(("female",), "data").weighted.rate
+    decided = decide(frame)
+    rates = [np.average(decided[frame["female"] == sex], weights=weights[frame["female"] == sex]) for sex in (0, 1)]
+    assert values["demographic_parity_difference"]["female"].value == pytest.approx(rates[0] - rates[1])
+    for metric in ("selection_rate", "true_positive_rate", "false_positive_rate"):
+        (pair,) = [one for one in proxies.differences if one.metric == metric]
+        found = values[f"probable_{metric}_difference"]["race"]
+        assert found.value == pytest.approx(abs(pair.estimate.value))
+        assert found.low == pytest.approx(max(pair.estimate.low, -pair.estimate.high, 0))
+        assert found.high == pytest.approx(max(pair.estimate.high, -pair.estimate.low))
+        ends = values[f"bounded_{metric}_difference"]["race"]
+        assert (ends.low, ends.high) == pytest.approx((max(pair.low, -pair.high, 0), max(pair.high, -pair.low)))
+    high = values["bounded_selection_rate_difference"]["race"].high
+    assert parse_gate(f"bounded_selection_rate_difference.race.high >= {high - 1e-9}").holds(result)
+    assert not parse_gate(f"bounded_selection_rate_difference.race.high > {high + 1e-9}").holds(result)
+    assert not parse_gate("bounded_selection_rate_difference.low > 0.9").holds(result)
+    with pytest.raises(OptionError, match="has bounds, and no value between them"):
+        parse_gate("bounded_selection_rate_difference.race > 0.1").holds(result)
+
+
+def test_gates_fail_on_probable_groups_that_are_too_small(case):
+    frame, membership, _, _ = case
+    rare = (np.arange(len(frame)) < 9).astype(float)
+    race = {name: chance * (1 - rare) for name, chance in membership["race"].items()} | {"rare": rare}
+    three, two = audit(frame, membership={"race": race}), audit(frame, membership={"race": {"a": rare, "b": 1 - rare}})
+    gate = parse_gate("probable_selection_rate_difference.race > 0.99")
+    assert not gate.holds(three)
+    (reason,) = gate.not_assessable(three)
+    assert reason.endswith("fewer than 30 people to count in rare (9)")
+    gate = parse_gate("bounded_selection_rate_difference.race.high > 0")
+    assert not gate.holds(two)
+    assert gate.not_assessable(two)
