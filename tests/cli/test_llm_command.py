@@ -70,7 +70,7 @@ def test_an_audit_leaves_a_page_a_table_tests_and_answers(evenhand, chat, rows, 
     assert ran.code == 1, ran.err
     assert ran.err.count("--fail-on: this holds") == 1
     assert "llm.gap.low > 0.02" in ran.err
-    assert "White man gets the favourable answer more often than black man" in " ".join(ran.out.split())
+    assert "The group white man gets the favourable answer more often than black man" in " ".join(ran.out.split())
     page = Path("page.html").read_text("utf-8")
     assert "Confirmed pairs" in page
     assert "bertrand-mullainathan" in page

@@ -141,14 +141,14 @@ def _gap_sentence(result: LanguageModelAudit, one: GroupGap, means: dict[str, Qu
     more, less = one.sides(gap)
     rates, size = [means.get(group) for group in (more, less)], shown.text
     said = {
-        "rate": f"{more} gets the favourable answer more often than {less}, by {size}",
-        "score": f"{more} gets a higher probability of the favourable answer than {less}, by {size}",
-        "number": f"{more} gets a higher number than {less}, by {size}",
-        "rank": f"{more} is placed higher than {less}, by {size} of the ranking",
+        "rate": f"The group {more} gets the favourable answer more often than {less}, by {size}",
+        "score": f"The group {more} gets a higher probability of the favourable answer than {less}, by {size}",
+        "number": f"The group {more} gets a higher number than {less}, by {size}",
+        "rank": f"The group {more} is placed higher than {less}, by {size} of the ranking",
     }[result.outcome]
     known = [format_percent(rate.value) for rate in rates if rate is not None and not isinstance(rate, Unknown)]
     against = f"{known[0]} against {known[1]}; " if len(known) == 2 and result.outcome in ("rate", "score") else ""
-    return f"{said[0].upper()}{said[1:]} ({against}{shown.interval} over other templates and names{family})."
+    return f"{said} ({against}{shown.interval} over other templates and names{family})."
 
 
 def _flip_sentence(one: GroupGap) -> str:
@@ -341,7 +341,7 @@ def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
 def _outcome_row(result: LanguageModelAudit, one: GroupOutcome) -> TableRow:
     name = {"number": "mean", "rank": "mean_score"}.get(result.outcome, "rate")
     shares = (show_share(number) for number in (one.refused, one.unreadable, one.cut_off))
-    return TableRow((one.group, one.names, one.calls, show_quantity(one.mean, name), *shares, one.failed))
+    return TableRow((one.group, one.names, one.calls, show_quantity(one.mean, name, basis=""), *shares, one.failed))
 
 
 def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
