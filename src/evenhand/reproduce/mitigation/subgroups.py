@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -52,6 +53,8 @@ class PublishedNetworkLearner:
     """A dense network of the published size, trained from the beginning."""
 
     settings: MitigationExperimentSettings
+
+    takes_weights: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
