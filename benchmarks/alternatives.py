@@ -3,7 +3,7 @@
     python benchmarks/alternatives.py                   goes on where it was stopped; 10 minutes at most, then again
     python benchmarks/alternatives.py --minutes 60      longer
     python benchmarks/alternatives.py --only german     some data sets
-    python benchmarks/alternatives.py --table           what is done by now, without measuring; writes the picture
+    python benchmarks/alternatives.py --table           what is done by now, without measuring
 
 Every split keeps a quarter of at most 16,000 people aside. The given model is a logistic regression that is not told
 the protected attribute, trained on the other three quarters, from which every method learns and chooses as well. A
@@ -52,7 +52,6 @@ from evenhand.schema import People, Schema, encode
 from subgroup_cases import SHARED
 
 FOLDER = Path(__file__).parent / "results" / "alternatives"
-PICTURE = Path(__file__).parent.parent / "docs" / "images" / "alternatives.svg"
 MOST = 16_000
 SPLITS = 20
 ALLOWED = 0.003
