@@ -18,8 +18,8 @@ def headlines(result):
 
 def test_a_certain_gap_is_said_with_both_rates_and_its_interval():
     assert headlines(audit())[0] == (
-        "The group white man gets the favourable answer more often than black woman, by 6.2 points (41.2 % against 35.0 %; "
-        "97.5 % interval 2.1 to 10.3 points over other templates and names, adjusted for 2 pairs of groups)."
+        "The group white man gets the favourable answer more often than black woman, by 6.2 points (41.2 % against "
+        "35.0 %; 97.5 % interval 2.1 to 10.3 points over other templates and names, adjusted for 2 pairs of groups)."
     )
 
 

@@ -12,9 +12,10 @@ from evenhand.core import Document, Result, ResultPart, WorkClock
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
 from evenhand.llm.config import LanguageModelConfig
-from evenhand.llm.interview import open_interview
+from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.numbers import METHOD, POPULATION, TOO_FEW
 from evenhand.llm.result import GroupGap, LanguageModelAudit, ServiceUsage
+from evenhand.models import question_key
 from evenhand.stats import Estimated, Quantity, Unknown, bonferroni, multiway_mean, quantity_value
 from evenhand.typing import Floats, Integers, Progress
 
@@ -159,15 +160,38 @@ def compare_language_models(
 
     config = config.model_copy(update={"goal": "precision", "findings": 0, "name_findings": 0})
     timer = WorkClock.start(None, config)
-    first, second = (
-        open_interview(model, people, config, answers=answers, data_name=data_name) for model in (before, after)
-    )
+    first = open_interview(before, people, config, answers=answers, data_name=data_name)
+    config = config.model_copy(update={"seed": first.config.seed})
+    second = open_interview(after, people, config, answers=answers, data_name=data_name)
     with first.model, second.model:
+        _check_alike(first, second, answers)
         found = run_interview(first, timer, progress=part("before", 0.0))
         other = run_interview(second, timer, least=found.sweeps, progress=part("after", 0.5))
         if other.sweeps > found.sweeps and not other.interrupted:
             found = run_interview(first, timer, least=other.sweeps, progress=part("before", 0.5))
     return pair_audits(found, other, config.confidence, time.perf_counter() - started)
+
+
+def _check_alike(first: Interview, second: Interview, answers: Path | None) -> None:
+    """Refuse models that cannot be asked the same, or whose answers a file does not tell apart."""
+    if (first.groups, first.people, first.comparisons) != (second.groups, second.people, second.comparisons):
+        raise OptionError(
+            f"expected the same groups and names in both models, got {', '.join(first.groups)} and "
+            f"{', '.join(second.groups)}",
+            location=f"{second.model.file.name}, people",
+            hint="give both files the same `people`",
+        )
+    one, other = first.model.file, second.model.file
+    asked = [(file.service.model_copy(update={"url": ""}), file.prompt, file.system) for file in (one, other)]
+    same = asked[0] == asked[1] and one.service.url != other.service.url
+    if same and question_key(one.service.url, {}, 0) == question_key(other.service.url, {}, 0):
+        kept = answers or (one.kept_answers if one.kept_answers == other.kept_answers else None)
+        if kept is not None:
+            raise OptionError(
+                f"{kept} does not tell the answers of {one.service.url} from those of {other.service.url}",
+                location=f"{other.name}, service.model",
+                hint="call the models differently, or keep the answers of each in a file of its own",
+            )
 
 
 def pair_audits(
@@ -187,6 +211,8 @@ def pair_audits(
             hint="give both files the same `people`, and the same seed and templates",
         )
     sweeps = min(one.answers.value.shape[2], other.answers.value.shape[2])
+    if not np.array_equal(one.answers.name[:, :, :sweeps], other.answers.name[:, :, :sweeps]):
+        raise OptionError("expected the same names in the same rows of both audits", hint="give both the same seed")
     values = [each.answers.value[:, :, :sweeps] for each in (one, other)]
     names = one.answers.name[:, :, :sweeps]
     level = bonferroni(confidence, len(before.comparisons))

@@ -20,7 +20,9 @@ class LanguageModelConfig(Config):
     half_width: float | None = setting(
         None, "for precision: half the width of the gap's interval that is aimed at; 0.05 unless planned", gt=0, lt=1
     )
-    threshold: float = setting(0.0, "for decision: the size of gap that is decided about", ge=0, lt=1)
+    threshold: float = setting(
+        0.0, "for decision: the size of gap that is decided about, of numbers as a share of their range", ge=0, lt=1
+    )
     calls: int | None = setting(None, "ask the service so many times at most; 6,000 unless planned", ge=1)
     money: float | None = setting(None, "spend so much at most, in the currency of the plan's price", gt=0)
     at_once: int | None = setting(None, "questions under way at once; 16 unless planned", ge=1, le=512)

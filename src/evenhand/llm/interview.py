@@ -11,12 +11,12 @@ import numpy as np
 
 from evenhand.core import check_configuration
 from evenhand.datasets import NameList, Person, check_name_list, load_name_list
-from evenhand.errors import LimitError, OptionError
+from evenhand.errors import DataError, LimitError, ModelError, OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, AnswerBatch, QuestionBatch
 from evenhand.llm.result import AskedSide, NameListCard
 from evenhand.models import ChatOutcome, ChatQuestion, LanguageModel, Prompt, ScreeningFile, read_screening_file
-from evenhand.schema import require_column
+from evenhand.schema import is_missing, require_column
 from evenhand.text import format_count, suggest_name
 from evenhand.typing import Integers, Progress
 
@@ -83,6 +83,7 @@ class Interview:
         self.progress: Progress = lambda what, share: None
         self.batch: Path | None = None
         self._spoken: dict[tuple[int, int, int, int], Spoken] = {}
+        self._draws: dict[Prompt, dict[tuple[object, ...], int]] = {}
 
     @property
     def templates(self) -> int:
@@ -109,11 +110,18 @@ class Interview:
         return low - high if answers.favourable == "low" else high - low
 
     def questions(self, batch: QuestionBatch) -> Iterator[ChatQuestion]:
-        """Yield the questions of a batch; of a ranking one per place, all with the same prompt."""
+        """Yield the questions of a batch; of a ranking one per place, all with the same prompt.
+
+        Without seeds, the draw tells prompts apart that are the same in several templates or for several people.
+        """
+        paired = self.model.file.plan.seeds == "paired"
         for template, group, name, record, draw, seed in zip(*(part.tolist() for part in batch), strict=True):
             rows = self.rows[template]
             asked = [(rows[r], self.people[g][n]) for g, n, r in zip(group, name, record, strict=True)]
             prompt = self.model.render(*asked[0], others=asked[1:])
+            if not paired:
+                known = self._draws.setdefault(prompt, {})
+                draw = known.setdefault((template, *group, *name, *record, draw), len(known))
             for place in range(1, len(asked) + 1):
                 yield ChatQuestion(prompt, draw, seed, place)
 
@@ -132,6 +140,12 @@ class Interview:
         outcomes = self.model.ask(questions, lambda share: self.progress("asking", share))
         shape = batch.group.shape
         values = np.array([one.value for one in outcomes], dtype=np.float64).reshape(shape)
+        if not self._spoken and all(one.kind in ("unreadable", "cut off") for one in outcomes):
+            raise ModelError(
+                f"none of the first {len(outcomes):,} answers can be read, such as {outcomes[0].text[:200]!r}",
+                location=self.model.file.name,
+                hint="have the prompt ask for one of the answers alone, allow more tokens, or read them otherwise",
+            )
         worst = self.model.file.answers.worst
         kinds = np.array([KINDS[one.kind] for one in outcomes]).reshape(shape).max(axis=1)
         for at, (question, outcome) in enumerate(zip(questions, outcomes, strict=True)):
@@ -152,14 +166,36 @@ class Interview:
             label=outcome.label if outcome.kind == "choice" else outcome.kind,
         )
 
-    def column(self, name: str, setting: str = "scenario") -> list[Any]:
-        """Return the value of a column in each template; ``setting`` is what names it.
+    def check_exchange(self) -> None:
+        """Refuse prompts that are the same for two groups that are compared, unless the file is blind.
+
+        Raises:
+            OptionError: no template shows who is asked about.
+        """
+        for pair in () if self.model.file.blind else self.comparisons:
+            if all(self._prompts(rows, pair[0]) == self._prompts(rows, pair[1]) for rows in self.rows):
+                one, other = (self.groups[group] for group in pair)
+                raise OptionError(
+                    f"every prompt is the same for {one} and {other}, so that no gap can be found",
+                    location=f"{self.model.file.name}, prompt",
+                    hint="show the person, as in {{ person.name }}; or say blind: true, if the model shall not see it",
+                )
+
+    def _prompts(self, rows: Sequence[Row], group: int) -> set[Prompt]:
+        """Return what a template says about the people of a group."""
+        return {
+            self.model.render(rows[0], person, others=[(row, person) for row in rows[1:]])
+            for person in self.people[group]
+        }
+
+    def column(self, name: str, setting: str = "scenario") -> list[str]:
+        """Return the value of a column in each template, as text; ``setting`` is what names it.
 
         Raises:
             DataError: there is no such column.
         """
         require_column(name, list(self.rows[0][0]), setting)
-        return [rows[0][name] for rows in self.rows]
+        return ["unknown" if is_missing(rows[0][name]) else str(rows[0][name]) for rows in self.rows]
 
     def codes(self, setting: Literal["scenario", "cluster"]) -> Integers | None:
         """Return the values of the column that a setting names, numbered in the order of the data; None without one."""
@@ -168,6 +204,11 @@ class Interview:
             return None
         values = self.column(name, setting)
         known = list(dict.fromkeys(values))
+        if setting == "cluster" and len(known) < 2:
+            raise OptionError(
+                f"expected at least two clusters, and {name!r} has the one value {known[0]!r} in all templates",
+                location=f"`{setting}=`", hint="leave it out",
+            )  # fmt: skip
         return np.array([known.index(value) for value in values])
 
 
@@ -245,7 +286,9 @@ def open_interview(
     asked = LanguageModel(file, answers=kept, calls=config.calls, money=config.money, at_once=config.at_once)
     parts = [rows[places * k : places * (k + 1)] for k in chosen]
     templates = RowTemplates(parts, [places * k for k in chosen], len(rows), data_name)
-    return Interview(asked, config, templates, groups, pairs, card)
+    interview = Interview(asked, config, templates, groups, pairs, card)
+    interview.check_exchange()
+    return interview
 
 
 def _read_model(model: Any) -> ScreeningFile:
@@ -286,5 +329,10 @@ def _list_rows(people: Any) -> list[dict[str, Any]]:
         return [{"text": text} for text in people]
     if isinstance(people, Sequence):
         return [dict(row) for row in people]
-    frame: nw.DataFrame[Any] = nw.from_native(people, eager_only=True)
+    try:
+        frame: nw.DataFrame[Any] = nw.from_native(people, eager_only=True)
+    except (TypeError, nw.exceptions.DuplicateError) as error:
+        raise DataError(
+            f"expected a data frame whose columns have different names, or a list of texts: {error}", location="people"
+        ) from None
     return [dict(row) for row in frame.iter_rows(named=True)]

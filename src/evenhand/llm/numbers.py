@@ -21,6 +21,7 @@ from evenhand.llm.result import (
     ScenarioGap,
 )
 from evenhand.llm.stopping import advise
+from evenhand.schema import is_missing
 from evenhand.stats import (
     Estimated,
     MultiwayMean,
@@ -43,6 +44,9 @@ METHOD = "clusters of templates and names, Student's t"
 
 MUCH = 0.01
 """Share of questions without an answer above which gaps are bounded, whatever the answers would have been."""
+
+MANY = 0.1
+"""Share of answers that cannot be read above which the reader must know first."""
 
 TOO_FEW = Unknown(reason="fewer than two templates or names have answers, which stand for no others")
 
@@ -141,7 +145,7 @@ class AuditNumbers:
         if codes is None:
             return [()] * len(pairs)
         assert self.config.scenario is not None
-        values = list(dict.fromkeys(map(str, self.interview.column(self.config.scenario))))
+        values = list(dict.fromkeys(self.interview.column(self.config.scenario)))
         rows = [np.flatnonzero(codes == number) for number in range(len(values))]
         level = bonferroni(self.config.confidence, len(pairs) * len(rows))
         cluster = self.plan.cluster
@@ -174,7 +178,7 @@ class AuditNumbers:
         )
         alone = PairedAnswers(value, np.zeros_like(value), table.name[:, number], table.name[:, number],
                               (self.interview.names[number] > 1, False), self.plan.cluster)  # fmt: skip
-        mean = self._scaled(_estimated(estimate_gap(alone), confidence))
+        mean = self._scaled(_estimated(estimate_gap(alone), confidence, 0.0))
         return GroupOutcome(
             group=self.interview.groups[number],
             names=self.interview.names[number],
@@ -217,7 +221,7 @@ class AuditNumbers:
         for group in (a, b):
             place = int(np.flatnonzero(trials.group[shown] == group)[0])
             sides.append(interview.side(at, group, int(trials.name[shown, place]), seed))
-        scenario = "" if self.config.scenario is None else str(interview.column(self.config.scenario)[at])
+        scenario = "" if self.config.scenario is None else interview.column(self.config.scenario)[at]
         low = interview.model.file.answers.worst
         better = one.better
         return ConfirmedTemplate(
@@ -264,6 +268,11 @@ class AuditNumbers:
                     f"Whatever these answers had been, the gap of {groups[pair[0]]} against {groups[pair[1]]} for "
                     f"these templates and names lies between {ends[0]:+.3f} and {ends[1]:+.3f}."
                 )
+        unread = int(((kind == UNREADABLE) | (kind == CUT_OFF)).sum())
+        if unread > MANY * kind.size:
+            counted = "are left out" if self.plan.excluded else "count as unfavourable"
+            share = f"{unread:,} of {kind.size:,} answers ({format_percent(unread / kind.size)})"
+            yield f"{share} could not be read or were cut off, and {counted}: a gap says little about decisions."
         if not self.asked.affordable and (self.config.findings or self.config.name_findings):
             yield (
                 "Fresh questions about what differed most could not be asked: templates are shown that the answers of "
@@ -275,9 +284,9 @@ def plain_values(row: object) -> dict[str, object]:
     """Return the values of a row as JSON has them: numbers, texts, and nothing for what is missing."""
     found = {}
     for name, value in dict(row).items():  # type: ignore[call-overload]  # a mapping
-        plain = value.item() if hasattr(value, "item") else value
+        plain = None if is_missing(value) else value.item() if hasattr(value, "item") else value
         known = plain is None or isinstance(plain, str | int | float | bool)
-        found[str(name)] = None if plain != plain else plain if known else str(plain)
+        found[str(name)] = plain if known else str(plain)
     return found
 
 
@@ -294,12 +303,19 @@ def _worst_case(value: Floats, kind: Integers) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _estimated(gap: MultiwayMean | None, level: float) -> Quantity:
+def _estimated(gap: MultiwayMean | None, level: float, least: float = -1.0) -> Quantity:
+    """Return an estimate whose interval holds only what is possible: from ``least`` to 1."""
     if gap is None:
         return TOO_FEW
     low, high = gap.interval(level)
     return Estimated(
-        value=gap.mean, low=low, high=high, confidence=level, n=gap.n, population=POPULATION, method=METHOD
+        value=gap.mean,
+        low=max(low, least),
+        high=min(high, 1.0),
+        confidence=level,
+        n=gap.n,
+        population=POPULATION,
+        method=METHOD,
     )
 
 
@@ -307,7 +323,8 @@ def _observed(here: ShareEstimate | None, n: int, level: float) -> Quantity:
     if here is None:
         return TOO_FEW
     method = "noise of identical questions, Student's t"
-    return Observed(value=here.value, n=n, low=here.low, high=here.high, confidence=level, method=method)
+    low, high = max(here.low, -1.0), min(here.high, 1.0)
+    return Observed(value=here.value, n=n, low=low, high=high, confidence=level, method=method)
 
 
 def _adjusted_p(gaps: Sequence[MultiwayMean | None]) -> list[float | None]:

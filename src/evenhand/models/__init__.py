@@ -34,6 +34,7 @@ from evenhand.models.blackbox.text_model import (
     reads_texts,
 )
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
+from evenhand.models.language.answer_store import question_key
 from evenhand.models.language.answers import ChatOutcome
 from evenhand.models.language.budget import Spent
 from evenhand.models.language.file import ScreeningFile, read_screening_file
@@ -144,6 +145,7 @@ __all__ = [
     "plain_line",
     "plain_numbers",
     "predict_labels",
+    "question_key",
     "read_booster",
     "read_keras_layers",
     "read_screening_file",

@@ -146,3 +146,17 @@ def test_a_completion_is_taken_apart() -> None:
     assert parse_reply(completion({"content": None, "refusal": "No."}), chat)[:2] == ("No.", True)
     assert parse_reply(completion({"content": None}), chat).text == ""
     assert parse_reply(completion({"content": "x"}, finish_reason="content_filter"), chat).refused
+
+
+@pytest.mark.parametrize("chance", [1000, 0.4, float("nan")])
+def test_a_chance_above_one_is_unreadable(chance: float) -> None:
+    first = {"token": "yes", "logprob": chance, "top_logprobs": [{"token": "no", "logprob": -1.0}]}
+    answer = {"choices": [{"message": {"content": "yes"}, "logprobs": {"content": [first]}}]}
+    reply = parse_reply(answer, ChatService(ServiceConnection("http://127.0.0.1:9/v1"), "m"))
+    assert read_outcome(reply, screening(answers=LOGPROBS)).kind == "unreadable"
+
+
+def test_half_a_surrogate_pair_can_be_written() -> None:
+    answer = {"choices": [{"message": {"content": "\ud800 yes"}}]}
+    reply = parse_reply(answer, ChatService(ServiceConnection("http://127.0.0.1:9/v1"), "m"))
+    assert reply.text.encode() == b"? yes"

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import BudgetError, DataError, FetchError, OptionError
-from evenhand.models import ChatQuestion, LanguageModel
+from evenhand.models import ChatQuestion, LanguageModel, question_key
 from evenhand.models.language.asking import RateGate, upper_tokens
 from evenhand.models.language.budget import CallBudget
 from evenhand.services import ServiceConnection
@@ -124,14 +124,15 @@ def test_two_runs_share_a_file_of_answers(tmp_path: Path) -> None:
     assert "Lakisha" not in kept.read_text()
 
 
-def test_a_file_that_holds_something_else_is_not_written_into(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["a\nb\nc\nd\n", '{"kind": "llm"}\n', '{\n  "kind": "llm"\n}'])
+def test_a_file_that_holds_something_else_is_not_written_into(content: str, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
-    other.write_text("a\nb\nc\nd\n")
+    other.write_text(content)
     with pytest.raises(DataError, match="not a file of answers"):
         LanguageModel(screening(), answers=other)
     with pytest.raises(DataError, match="cannot be used"):
         LanguageModel(screening(), answers=tmp_path / "none" / "x.jsonl")
-    assert other.read_text() == "a\nb\nc\nd\n"
+    assert other.read_text() == content
 
 
 def test_faults_are_asked_again_and_paid_as_far_as_they_may_be() -> None:
@@ -361,3 +362,11 @@ def test_an_idempotency_key_is_sent() -> None:
         service.post("/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, key="k")
         service.close()
     assert chat.paid == ["k"]
+
+
+def test_on_other_machines_the_port_tells_services_apart() -> None:
+    own, other = (
+        {question_key(f"http://{host}:{port}/v1", {"model": "m"}, 0) for port in (8000, 8001)}
+        for host in ("127.0.0.1", "box.example")
+    )
+    assert (len(own), len(other)) == (1, 2)

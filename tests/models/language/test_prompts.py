@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from evenhand.datasets import load_name_list
 from evenhand.errors import OptionError
 from evenhand.models.language.prompts import MAX_PROMPT, candidate_list, compile_template, plain_row
 
@@ -114,9 +116,14 @@ def test_what_is_in_a_value_is_not_run() -> None:
 
 
 def test_rows_are_of_python() -> None:
-    row = plain_row({"a": np.float64(2.0), "b": np.int64(3), 5: "x"})
-    assert row == {"a": 2.0, "b": 3, "5": "x"}
-    assert {type(value) for value in row.values()} == {float, int, str}
+    row = plain_row({"a": np.float64(2.0), "b": np.int64(3), 5: "x", "gone": pd.NA, "late": pd.NaT, "none": np.nan})
+    assert row == {"a": 2.0, "b": 3, "5": "x", "gone": None, "late": None, "none": None}
+    assert [type(value) for value in row.values()][:3] == [float, int, str]
+
+
+def test_a_person_is_shown_by_name_alone() -> None:
+    person = load_name_list("us-names").people[0]
+    assert render("{{ person }}", person=person) == person.name
 
 
 def test_candidates_stand_in_their_places() -> None:

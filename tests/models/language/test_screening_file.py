@@ -103,6 +103,8 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ({"plan__at_once": 1000}, "plan.at_once", "more than 64"),
         ({"plan__price": None}, "plan.price", "needs prices"),
         ({"plan__price": [-1, 1]}, "plan.price", "negative"),
+        ({"plan__price": [float("inf"), 1]}, "plan.price", "not finite"),
+        ({"answers": {"read": "number", "range": [0, float("inf")]}}, "answers.range", "begins with its least"),
         ({"plan__budget": 1}, "plan", "no entry 'budget'"),
         ({"service__options": {"max_tokens": "many"}}, "service.options", "needs a limit of tokens"),
         ({"consensus": 3, "answers": {"read": "number", "range": [0, 5]}}, "consensus", "majority needs choices"),

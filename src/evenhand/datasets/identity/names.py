@@ -57,6 +57,9 @@ class Person:
         """What tells the person from others of the list: the name, or the words of a person without one."""
         return self.name or ", ".join(self.words.values())
 
+    def __str__(self) -> str:
+        return self.label
+
     def __getattr__(self, name: str) -> str:
         """Return a pronoun: ``person.they``, ``person.Their``."""
         if name not in FORMS and name[:1].lower() + name[1:] not in FORMS:

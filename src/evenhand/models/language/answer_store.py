@@ -18,15 +18,20 @@ def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
     """Return what tells a question from all others: SHA-256 of its service, its whole body in canonical JSON, its draw.
 
     Args:
-        url: of the service; the port does not matter, as servers on one's own machine change it.
+        url: of the service; on one's own machine the port does not matter, as servers there change it.
         body: of the request.
         draw: which of several answers to the same question.
     """
     parts = urlsplit(url)
+    host = parts.hostname if parts.hostname in ("127.0.0.1", "localhost", "::1") else parts.netloc
     canonical = json.dumps(
-        [parts.hostname, parts.path.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        [host, parts.path.rstrip("/"), body, draw], sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+_BEGINS = b'{"key":'
+"""How a line of the file begins."""
 
 
 class AnswerStore:
@@ -63,7 +68,7 @@ class AnswerStore:
             if key in self._known:
                 return
             if self._file is not None:
-                line = json.dumps({"key": key, **reply._asdict()}, ensure_ascii=False, separators=(",", ":"))
+                line = json.dumps({"key": key, **reply._asdict()}, separators=(",", ":"))
                 self._file.write(line.encode() + b"\n")
                 self._file.flush()
             self._known[key] = reply
@@ -80,7 +85,7 @@ class AnswerStore:
             lines = content.split(b"\n")
             for line in lines:
                 self._read(line)
-            if len(lines) > 3 and not self._known:
+            if not self._known and not all(line.startswith(_BEGINS[: len(line)]) for line in lines):
                 raise DataError(
                     "this is not a file of answers", location=str(path), hint="name a file that Evenhand may write"
                 )

@@ -85,7 +85,7 @@ def parse_reply(answer: Mapping[str, Any], chat: ChatService) -> ModelReply:
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     told = all(isinstance(count, int) and count >= 0 for count in counts)
     return ModelReply(
-        text or "",
+        (text or "").encode(errors="replace").decode(),  # half a surrogate pair could not be written anywhere
         bool(refusal) or finish == "content_filter",
         finish,
         _first_chances(choice.get("logprobs")),
@@ -102,10 +102,11 @@ def _first_chances(found: Any) -> dict[str, float]:
     """Return the log-probabilities of the first token; nothing where they are not as the format says."""
     try:
         first = found["content"][0]
-        told = {str(one["token"]): float(one["logprob"]) for one in first["top_logprobs"]}
-        return {str(first["token"]): float(first["logprob"]), **told}
+        told = {str(one["token"]): float(one["logprob"]) for one in [first, *first["top_logprobs"]]}
     except (TypeError, KeyError, IndexError, ValueError):
         return {}
+    # A chance above 1 is none, but for rounding.
+    return told if all(chance < 0.01 for chance in told.values()) else {}
 
 
 def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> ChatOutcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -106,8 +107,12 @@ class AnswerFormat(_Entries):
             raise OptionError(f"`{needed}` is missing", location="answers", hint=_ANSWER_HINTS[needed])
         if needed == "choices":
             self._check_choices()
-        elif self.range is not None and not self.range[0] < self.range[1]:
-            raise OptionError("the range begins with its least number", location="answers.range", hint="range: [0, 10]")
+        elif self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
+            raise OptionError(
+                "the range begins with its least number, and ends with a larger one",
+                location="answers.range",
+                hint="range: [0, 10]",
+            )
         elif self.favourable not in (None, "high", "low") or (self.read == "ranking" and self.favourable):
             known = "high or low" if self.read == "number" else "nothing: the first place is"
             raise OptionError(
@@ -168,8 +173,8 @@ class ScreeningPlan(_Entries):
 
     @model_validator(mode="after")
     def _check_price(self) -> ScreeningPlan:
-        if self.price is not None and not min(self.price) >= 0:
-            raise OptionError("a price is negative", location="plan.price", hint="price: [0.15, 0.60]")
+        if self.price is not None and not all(0 <= one < math.inf for one in self.price):
+            raise OptionError("a price is negative or not finite", location="plan.price", hint="price: [0.15, 0.60]")
         if self.money is not None and self.price is None:
             raise OptionError(
                 "a limit of money needs prices", location="plan.price",

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from evenhand.errors import OptionError
+from evenhand.schema import is_missing, plain_value
 from evenhand.text import suggest_name
 
 MAX_TEMPLATE = 200_000
@@ -167,7 +168,9 @@ def compile_template(source: str, location: str) -> Template:
                 raise error
         template = environment.from_string(tree)
     except (TemplateError, RecursionError) as error:
-        raise fail(f"this is not a template: {error}", getattr(error, "lineno", None)) from None
+        wrong = fail(f"this is not a template: {error}", getattr(error, "lineno", None))
+        wrong.hint = "in braces, a column has a name of letters, digits and _: rename others"
+        raise wrong from None
 
     def render(values: Mapping[str, Any]) -> str:
         written, parts = 0, []
@@ -204,8 +207,8 @@ def _show(value: object) -> object:
 
 
 def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a row whose numbers are Python's own, whatever table it comes from."""
-    return {str(name): value.item() if hasattr(value, "item") else value for name, value in row.items()}
+    """Return a row whose numbers are Python's own, whatever table it comes from; what is missing is None."""
+    return {str(name): None if is_missing(value) else plain_value(value) for name, value in row.items()}
 
 
 def candidate_list(
