@@ -45,6 +45,18 @@ def test_an_unknown_gap_is_not_assessable():
     gate = parse_gate("llm.gap > 0.02")
     assert not gate.holds(audit(comparisons=(one,)))
     assert gate.not_assessable(audit(comparisons=(one,)))[0].endswith("too few names")
+    both = audit(comparisons=(gap(MAN, BLACK, 0.01, 0.041), one))
+    (said,) = gate.not_assessable(both)
+    assert said == "llm.gap.white man against white woman: too few names"
+    assert parse_gate("llm.gap['white man against black woman'] > 0.02").not_assessable(both) == []
+
+
+def test_many_missing_answers_are_not_assessable():
+    groups = audit().groups
+    result = audit(groups=(groups[0].model_copy(update={"failed": 60}), *groups[1:]))
+    gate = parse_gate("llm.gap > 0.9")
+    assert gate.not_assessable(result) == ["llm: 1.4 % of all questions stayed without an answer"]
+    assert gate.not_assessable(audit()) == []
 
 
 @pytest.mark.parametrize("condition", ["llm > 1", "llm.gaps > 0.1", "llm.low > 0"])

@@ -33,7 +33,10 @@ def test_what_is_refused_and_left_out_is_no_gap():
     assert (out.comparisons[0].gap.value, out.comparisons[0].pairs) == (0, round((1 - share) * 20 * out.sweeps))
     assert counted.comparisons[0].gap.value == pytest.approx(counted.groups[1].refused.value)
     for one in (out, counted):
-        assert one.comparisons[0].refusal_gap.value == pytest.approx(-one.groups[1].refused.value)
+        refusals = one.comparisons[0].refusal_gap
+        assert refusals.value == pytest.approx(-one.groups[1].refused.value)
+        assert refusals.n == 20 * one.sweeps  # refused questions are answers to this one
+        assert f"from {refusals.n} pairs of answers" in str(one)
 
 
 @pytest.mark.parametrize("favourable", ["high", "low"])

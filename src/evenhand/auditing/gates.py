@@ -36,7 +36,7 @@ from evenhand.groups import (
 from evenhand.llm import LanguageModelAudit, LanguageModelComparison
 from evenhand.stats import Estimated, Observed, Quantity, Unknown, quantity_value
 from evenhand.subgroups import Finding, SubgroupResult, counts_as_worse
-from evenhand.text import list_some, suggest_name
+from evenhand.text import format_percent, list_some, suggest_name
 
 GatedResult: TypeAlias = (
     AuditResult | AuditComparison | rankings.RankingResult | LanguageModelAudit | LanguageModelComparison
@@ -156,7 +156,8 @@ class Gate:
     def not_assessable(self, audit: GatedResult) -> list[str]:
         """Return what the condition names and this audit cannot assess, each with the reason.
 
-        A number that is unknown, and a gap that leaves out groups because they are too small.
+        A number that is unknown, also of one of the pairs of groups that a language model is asked about; a gap that
+        leaves out groups because they are too small; and answers of which too many are missing.
         """
         known = measure_values(audit)
         left_out = _groups_left_out(audit) if isinstance(audit, AuditResult | rankings.RankingResult) else {}
@@ -164,13 +165,16 @@ class Gate:
         for node in _names(self.parsed.tree):
             name, rest, _ = _name_parts(node)
             for by, quantity in known.get(name, {}).items():
-                if rest and ".".join(rest) != by:
+                wanted = ".".join(rest)
+                if rest and wanted != by and not (name == "llm" and by.startswith(f"{wanted}.")):
                     continue
                 what = f"{name}.{by}" if by else name
                 if isinstance(quantity, Unknown):
                     found.append(f"{what}: {quantity.reason}")
                 elif (name, by) in left_out:
                     found.append(f"{what}: {left_out[name, by]}")
+        if isinstance(audit, LanguageModelAudit) and audit.incomplete:
+            found.append(f"llm: {format_percent(audit.missing)} of all questions stayed without an answer")
         return list(dict.fromkeys(found))
 
 

@@ -12,6 +12,7 @@ from evenhand.llm.estimates import PairedAnswers, ShareEstimate, estimate_flips,
 from evenhand.llm.findings import Confirmation
 from evenhand.llm.interview import Interview
 from evenhand.llm.result import (
+    MUCH_MISSING,
     ConfirmedName,
     ConfirmedTemplate,
     FlipShares,
@@ -41,9 +42,6 @@ POPULATION = "templates and names like these"
 
 METHOD = "clusters of templates and names, Student's t"
 """How the interval of a gap is called."""
-
-MUCH = 0.01
-"""Share of questions without an answer above which gaps are bounded, whatever the answers would have been."""
 
 MANY = 0.1
 """Share of answers that cannot be read above which the reader must know first."""
@@ -261,7 +259,7 @@ class AuditNumbers:
         if failed:
             share = f"{failed:,} of {kind.size:,} questions ({format_percent(failed / kind.size)})"
             yield f"{share} stayed without an answer; they are in no number."
-        if failed > MUCH * kind.size:
+        if failed > MUCH_MISSING * kind.size:
             for pair in map(list, self.plan.comparisons):
                 ends = sorted(self.interview.unit * end for end in _worst_case(value[:, pair], kind[:, pair]))
                 yield (

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+MUCH_MISSING = 0.01
+"""Share of questions without an answer above which gaps are bounded, whatever the answers would have been."""
+
+
 class ScenarioGap(ResultPart):
     """The gap in one scenario.
 
@@ -307,6 +311,17 @@ class LanguageModelAudit(Result):
     def findings(self) -> int:
         """How many templates and names were confirmed."""
         return len(self.template_findings) + len(self.name_findings)
+
+    @property
+    def missing(self) -> float:
+        """Share of the questions of the sweeps that stayed without an answer."""
+        failed = sum(one.failed for one in self.groups)
+        return failed / max(failed + sum(one.calls for one in self.groups), 1)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether so many questions stayed without an answer that gaps are bounded."""
+        return self.missing > MUCH_MISSING
 
     def document(self) -> Document:
         """Return the gaps first, then flips by cause, refusals, confirmed pairs, the names and the price."""

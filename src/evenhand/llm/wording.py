@@ -227,9 +227,10 @@ def _interval(quantity: Quantity) -> str:
 
 def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
     """Yield the numbers of the first screen for one pair of groups."""
-    basis = (
-        f"from {format_count(one.pairs, 'pair', 'pairs')} of answers, "
+    basis, answered = (
+        f"from {format_count(pairs, 'pair', 'pairs')} of answers, "
         f"{format_count(one.templates, 'template', 'templates')}, {one.names_1:,} and {one.names_0:,} names"
+        for pairs in (one.pairs, getattr(one.refusal_gap, "n", 0))
     )
     notes = [] if isinstance(one.gap_here, Unknown) else [_here(result, one)]
     notes += [] if one.narrowing is None else [narrowing_sentence(one)]
@@ -244,7 +245,7 @@ def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
         )  # fmt: skip
         number = show_share(one.flips.identity, basis)
         yield Metric("flips by identity", number, (parts,) if parts else (), about)
-    yield Metric("gap in refusals", show_points(one.refusal_gap, basis), (), about)
+    yield Metric("gap in refusals", show_points(one.refusal_gap, answered), (), about)
 
 
 def _here(result: LanguageModelAudit, one: GroupGap) -> str:

@@ -370,3 +370,8 @@ def test_on_other_machines_the_port_tells_services_apart() -> None:
         for host in ("127.0.0.1", "box.example")
     )
     assert (len(own), len(other)) == (1, 2)
+
+
+def test_a_limit_of_money_needs_prices() -> None:
+    with pytest.raises(OptionError, match="a limit of money needs prices"):
+        LanguageModel(screening(), money=1.0)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evenhand.core import check_configuration
 from evenhand.datasets import Person, pronouns_in
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.models.language.answer_store import AnswerStore, question_key
@@ -84,7 +85,7 @@ class LanguageModel:
         if changed:
             # Checked as if they stood in the file.
             given = file.model_dump() | {"plan": plan.model_dump() | changed, "path": file.path}
-            file = ScreeningFile.model_validate(given)
+            file = check_configuration(lambda: ScreeningFile.model_validate(given), location=file.name)
             plan = file.plan
         self.file = file
         self._prompt, self._system = (
