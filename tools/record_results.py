@@ -192,7 +192,19 @@ def fit(frame, labels):
     words = make_column_transformer((OneHotEncoder(), ["sex", "race", "region"]), remainder="passthrough")
     return make_pipeline(words, DecisionTreeClassifier(max_depth=4, random_state=0)).fit(frame, labels)
 '''
+CHAT_PORT = 8597
+"""Of the double of a language model: the same for every record, since results name the service."""
+
+SCREENING = f"""
+service: {{url: "http://127.0.0.1:{CHAT_PORT}/v1", model: double}}
+prompt: "{{{{ person.name }}}}: grade {{{{ grade }}}}, {{{{ hours }}}} hours. Invite? Answer yes or no."
+answers: {{choices: ["yes", "no"], favourable: "yes"}}
+people: {{names: us-names, compare: [[white woman, black woman]]}}
+"""
+
 FILES = {
+    "screening.yaml": SCREENING,
+    "blind.yaml": SCREENING + "blind: true\n",
     "dossier.yaml": "outcome: {column: hired, selected: ['yes']}\n"
     "attributes: {sex: {column: sex}, race: {column: race}}\n",
     "small.yaml": 'target: {name: hired, favourable: "yes", values: ["no", "yes"]}\n' + ATTRIBUTES,
@@ -352,6 +364,13 @@ def record(out: Path, command: Sequence[str], only: str) -> int:
     for folder in (results, looks, work):
         folder.mkdir(parents=True, exist_ok=True)
     write_inputs(work)
+    from evenhand.testing import FakeChat
+
+    with FakeChat(lambda text: 0.6 if "grade 1" in text else 0.3, port=CHAT_PORT):
+        return _record_cases(results, looks, work, command, only)
+
+
+def _record_cases(results: Path, looks: Path, work: Path, command: Sequence[str], only: str) -> int:
     failed = 0
     for name, arguments in cases():
         if only not in name:

@@ -9,9 +9,9 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.auditing.analysis import audit, forecast_queries
     from evenhand.auditing.changes import AuditComparison, ChangeLine
-    from evenhand.auditing.comparison import CompareConfig, compare_audits, own_metrics, read_audit
+    from evenhand.auditing.comparison import compare_audits, own_metrics, read_audit
     from evenhand.auditing.comparison_wording import name_line
-    from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+    from evenhand.auditing.config import AuditConfig, CompareConfig, DecisionAuditConfig
     from evenhand.auditing.decisions import audit_decisions
     from evenhand.auditing.example import train_example
     from evenhand.auditing.gates import Gate, GatedResult, measure_values, parse_gate

@@ -24,8 +24,8 @@ from evenhand.auditing.changes import (
     bound_by_intervals,
     compare_proofs,
 )
+from evenhand.auditing.config import CompareConfig
 from evenhand.auditing.result import AuditResult
-from evenhand.core import Config, setting
 from evenhand.errors import DataError, OptionError
 from evenhand.groups import GAP_TITLES, METRIC_TITLES, NUMBER_GAP_TITLES, NUMBER_TITLES, Breakdown, Gap, Group
 from evenhand.stats import (
@@ -64,14 +64,6 @@ BETTER_IF = {
     **dict.fromkeys([*GAP_METRICS, "counterfactual_flip_rate", "mean_absolute_error"], -1),
 }
 """Number -> 1 if more of it is better, -1 if less; others are neither."""
-
-
-class CompareConfig(Config):
-    """Settings of a comparison of two audits."""
-
-    confidence: float = setting(
-        0.95, "confidence level at which the intervals of all changes hold together", gt=0, lt=1
-    )
 
 
 def compare_audits(

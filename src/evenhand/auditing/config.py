@@ -110,3 +110,11 @@ class AuditConfig(Config):
     def share(self, part: float, least: float = 0.0) -> float | None:
         """Return the seconds that a part of the audit gets, as a share of the time limit."""
         return None if self.seconds is None else max(least, part * self.seconds)
+
+
+class CompareConfig(Config):
+    """Settings of a comparison of two audits."""
+
+    confidence: float = setting(
+        0.95, "confidence level at which the intervals of all changes hold together", gt=0, lt=1
+    )

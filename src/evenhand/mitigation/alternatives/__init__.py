@@ -1,9 +1,16 @@
 """Less discriminatory alternatives: a declared search, every candidate on record, and a choice by a stated rule."""
 
-from evenhand.mitigation.alternatives.analysis import AlternativeSearch, find_alternatives
-from evenhand.mitigation.alternatives.config import AlternativesConfig
-from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativeNumbers, AlternativesResult
-from evenhand.mitigation.alternatives.sources import reweighing_weights
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand import doors
+
+if TYPE_CHECKING:
+    from evenhand.mitigation.alternatives.analysis import AlternativeSearch, find_alternatives
+    from evenhand.mitigation.alternatives.config import AlternativesConfig
+    from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativeNumbers, AlternativesResult
+    from evenhand.mitigation.alternatives.sources import reweighing_weights
 
 __all__ = [
     "AlternativeCandidate",
@@ -14,3 +21,5 @@ __all__ = [
     "find_alternatives",
     "reweighing_weights",
 ]
+
+__getattr__, __dir__ = doors.open_when_used(__name__)
