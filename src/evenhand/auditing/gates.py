@@ -52,8 +52,11 @@ VERDICTS = ("better", "worse")
 MOST_OUTCOMES = 9
 """Different labels or bands that a condition may name: ``outcomes_3`` is who can get at least three."""
 
-LANGUAGE_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings", "better", "worse")
-"""What a condition on a language model may name after ``llm``: ``llm.gap``; the last two are of a comparison."""
+LANGUAGE_AUDIT_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings")
+"""What a condition on the audit of a language model may name after ``llm``: ``llm.gap``."""
+
+LANGUAGE_MEASURES = (*LANGUAGE_AUDIT_MEASURES, *VERDICTS)
+"""What a condition on an audit or a comparison of language models may name."""
 
 PROXY_METRICS = ("selection_rate", "true_positive_rate", "false_positive_rate")
 """Rates of groups known by probability: ``probable_selection_rate_difference`` is the largest between two of them under
@@ -144,6 +147,26 @@ class Gate:
             if unknown and not set(unknown[0].split("_x_")) <= set(protected):
                 hint = f"{suggest_name(unknown[0], protected)}protected are: {', '.join(protected)}"
                 raise self.parsed.fault(f"{name} is not measured for {unknown[0]!r}", node, hint)
+
+    def check_language(self, groups: Collection[str] | None) -> None:
+        """Refuse numbers that an audit of a language model does not have, before anything is asked.
+
+        Args:
+            groups: those that it compares; None: it is a comparison of two models, which has verdicts alone.
+
+        Raises:
+            OptionError: the condition names another number, or a pair of other groups.
+        """
+        pairs = [f"{one} against {other}" for one in groups or () for other in groups or () if one != other]
+        measures = VERDICTS if groups is None else LANGUAGE_AUDIT_MEASURES
+        for node in _names(self.parsed.tree):
+            name, rest, _ = _name_parts(node)
+            known = name == "llm" and rest[0] in measures
+            if not known or ".".join(rest[1:]) not in ("", *pairs):
+                there = ", ".join(pairs if known else (f"llm.{one}" for one in measures))
+                raise self.parsed.fault(
+                    f"there will be no number {self.parsed.cut(node)!r}", node, f"there are: {there}"
+                )
 
     def holds(self, audit: GatedResult) -> bool:
         """Return whether the condition holds for this audit, or for the changes of a comparison.

@@ -125,6 +125,8 @@ def audit(
     with view.show_progress(quiet=output.silent) as progress:
         progress("forecasting", 0.0)
         forecast = llm.forecast_language_model(file, people, config)
+    for gate in gates:
+        gate.check_language(forecast.groups)
     if batch_out is None:
         run.agree(config, forecast)
     with view.show_progress(quiet=output.silent) as progress:
@@ -175,6 +177,8 @@ def compare(
     from evenhand import llm, view
 
     gates, config = run.gates(), COMPARED.read(context, findings=0)
+    for gate in gates:
+        gate.check_language(None)
     output.check_places(answers=run.answers)
     people, name = table.read(data)
     run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
