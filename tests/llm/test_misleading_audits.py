@@ -119,6 +119,18 @@ def test_a_comparison_asks_both_models_the_same_or_nothing(tmp_path):
         people = {"names": "us-names", "compare": [["white man", "black man"]]}
         with pytest.raises(OptionError, match="the same groups and names"):
             compare_language_models(model(chat), model(chat, people=people), ROWS)
+        numbers = [{"answers": {"read": "number", "range": [0, 10], "favourable": which}} for which in ("high", "low")]
+        for before, after in (({}, numbers[0]), numbers, ({}, {"answers": {"read": "ranking", "candidates": 2}})):
+            with pytest.raises(OptionError, match="not on the same scale"):
+                compare_language_models(model(chat, **before), model(chat, **after), ROWS)
         with pytest.raises(OptionError, match="does not tell the answers of"):
             compare_language_models(model(chat), model(other), ROWS, answers=tmp_path / "answers.jsonl")
         assert (len(chat.paid), other.received) == (paid, [])
+
+
+def test_a_comparison_of_numbers_says_what_they_are_parts_of():
+    with FakeChat({"3": 0.5, "8": 0.5}) as chat:
+        file = model(chat, answers={"read": "number", "range": [0, 10]})
+        found = compare_language_models(file, file, ROWS[:4], sweeps=2)
+    assert 0.3 <= found.outcomes[0].before.value <= 0.8
+    assert "Number of each group, as a part of the range: 0 is the worst, 1 the best" in " ".join(str(found).split())

@@ -182,6 +182,14 @@ def _check_alike(first: Interview, second: Interview, answers: Path | None) -> N
             hint="give both files the same `people`",
         )
     one, other = first.model.file, second.model.file
+    scales = [(file.outcome in ("rate", "score") or file.outcome, file.answers.range) for file in (one, other)]
+    turned = one.outcome == "number" and one.answers.worst != other.answers.worst
+    if scales[0] != scales[1] or turned:
+        raise OptionError(
+            f"answers read as {one.answers.read} and as {other.answers.read} are not on the same scale",
+            location=f"{other.name}, answers",
+            hint="give both files the same `read`, `range` and `favourable`",
+        )
     asked = [(file.service.model_copy(update={"url": ""}), file.prompt, file.system) for file in (one, other)]
     same = asked[0] == asked[1] and one.service.url != other.service.url
     if same and question_key(one.service.url, {}, 0) == question_key(other.service.url, {}, 0):

@@ -91,7 +91,8 @@ def _rates(result: LanguageModelComparison) -> Table:
         )
         for one in result.outcomes
     )  # fmt: skip
-    return Table(f"{OUTCOMES[result.before.outcome].capitalize()} of each group", columns, rows, "estimated")
+    scale = ", as a part of the range: 0 is the worst, 1 the best" if result.before.outcome == "number" else ""
+    return Table(f"{OUTCOMES[result.before.outcome].capitalize()} of each group{scale}", columns, rows, "estimated")
 
 
 def _facts(result: LanguageModelComparison) -> Iterator[tuple[str, str]]:
