@@ -303,7 +303,7 @@ FROM = ["--from", "search.json"]
         (["--method", "diffdp", "--out", "new.npz", "--frontier", "frontier.png"], ["--frontier", "frontier.png"]),
         ([*FROM, "--json", "absent/told.json"], ["--json", "no folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
-        ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "a fifth"]),
+        ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "kept aside"]),
         ([*FROM, "--strength", "1"], ["--strength", "retrain has no strength", "diffdp"]),
         ([*FROM, "--method", "magic"], ["no method 'magic'", "retrain", "logit-pairing"]),
         (["--from", "absent.json"], ["absent.json"]),

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
+from types import SimpleNamespace
 
 import examples
 import numpy as np
 import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
+import language_audits
 from evenhand.auditing import AuditResult
 from evenhand.checker import CertificateCheck
 from evenhand.core import Block, Document, Figure, Fold, Result, SubjectCard
@@ -25,6 +31,7 @@ from evenhand.genai import (
 from evenhand.individual import TextSearchResult
 from evenhand.individual.search import search
 from evenhand.individual.search.texts import CategoryFlipCount
+from evenhand.llm import pair_audits
 from evenhand.mitigation import (
     CandidateResult,
     Change,
@@ -34,7 +41,9 @@ from evenhand.mitigation import (
     MitigationResult,
     SplitSizes,
     Trial,
+    find_alternatives,
 )
+from evenhand.models import Subject
 from evenhand.reproduce.mitigation.record import DecisionCounts, MitigatedModel, MitigationRun
 from evenhand.reproduce.mitigation.run import MitigationExperimentSettings, MitigationTables
 from evenhand.reproduce.mitigation.subgroups import GIVEN
@@ -46,7 +55,7 @@ from evenhand.reproduce.shields.record import (
     ShieldExperimentSettings,
 )
 from evenhand.reproduce.shields.run import Reproduction
-from evenhand.schema import encode
+from evenhand.schema import ColumnRoles, encode
 from evenhand.shields import (
     FairnessProperty,
     Inputs,
@@ -336,6 +345,35 @@ def rankings() -> Result:
     )  # fmt: skip
 
 
+def language_change() -> Result:
+    groups = (language_audits.outcome(language_audits.MAN, 0.4), language_audits.outcome(language_audits.BLACK, 0.35))
+    values = np.random.default_rng(3).random((2, 40, 2, 6)) < 0.5
+    audits = [
+        language_audits.audit(
+            comparisons=(language_audits.gap(language_audits.MAN, language_audits.BLACK, 0.062, 0.041),),
+            groups=groups,
+            table=SimpleNamespace(
+                answers=SimpleNamespace(value=value.astype(float), name=np.broadcast_to(np.arange(6), value.shape)),
+                plan=SimpleNamespace(comparisons=((0, 1),), cluster=None),
+                names=(6, 6),
+            ),
+        )
+        for value in values
+    ]
+    return pair_audits(*audits, 0.95)
+
+
+def alternatives() -> Result:
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"grade": rng.integers(0, 21, 800), "race": rng.choice(["Black", "Asian-Pac-Islander"], 800)})
+    merit = frame["grade"] + 3 * (frame["race"] == "Black") + rng.normal(0, 2.5, 800)
+    frame["income"] = np.where(merit > 12, "<=50K", ">50K")
+    encoder = make_column_transformer((OneHotEncoder(), ["race"]), remainder="passthrough")
+    model = make_pipeline(encoder, LogisticRegression()).fit(frame[["grade", "race"]], frame["income"])
+    people = ColumnRoles("income", ["race"], ">50K").read(frame)
+    return find_alternatives(Subject(model, people), against="gap", methods=("thresholds",)).result
+
+
 SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
@@ -361,6 +399,9 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "inspection": (inspection, {"interventions over time", "actions by counters"}),
     "simulation": (simulation, {"bias over time", "bias at the end"}),
     "shields paper": (shields_paper, {"reproduced bias", "reproduced losses", "reproduced periods"}),
+    "language model": (language_audits.audit, {"language gaps", "causes of flips"}),
+    "language change": (language_change, {"language changes"}),
+    "alternatives": (alternatives, {"alternatives"}),
     "mitigation tables": (mitigation_tables, {"reproduced gaps", "reproduced classifiers"}),
 }
 """Name -> how the result is made, and the drawings that its document names."""

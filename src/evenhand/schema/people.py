@@ -79,6 +79,8 @@ class People:
         """Return the passthrough columns of the first row of the data by name: what everybody in a search carries."""
         import narwhals as nw
 
+        if not self.schema.passthrough:
+            return {}
         table = nw.from_native(self.frame, eager_only=True)
         return {name: plain_value(table[name][0]) for name in self.schema.passthrough}
 
