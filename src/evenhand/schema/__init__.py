@@ -12,10 +12,11 @@ from evenhand.schema.decisions import (
 )
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.infer import infer_schema, propose_columns
-from evenhand.schema.people import People, decode, encode, is_missing, plain_value
+from evenhand.schema.people import People, decode, encode
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership, read_known_groups
 from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
 from evenhand.schema.review import ColumnProposal
+from evenhand.schema.rows import is_missing, plain_value
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain

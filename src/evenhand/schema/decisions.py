@@ -25,9 +25,10 @@ from evenhand.schema.given_labels import (
     label_of,
 )
 from evenhand.schema.infer import guess_favourable, infer_target
-from evenhand.schema.people import CodedColumn, People, encode, list_values, sort_key
+from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
 from evenhand.schema.review import choose_entries, review_columns
+from evenhand.schema.rows import CodedColumn, list_values, sort_key
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import OutcomeRole, guess_kind
 from evenhand.schema.thresholds import Thresholds

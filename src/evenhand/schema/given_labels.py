@@ -11,7 +11,8 @@ import numpy as np
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import order_labels
-from evenhand.schema.people import CodedColumn, People, is_missing, list_values, sort_key
+from evenhand.schema.people import People
+from evenhand.schema.rows import CodedColumn, is_missing, list_values, sort_key
 from evenhand.schema.target import OutcomeRole
 from evenhand.typing import Booleans, Integers
 

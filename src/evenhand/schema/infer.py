@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.people import CodedColumn, is_missing, list_values, sort_key
 from evenhand.schema.review import ColumnProposal, choose_entries, review_columns
+from evenhand.schema.rows import CodedColumn, is_missing, list_values, sort_key
 from evenhand.schema.schema import PASSTHROUGH, Schema
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, guess_kind
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, NumberFormat, Value
+from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, sort_key, value_key
 from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -34,6 +35,8 @@ class People:
         dropped: how many rows were left out because a ``missing: drop`` attribute or the target was missing.
         frame: the frame they came from, in the user's own type.
         numbers: shape (n,), the true numbers where the target is a number; ``labels`` is None then.
+        counts: shape (n,), how many people each entry stands for, where people were counted by what they share; None
+            where each stands for one.
     """
 
     schema: Schema
@@ -43,9 +46,15 @@ class People:
     dropped: int
     frame: Any
     numbers: Floats | None = None
+    counts: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.individuals)
+
+    @property
+    def size(self) -> int:
+        """How many people there are."""
+        return len(self) if self.counts is None else int(self.counts.sum())
 
     @property
     def favourable(self) -> Booleans:
@@ -64,7 +73,8 @@ class People:
     def count_unknown(self) -> dict[str, int]:
         """Return how many people's value is not known, by attribute that declares what stands for ``unknown``."""
         declared = [one.name for one in self.schema.attributes if one.unknown is not None]
-        return {name: int((~self.is_known([name])).sum()) for name in declared}
+        counts = np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
+        return {name: int(counts[~self.is_known([name])].sum()) for name in declared}
 
     def carried_columns(self) -> list[list[Any]]:
         """Return the passthrough columns of these people, each a list of n values as they stand in the data."""
@@ -92,20 +102,22 @@ class People:
             labels=None if self.labels is None else self.labels[rows],
             numbers=None if self.numbers is None else self.numbers[rows],
             rows=self.rows[rows],
+            counts=None if self.counts is None else self.counts[rows],
         )
 
 
-def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> People:
+def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data", counts: Integers | None = None) -> People:
     """Read individuals from any data frame that narwhals knows (pandas, polars, pyarrow, ...).
 
     Args:
         schema: what the columns mean. A target without ``values`` gets them from the data.
         frame: one row per person; columns that the schema does not name are ignored.
         location: how to call the data in messages.
+        counts: how many people each row stands for, shape (n,); None: one.
 
     Raises:
         DataError: a column is missing, a value is outside its domain, or missing where it must not be;
-            the message names column, row (counting from 1) and value.
+            the message names column, value and row (counting from 1; with counts, how many rows).
     """
     import narwhals as nw
 
@@ -119,7 +131,7 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
         )
     if len(table) == 0:
         raise DataError("there are no rows", location=location)
-    columns = [CodedColumn.read(table[name]) for name in schema.names]
+    columns = [CodedColumn.read(table[name], counts) for name in schema.names]
     gone = [
         _missing_mask(column, schema.missing_markers) | _unknown_mask(column, attribute.unknown)
         for attribute, column in zip(schema.attributes, columns, strict=True)
@@ -128,12 +140,12 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
     for attribute, missing in zip(schema.attributes, gone, strict=True):
         if attribute.missing == "drop":
             keep &= ~missing
-    for attribute, missing in zip(schema.attributes, gone, strict=True):
+    for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True):
         lacking = missing & keep
         if attribute.missing == "refuse" and attribute.unknown is None and lacking.any():
             raise DataError(
-                f"column {attribute.name!r}, row {int(np.argmax(lacking)) + 1}: the value is missing "
-                f"({int(lacking.sum())} of {len(table)} rows)",
+                f"column {attribute.name!r}, {column.place(lacking)}: the value is missing "
+                f"({column.people(lacking)} of {column.people(np.ones(len(table), dtype=bool))} rows)",
                 location=location,
                 hint="fill it in, or say `missing: drop`, `missing: keep` or `unknown: []` for it in the schema",
             )
@@ -144,22 +156,26 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data") -> P
     ]
     labels, numbers = None, None
     if schema.target.name in table.columns and schema.target.is_number:
-        numbers = _encode_target_numbers(schema, CodedColumn.read(table[schema.target.name]), keep, location)
+        numbers = _encode_target_numbers(schema, CodedColumn.read(table[schema.target.name], counts), keep, location)
     elif schema.target.name in table.columns:
-        schema, labels = _encode_labels(schema, CodedColumn.read(table[schema.target.name]), keep, location)
+        schema, labels = _encode_labels(schema, CodedColumn.read(table[schema.target.name], counts), keep, location)
     rows = np.flatnonzero(keep)
     if len(rows) == 0:
         raise DataError("no row is left after dropping those with missing values", location=location)
     if schema.carries_rows:
         entries.append(np.arange(len(table), dtype=np.float64))
+    individuals = np.empty((len(rows), len(entries)))
+    for i, column_entries in enumerate(entries):
+        individuals[:, i] = column_entries if len(rows) == len(keep) else column_entries[rows]
     return People(
         schema=schema,
-        individuals=np.stack(entries, axis=1)[rows],
+        individuals=individuals,
         labels=None if labels is None else labels[rows],
         rows=rows,
-        dropped=len(keep) - len(rows),
+        dropped=columns[0].people(~keep),
         frame=frame,
         numbers=None if numbers is None else numbers[rows],
+        counts=None if counts is None else counts[rows],
     )
 
 
@@ -242,66 +258,9 @@ def _cast_loses_values(column: Any, dtype: Any) -> bool:
     return kind in "iub" and column.dtype.kind == "f" and not bool((column == column.round()).all())
 
 
-def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: None, NaN, or what pandas and pyarrow have for it."""
-    return (
-        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
-    )
-
-
-def plain_value(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value it holds; anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-@dataclass(frozen=True)
-class CodedColumn:
-    """A column by its different values: what is asked of each value is asked once.
-
-    Attributes:
-        values: the different values, as Python has them.
-        codes: the position of each row's value among them, shape (n,).
-    """
-
-    values: tuple[Any, ...]
-    codes: Integers
-
-    @classmethod
-    def read(cls, series: Any) -> CodedColumn:
-        """Return a column of a table that narwhals wraps."""
-        if series.dtype.is_integer() or series.dtype.is_float():
-            array = series.to_numpy()
-            if array.dtype.kind == ("f" if series.dtype.is_float() else "i"):
-                distinct, codes = np.unique(array, return_inverse=True)
-                return cls(tuple(distinct.tolist()), codes)
-        column = series.to_list()
-        kinds = set(map(type, column))
-        if any(issubclass(kind, np.generic) for kind in kinds):
-            column = [plain_value(value) for value in column]
-        # True == 1 in Python, but one must not be answered for by the other.
-        keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
-        try:
-            numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        except TypeError:  # some value has no hash
-            return cls(tuple(column), np.arange(len(column)))
-        codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
-        return cls(tuple(numbers if keys is column else (key[1] for key in numbers)), codes)
-
-    def each(self, answer: Callable[[Any], bool]) -> Booleans:
-        """Return what is said of every row's value, shape (n,)."""
-        return np.array([answer(value) for value in self.values], dtype=bool)[self.codes]
-
-    def numbers(self, number: Callable[[Any], float]) -> Floats:
-        """Return the number of every row's value, shape (n,)."""
-        found: Floats = np.array([number(value) for value in self.values], dtype=np.float64)[self.codes]
-        return found
-
-    def at(self, row: int) -> Any:
-        """Return the value of one row."""
-        return self.values[self.codes[row]]
-
-
 def _missing_mask(column: CodedColumn, markers: tuple[str, ...]) -> Booleans:
+    if column.array is not None:
+        return column.missing()
     marked = set(markers)
     return column.each(lambda value: is_missing(value) or (isinstance(value, str) and value.strip() in marked))
 
@@ -313,7 +272,7 @@ def _unknown_mask(column: CodedColumn, unknown: tuple[Value, ...] | None) -> Boo
         plain = value.strip() if isinstance(value, str) else value
         return isinstance(value, Hashable) and (value_key(plain) in keys or value_key(value) in keys)
 
-    return column.each(stands_for_unknown) if keys else np.zeros(len(column.codes), dtype=np.bool_)
+    return column.each(stands_for_unknown) if keys else np.zeros(len(column), dtype=np.bool_)
 
 
 def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:
@@ -327,7 +286,7 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Boolea
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not a finite number"
+                f"column {attribute.name!r}, {column.place(wrong)}: {column.at(row)!r} is not a finite number"
                 + ("" if written is None else f" written like {written.write(attribute.last_number)!r}"),
                 location=location,
                 hint=None if written is None else "correct the value, or `written` in the schema",
@@ -339,7 +298,7 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Boolea
         row = int(np.argmax(outside))
         whole = "a whole number " if attribute.kind == "integer" else ""
         raise DataError(
-            f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not {whole}"
+            f"column {attribute.name!r}, {column.place(outside)}: {column.at(row)!r} is not {whole}"
             f"between {attribute.first:g} and {attribute.last:g}",
             location=location,
             hint="correct the value, or widen lower and upper in the schema",
@@ -357,22 +316,17 @@ def _encode_values(attribute: Attribute, column: CodedColumn, missing: Booleans,
             found = code.get(value_key(value.strip()))
         return np.nan if found is None else found
 
-    entries = column.numbers(position)
+    entries = column.look_up(position)
     entries[missing] = np.nan
     unknown = np.isnan(entries) & ~missing
     if unknown.any():
         row = int(np.argmax(unknown))
         raise DataError(
-            f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} is not one of its values",
+            f"column {attribute.name!r}, {column.place(unknown)}: {column.at(row)!r} is not one of its values",
             location=location,
             hint=f"the values are: {list_values(values)}; add it to the schema or correct the data",
         )
     return entries
-
-
-def value_key(value: Any) -> tuple[bool, Hashable]:
-    """Return what tells values apart: True == 1 in Python, but a flag and a count are different to a person."""
-    return isinstance(value, bool), value
 
 
 def _number(value: Any) -> float:
@@ -400,7 +354,7 @@ def _encode_bins(
     if outside.any():
         row = int(np.argmax(outside))
         raise DataError(
-            f"column {attribute.name!r}, row {row + 1}: {column.at(row)!r} lies outside its bins, "
+            f"column {attribute.name!r}, {column.place(outside)}: {column.at(row)!r} lies outside its bins, "
             f"{edges[0]:g} to {edges[-1]:g}",
             location=location,
             hint="correct the value, or widen the edges in the schema",
@@ -418,8 +372,8 @@ def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans, 
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"target column {name!r}, row {row + 1}: expected a finite number, got {column.at(row)!r} "
-            f"({int(wrong.sum()):,} such rows)",
+            f"target column {name!r}, {column.place(wrong)}: expected a finite number, got {column.at(row)!r} "
+            f"({column.people(wrong):,} such rows)",
             location=location,
             hint="fill it in or remove the row; or say `kind=label` for labels",
         )
@@ -432,7 +386,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
     lacking = np.array([is_missing(label) or label in schema.missing_markers for label in labels])[column.codes] & keep
     if lacking.any():
         raise DataError(
-            f"target column {name!r}, row {int(np.argmax(lacking)) + 1}: the label is missing",
+            f"target column {name!r}, {column.place(lacking)}: the label is missing",
             location=location,
             hint="fill it in or remove the row",
         )
@@ -461,9 +415,10 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
     code = {value: i for i, value in enumerate(values)}
     unknown = sorted(present - set(values), key=sort_key)
     if unknown:
-        row = int(np.argmax(column.codes == labels.index(unknown[0])))
+        rows = column.codes == labels.index(unknown[0])
         raise DataError(
-            f"target column {name!r}, row {row + 1}: {unknown[0]!r} is not one of its labels {list_values(values)}",
+            f"target column {name!r}, {column.place(rows)}: {unknown[0]!r} is not one of its labels "
+            f"{list_values(values)}",
             location=location,
         )
     return schema, np.where(keep, np.array([code.get(label, -1) for label in labels], dtype=np.int64)[column.codes], -1)
@@ -504,15 +459,3 @@ def _value_array(values: tuple[Value, ...]) -> NDArray[Any]:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
-
-
-def sort_key(value: Any) -> tuple[str, Any]:
-    """Return what sorts values of several types: numbers first, then by type and text."""
-    number = isinstance(value, int | float)
-    return ("", value) if number else (type(value).__name__, str(value))
-
-
-def list_values(values: Any, most: int = 12) -> str:
-    """Return values as Python writes them, the first of many."""
-    shown = [repr(value) for value in list(values)[:most]]
-    return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")

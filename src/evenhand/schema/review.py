@@ -18,7 +18,7 @@ import numpy as np
 
 from evenhand.errors import DataError
 from evenhand.schema.attribute import guess_format
-from evenhand.schema.people import CodedColumn, is_missing, list_values, plain_value, sort_key
+from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.schema import PASSTHROUGH
 
 MAX_CATEGORIES = 1000
@@ -184,7 +184,7 @@ class _Review:
         self.series, self.name, self.protected, self.target = series, name, protected, target
         self.groups = protected or compared
         self.coded = CodedColumn.read(series)
-        missing = self.coded.each(is_missing)
+        missing = self.coded.missing()
         self.rows, self.present, self.missing = len(missing), int((~missing).sum()), int(missing.sum())
         self.values = [value for value in self.coded.values if not is_missing(value)]
 

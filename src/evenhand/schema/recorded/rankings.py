@@ -11,7 +11,8 @@ import numpy as np
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.columns import list_columns, list_names, require_column, table_of_columns
 from evenhand.schema.decisions import describe_groups
-from evenhand.schema.people import CodedColumn, People, encode, is_missing
+from evenhand.schema.people import People, encode
+from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 

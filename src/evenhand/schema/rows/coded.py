@@ -1,0 +1,175 @@
+"""A column of a table by its different values: what is asked of each value is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.typing import Booleans, Floats, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """A column by its different values: what is asked of each value is asked once.
+
+    Attributes:
+        known: the different values, and the position of each row's among them; None where they are found when needed.
+        array: the numbers of the rows, where all are numbers; else None, shape (n,).
+        counts: how many people each row stands for, shape (n,); None: one.
+    """
+
+    known: tuple[tuple[Any, ...], Integers] | None
+    array: NDArray[Any] | None = None
+    counts: Integers | None = None
+
+    @classmethod
+    def read(cls, series: Any, counts: Integers | None = None) -> CodedColumn:
+        """Return a column of a table that narwhals wraps.
+
+        Args:
+            series: the column.
+            counts: how many people each row stands for; None: one.
+        """
+        if series.dtype.is_integer() or series.dtype.is_float():
+            array = series.to_numpy()
+            if array.dtype.kind == ("f" if series.dtype.is_float() else "i"):
+                return cls(None, array, counts)
+        words = _code_words(series)
+        if words is not None:
+            return cls(words, counts=counts)
+        column = series.to_list()
+        kinds = set(map(type, column))
+        if any(issubclass(kind, np.generic) for kind in kinds):
+            column = [plain_value(value) for value in column]
+        # True == 1 in Python, but one must not be answered for by the other.
+        keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
+        try:
+            numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        except TypeError:  # some value has no hash
+            return cls((tuple(column), np.arange(len(column))), counts=counts)
+        codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
+        values = tuple(numbers if keys is column else (key[1] for key in numbers))
+        return cls((values, codes), counts=counts)
+
+    def __len__(self) -> int:
+        return len(self.codes if self.array is None else self.array)
+
+    @cached_property
+    def _coded(self) -> tuple[tuple[Any, ...], Integers]:
+        if self.known is not None:
+            return self.known
+        assert self.array is not None
+        return _code_numbers(self.array)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The different values, as Python has them; numbers in ascending order."""
+        return self._coded[0]
+
+    @property
+    def codes(self) -> Integers:
+        """The position of each row's value among them, shape (n,)."""
+        return self._coded[1]
+
+    def each(self, answer: Callable[[Any], bool]) -> Booleans:
+        """Return what is said of every row's value, shape (n,)."""
+        return np.array([answer(value) for value in self.values], dtype=bool)[self.codes]
+
+    def missing(self) -> Booleans:
+        """Return which rows have no value, shape (n,)."""
+        return self.each(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
+
+    def numbers(self, number: Callable[[Any], float]) -> Floats:
+        """Return the number of every row, shape (n,): itself where it is one, else what ``number`` makes of it."""
+        return self.look_up(number) if self.array is None else self.array.astype(np.float64)
+
+    def look_up(self, number: Callable[[Any], float]) -> Floats:
+        """Return a number that is asked about every value, shape (n,)."""
+        found: Floats = np.array([number(value) for value in self.values], dtype=np.float64)[self.codes]
+        return found
+
+    def at(self, row: int) -> Any:
+        """Return the value of one row."""
+        return self.values[self.codes[row]] if self.array is None else self.array[row].item()
+
+    def people(self, rows: Booleans) -> int:
+        """Return how many people some rows stand for."""
+        return int(rows.sum() if self.counts is None else self.counts[rows].sum())
+
+    def place(self, rows: Booleans) -> str:
+        """Return where the first of some rows is; where rows were counted, how many have the same value."""
+        first = int(np.argmax(rows))
+        if self.counts is None:
+            return f"row {first + 1}"
+        return f"{self.people(rows & (self.codes == self.codes[first])):,} rows"
+
+
+def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
+    """Return different numbers in ascending order, NaN last and once, and the position of each among them."""
+    import pandas as pd
+
+    codes, found = pd.factorize(numbers, use_na_sentinel=False)
+    order = np.argsort(found, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return tuple(found[order].tolist()), rank[codes]
+
+
+def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
+    """Return the different words of a column and the position of each row's; None where it holds anything else."""
+    import narwhals as nw
+    import pandas as pd
+
+    if series.dtype not in (nw.String, nw.Categorical, nw.Enum):
+        return None
+    native = series.to_native()
+    if series.implementation.is_polars():
+        words = series.unique().to_list()
+        codes = series.replace_strict(words, list(range(len(words))), return_dtype=nw.Int64).to_numpy()
+    elif series.implementation.is_pyarrow():
+        encoded = native.combine_chunks().dictionary_encode()
+        words = encoded.dictionary.to_pylist()
+        codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    elif isinstance(native.dtype, np.dtype) and any(type(value) not in (str, type(None)) for value in native):
+        return None
+    else:
+        codes, found = pd.factorize(native)
+        words = found.tolist()
+    if not all(word is None or isinstance(word, str) for word in words):
+        return None
+    gone = codes < 0
+    return (*words, *([None] if gone.any() else [])), np.where(gone, len(words), codes)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, NaN, or what pandas and pyarrow have for it."""
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def plain_value(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value it holds; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def value_key(value: Any) -> tuple[bool, Hashable]:
+    """Return what tells values apart: True == 1 in Python, but a flag and a count are different to a person."""
+    return isinstance(value, bool), value
+
+
+def sort_key(value: Any) -> tuple[str, Any]:
+    """Return what sorts values of several types: numbers first, then by type and text."""
+    number = isinstance(value, int | float)
+    return ("", value) if number else (type(value).__name__, str(value))
+
+
+def list_values(values: Any, most: int = 12) -> str:
+    """Return values as Python writes them, the first of many."""
+    shown = [repr(value) for value in list(values)[:most]]
+    return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")

@@ -1,0 +1,74 @@
+"""Columns by their different values say of every row what the row itself would say, whatever library holds them."""
+
+import math
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError
+from evenhand.schema import Schema, encode
+from evenhand.schema.rows import CodedColumn, is_missing
+
+WORDS = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", " a", "", "é", "1"])), min_size=1, max_size=30)
+NUMBERS = st.lists(st.one_of(st.just(math.nan), st.sampled_from([0.0, -0.0, 1.5, -3.0, 1e300])), min_size=1)
+MIXED = st.lists(st.sampled_from([True, 1, 0, False, "1", 1.0, None]), min_size=1, max_size=20)
+
+
+def same(one, other):
+    return (is_missing(one) and is_missing(other)) or (
+        one == other and isinstance(one, bool) == isinstance(other, bool)
+    )
+
+
+def frames(column):
+    yield pd.DataFrame({"x": pd.Series(column, dtype=object)})
+    if not {type(value) for value in column} <= {str, type(None)}:
+        return
+    yield pd.DataFrame({"x": column})
+    yield pd.DataFrame({"x": pd.Categorical(column)})
+    polars = pytest.importorskip("polars", reason="needs the extra polars")
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    yield polars.DataFrame({"x": polars.Series(column, dtype=polars.String)})
+    yield polars.DataFrame({"x": polars.Series(column, dtype=polars.Categorical)})
+    yield pyarrow.table({"x": pyarrow.array(column, pyarrow.string())})
+    yield pyarrow.table({"x": pyarrow.array(column, pyarrow.string()).dictionary_encode()})
+
+
+@given(WORDS | MIXED)
+def test_every_row_has_its_value(column):
+    for frame in frames(column):
+        coded = CodedColumn.read(nw.from_native(frame, eager_only=True)["x"])
+        assert len(coded) == len(column)
+        assert all(same(coded.at(row), value) for row, value in enumerate(column))
+        assert coded.missing().tolist() == [value is None for value in column]
+        assert coded.each(lambda value: value == "a").tolist() == [value == "a" for value in column]
+
+
+@given(NUMBERS)
+def test_numbers_are_found_in_ascending_order_and_missing_ones_last(column):
+    coded = CodedColumn.read(nw.from_native(pd.DataFrame({"x": column}))["x"])
+    assert all(same(coded.values[code], value) for code, value in zip(coded.codes, column, strict=True))
+    known = [value for value in coded.values if not math.isnan(value)]
+    assert known == sorted(set(known))
+    assert len(coded.values) - len(known) == any(map(math.isnan, column))
+    assert np.array_equal(coded.numbers(math.sqrt), column, equal_nan=True)
+
+
+def test_where_rows_were_counted_a_bad_value_is_named_with_how_many_rows_have_it():
+    schema = Schema.parse(
+        {
+            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
+            "attributes": [{"name": "age", "kind": "integer", "lower": 0, "upper": 99}],
+        }
+    )
+    frame = pd.DataFrame({"age": [30, 200, 31]})
+    people = encode(schema, frame.drop(index=1), counts=np.array([5, 7]))
+    assert (len(people), people.size, people.counts.tolist()) == (2, 12, [5, 7])
+    with pytest.raises(DataError, match="row 2: 200 is not a whole number between 0 and 99"):
+        encode(schema, frame)
+    with pytest.raises(DataError, match="'age', 4,000 rows: 200 is not"):
+        encode(schema, frame, counts=np.array([1, 4000, 2]))
