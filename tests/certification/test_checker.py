@@ -54,12 +54,14 @@ def test_honest_certificates_of_random_networks_are_confirmed(
     case = random_case(seed, real=seed % 4 == 0)
     path = tmp_path_factory.mktemp("honest") / "c.cert"
     answer = certificate_of(case, path, method)
-    found = checker.check_certificate(path, case.network, sample=None, population=case.population)
+    found = checker.check_certificate(
+        path, case.network, checker.AskedQuestion(population=case.population), sample=None
+    )
     assert found.verdict == "confirmed", found
     assert found.certified == pytest.approx(answer.certified, abs=1e-8)
     assert found.falsified == pytest.approx(answer.falsified, abs=1e-8)
     assert found.checked == found.boxes or case.population is not None
-    assert found.population_checked
+    assert not found.restricted
 
 
 @settings(max_examples=scaled(60))
@@ -131,7 +133,7 @@ def test_worked_example_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "hiring.cert"
     answer = certification.certify(network, certificate=path, samples=10)
     held = opened(path)
-    assert held.head["model"] == {"name": "hiring", "fingerprint": network_fingerprint(network)}
+    assert held.head["model"] == {"name": "hiring", "kind": "network", "fingerprint": network_fingerprint(network)}
     assert held.head["protected"] == {"x2": [0.0, 1.0]}
     assert [each["cells"] for each in held.head["attributes"]] == [5, 6]
     assert int(held.totals["of"]) == 30 * WHOLE
@@ -182,8 +184,8 @@ def _network() -> AdditiveNetwork:
     )
 
 
-def rejected(path: Path, network: AdditiveNetwork, words: str, **options: Any) -> None:
-    found = checker.check_certificate(path, network, sample=None, **options)
+def rejected(path: Path, network: AdditiveNetwork, words: str, **asked: Any) -> None:
+    found = checker.check_certificate(path, network, checker.AskedQuestion(**asked), sample=None)
     assert found.verdict == "rejected", found
     assert words in (found.fault or "")
     assert found.certified is None
@@ -196,7 +198,7 @@ def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNet
         path.write_bytes(data[:end])
         rejected(path, network, "")
     rng = np.random.default_rng(0)
-    for place in rng.integers(len(b"EVENHAND certificate 2\n"), len(data), size=40):
+    for place in rng.integers(len(b"EVENHAND certificate 3\n"), len(data), size=40):
         changed = bytearray(data)
         changed[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(changed))
@@ -243,12 +245,12 @@ def test_false_shares_are_not_confirmed(lie: Callable[[Opened], None], honest: t
 
 
 def _drop(it: Opened) -> None:
-    for name in ("low", "high", "fair", "unfair"):
+    for name in ("low", "high", "fair", "unfair", "proof"):
         setattr(it, name, getattr(it, name)[1:])
 
 
 def _duplicate(it: Opened) -> None:
-    for name in ("low", "high", "fair", "unfair"):
+    for name in ("low", "high", "fair", "unfair", "proof"):
         column = getattr(it, name)
         setattr(it, name, np.concatenate([column, column[:1]]))
 
@@ -316,8 +318,11 @@ def test_another_population_is_rejected(honest: tuple[Path, AdditiveNetwork], tm
     rejected(path, network, "population", population=people)
     weighted = tmp_path / "weighted.cert"
     certification.certify(network, population=people, certificate=weighted, samples=10, jobs=1)
-    assert not checker.check_certificate(weighted, network).population_checked
-    assert checker.check_certificate(weighted, network, population=people).verdict == "confirmed"
+    plain = checker.check_certificate(weighted, network)
+    assert plain.verdict == "restricted"
+    assert list(plain.restricted) == ["population"]
+    asked = checker.AskedQuestion(population=people)
+    assert checker.check_certificate(weighted, network, asked).verdict == "confirmed"
     masses = marginals[0].masses * np.linspace(1, 1.01, len(marginals[0].masses))
     others = ProductPopulation(
         "others", network.schema, (Marginal(marginals[0].attribute, masses / masses.sum()), *marginals[1:])
@@ -325,22 +330,32 @@ def test_another_population_is_rejected(honest: tuple[Path, AdditiveNetwork], tm
     rejected(weighted, network, "population", population=others)
 
     def uniform(it: Opened) -> None:
-        it.head["population"]["uniform"] = True
+        it.head["population"] = "everyone in the domain, uniformly"
 
-    rejected(forged(weighted, uniform, add_up=False), network, "population")
+    named = checker.check_certificate(forged(weighted, uniform, add_up=False), network)
+    assert named.verdict == "restricted"
+    assert named.population == "people weighed as the certificate states"
 
 
-def test_a_smaller_domain_is_said(honest: tuple[Path, AdditiveNetwork]) -> None:
-    """Fewer protected values than there are: true, perhaps, but not about everybody."""
+def test_fewer_protected_values_or_another_domain_are_no_lie_that_passes(honest: tuple[Path, AdditiveNetwork]) -> None:
     path, network = honest
 
     def fewer(it: Opened) -> None:
         it.head["protected"]["group"] = [0.0, 1.0]
         it.unfair[:] = 0
 
-    found = checker.check_certificate(forged(path, fewer), network, sample=None)
+    rejected(forged(path, fewer), network, "group")
+
+    def said(it: Opened) -> None:
+        fewer(it)
+        it.head["where"] = ["group in {a, b}"]
+
+    found = checker.check_certificate(forged(path, said), network, sample=None)
+    assert found.verdict == "restricted"
     assert found.restricted == {"group": "a, b"}
-    assert "only group" in found.summary()
+    assert "about group: a, b" in found.summary()
+    asked = checker.AskedQuestion(where=("group != c",))
+    assert checker.check_certificate(forged(path, said), network, asked, sample=None).verdict == "confirmed"
 
     def outside(it: Opened) -> None:
         it.head["protected"]["group"] = [0.0, 7.0]
@@ -356,12 +371,12 @@ def test_a_smaller_domain_is_said(honest: tuple[Path, AdditiveNetwork]) -> None:
 @pytest.mark.full
 def test_conditions_and_thresholds_are_checked(tmp_path: Path) -> None:
     network, path = _network(), tmp_path / "c.cert"
-    for options in ({"where": ["age >= 18 and job in {x, z}"]}, {"threshold": 0.3}, {"where": ["group != b"]}):
+    for options in ({"where": ("age >= 18 and job in {x, z}",)}, {"threshold": 0.3}, {"where": ("group != b",)}):
         answer = certification.certify(network, certificate=path, samples=10, jobs=1, **options)
-        found = checker.check_certificate(path, network, sample=None)
+        assert checker.check_certificate(path, network, sample=None).verdict == "restricted"
+        found = checker.check_certificate(path, network, checker.AskedQuestion(**options), sample=None)
         assert found.verdict == "confirmed"
         assert found.certified == pytest.approx(answer.certified, abs=1e-8)
-        assert bool(found.restricted) == ("where" in options)
 
     def half(it: Opened) -> None:
         it.head["threshold"] = 0.5

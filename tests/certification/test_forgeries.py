@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,10 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "tolerance": {"tolerance": 0.2},
     "bands": {"bands": (0.3, 0.6)},
     "outcomes": {"bands": (0.3, 0.6), "outcomes": 3},
+}
+ASKED = {
+    name: checker.AskedQuestion(tolerance=asked.get("tolerance"), bands=asked.get("bands", ()))
+    for name, asked in QUESTIONS.items()
 }
 SIZES = (7, 3, 6)
 """Values of age, group (protected) and hours."""
@@ -193,12 +197,12 @@ class Forger:
 
     def missing(self, it: Opened) -> None:
         boxes, k = self.pick(it)
-        for name in ("low", "high", "fair", "unfair"):
+        for name in ("low", "high", "fair", "unfair", "proof"):
             setattr(boxes, name, np.delete(getattr(boxes, name), k, axis=0))
 
     def twice(self, it: Opened) -> None:
         boxes, k = self.pick(it)
-        for name in ("low", "high", "fair", "unfair"):
+        for name in ("low", "high", "fair", "unfair", "proof"):
             column = getattr(boxes, name)
             setattr(boxes, name, np.concatenate([column, column[k : k + 1]]))
 
@@ -236,8 +240,14 @@ def forge(source: Path, target: Path, seed: int) -> tuple[str, bool]:
 def check_forgery(source: Path, target: Path, seed: int) -> tuple[str, bool, str]:
     """Forge and check a certificate: what was changed, whether it is true all the same, and the verdict."""
     lie, true = forge(source, target, seed)
-    verdict = checker.check_certificate(target, small_network(), sample=None).verdict
-    assert true or verdict != "confirmed", (seed, lie)
+    asked = ASKED[source.stem]
+    found = checker.check_certificate(target, small_network(), asked, sample=None)
+    verdict = found.verdict
+    assert true or verdict not in ("confirmed", "restricted"), (seed, lie)
+    # What is confirmed answers the very question that was asked.
+    head = opened(target).head
+    same = (head["tolerance"], tuple(head["bands"]), head["threshold"] or 0.5) == (asked.tolerance, asked.bands, 0.5)
+    assert verdict != "confirmed" or (same and sorted(head["protected"]["group"]) == [0, 1, 2]), (seed, lie)
     return lie, true, verdict
 
 
@@ -263,7 +273,7 @@ def test_honest_certificates_are_confirmed(question: str, honest: dict[str, Path
     assert makes_sense(it)
     assert is_true(it)
     assert it.head["tolerance"] == QUESTIONS[question].get("tolerance")
-    found = checker.check_certificate(honest[question], small_network(), sample=None)
+    found = checker.check_certificate(honest[question], small_network(), ASKED[question], sample=None)
     assert found.verdict == "confirmed", found
     assert found.bands == QUESTIONS[question].get("bands", ())
     assert [each.least for each in found.outcomes] == ([2, 3] if question == "outcomes" else [])
@@ -310,7 +320,9 @@ def test_honest_certificates_of_random_networks_are_confirmed(
         answer = certification.certify(
             case.network, population=case.population, certificate=path, jobs=1, samples=5, **ask, **how
         )
-        found = checker.check_certificate(path, case.network, sample=None, population=case.population)
+        bands = ASKED[question].bands if labels == 2 else ()
+        asked = replace(ASKED[question], population=case.population, bands=bands)
+        found = checker.check_certificate(path, case.network, asked, sample=None)
         assert found.verdict == "confirmed", found
         assert (found.certified, found.falsified) == pytest.approx((answer.certified, answer.falsified), abs=1e-8)
         for one, other in zip(found.outcomes, answer.outcomes, strict=True):

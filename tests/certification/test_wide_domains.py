@@ -7,7 +7,7 @@ import pytest
 from cases import prove, schema_of
 
 from evenhand.certification.query.cells import cells_of
-from evenhand.checker import check_certificate
+from evenhand.checker import AskedQuestion, check_certificate
 from evenhand.errors import OptionError
 from evenhand.models import LineTerm, StepTerm, network_from_dense
 from evenhand.population import fit_mixture, independent, product_of_marginals
@@ -67,7 +67,7 @@ def test_the_certificate_of_a_wide_domain_is_confirmed(monkeypatch, tmp_path):
     file = tmp_path / "wide.cert"
     found = prove(network, population=population, certificate=file)
     assert found.falsified == pytest.approx(truth, abs=1e-9)
-    assert check_certificate(file, network, population=population).verdict == "confirmed"
+    assert check_certificate(file, network, AskedQuestion(population=population)).verdict == "confirmed"
     with pytest.raises(OptionError, match="no one in the population has a value of 'age'"):
         prove(network, population=population, where=["age in {21, 22}"])
 

@@ -28,12 +28,17 @@ def test_certify_and_check(tmp_path: Path) -> None:
     runner = CliRunner()
     made = runner.invoke(app, ["certify", str(model), "--schema", str(schema), "--certificate", str(file), "--quiet"])
     assert made.exit_code == 0, made.output
-    good = runner.invoke(app, ["check-certificate", str(file), str(model), "--all", "--json", "-"])
+    good = runner.invoke(
+        app, ["check-certificate", str(file), str(model), "--schema", str(schema), "--all", "--json", "-"]
+    )
     assert good.exit_code == 0, good.output
     answer = json.loads(good.stdout)
     assert answer["kind"] == "certificate-check"
     assert answer["verdict"] == "confirmed"
     assert answer["draws"] is None
+    stated = runner.invoke(app, ["check-certificate", str(file), str(model)])
+    assert stated.exit_code == 4, stated.output
+    assert "domain: as the certificate states it" in " ".join(stated.stdout.split())
     same = runner.invoke(app, ["check-certificate", str(file), str(model), "--schema", str(schema), "--sample", "20"])
     assert same.exit_code == 0, same.output
     assert "confirmed: sex of" in same.stdout

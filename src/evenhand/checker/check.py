@@ -13,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.question import RecordedQuestion, recorded_question_of
+from evenhand.checker.question import AskedQuestion, RecordedQuestion, recorded_question_of
 from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, ClaimedPartition, read_certificate
 from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
-from evenhand.population import ProductPopulation
 from evenhand.schema import Schema
 from evenhand.stats import clopper_pearson, zero_count_upper
 from evenhand.typing import Booleans, Floats, Progress
@@ -31,35 +30,31 @@ BATCH_BOXES = 256
 
 Cells = NDArray[np.integer]
 Loader = Callable[[Schema], AdditiveNetwork]
-PopulationLoader = Callable[[Schema], ProductPopulation]
 
 
 def check_certificate(
     path: Path | str,
     model: AdditiveNetwork | Loader,
+    question: AskedQuestion | None = None,
     *,
     sample: int | None = SAMPLE_BOXES,
     seed: int | None = None,
-    confidence: float = CONFIDENCE,
-    population: ProductPopulation | PopulationLoader | None = None,
     progress: Progress | None = None,
 ) -> CertificateCheck:
     """Check whether what a certificate file claims about this model is true.
 
     Nothing of the code that wrote the file is used. All arithmetic that the verdict rests on is exact: whole numbers
-    and fractions. The file, the model, the partition and the totals are always checked completely; boxes are proved
-    again in a random sample, drawn with replacement, each with a probability in proportion to the mass that it claims
-    as proved.
+    and fractions. The file, the model, the question, the partition and the totals are always checked completely; boxes
+    are proved again in a random sample, drawn with replacement, each with a probability in proportion to the mass that
+    it claims as proved.
 
     Args:
         path: the certificate.
         model: the model that it should be about, or what loads it once the schema in the file is known.
+        question: what it should answer; where it answers another question, the verdict is ``restricted`` at best.
         sample: boxes to draw; None for all boxes.
         seed: of the draw. By default it is taken from the operating system, so that it cannot be predicted which
             boxes will be drawn; the result names it.
-        confidence: of what the sample says about all boxes.
-        population: what the masses should be measured by, or what makes it once the schema is known; by default the
-            masses in the file are taken as they are, unless the file says that they are uniform.
         progress: called with what is being done and the share done.
 
     Raises:
@@ -69,8 +64,6 @@ def check_certificate(
     """
     if sample is not None and sample < 1:
         raise OptionError(f"at least one box must be drawn, not {sample}", location="`sample=`")
-    if not 0 < confidence < 1:
-        raise OptionError(f"confidence must lie between 0 and 1, not {confidence:g}")
     started = time.perf_counter()
     seed = secrets.randbits(53) if seed is None else seed
     say = progress or (lambda what, share: None)
@@ -79,29 +72,26 @@ def check_certificate(
         say("reading the certificate", 0.0)
         statement = read_certificate(Path(path))
         network = model if isinstance(model, AdditiveNetwork) else model(statement.schema)
-        if callable(population) and not isinstance(population, ProductPopulation):
-            population = population(statement.schema)
-        question = recorded_question_of(statement, network, population)
+        recorded = recorded_question_of(statement, network, question)
         say("comparing boxes with the domain", 0.0)
-        parts = [_check_partition(question, part) for part in statement.partitions]
+        parts = [_check_partition(recorded, part) for part in statement.partitions]
         totals = [
-            _recompute_totals(question, part, boxes) for part, boxes in zip(statement.partitions, parts, strict=True)
+            _recompute_totals(recorded, part, boxes) for part, boxes in zip(statement.partitions, parts, strict=True)
         ]
-        provers = [BoxProver(question, part.least) for part in statement.partitions]
+        provers = [BoxProver(recorded, part.least) for part in statement.partitions]
     except CertificateError as fault:
         return CertificateCheck(
             verdict="rejected",
             fault=fault.message,
-            model=None if statement is None else statement.model,
             boxes=0 if statement is None else sum(len(part.low) for part in statement.partitions),
-            confidence=confidence,
+            confidence=CONFIDENCE,
             seed=seed,
             seconds=time.perf_counter() - started,
         )
     # One draw from the boxes of all partitions, of so many for each.
     boxes = ClaimedBoxes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     owner = np.repeat(np.arange(len(parts)), [len(part.low) for part in parts])
-    claimed = _claimed_masses(question, boxes)
+    claimed = _claimed_masses(recorded, boxes)
     counts = _draw_sample(claimed, None if sample is None else sample * len(parts), seed)
     chosen = np.flatnonzero(counts)
     proofs = _reprove_boxes(provers, boxes.of(chosen), owner[chosen], say)
@@ -111,26 +101,26 @@ def check_certificate(
         if not proof.confirmed:
             failures += int(counts[k])
             if len(unconfirmed) < MAX_LISTED:
-                unconfirmed.append(_describe_failure(question, boxes.of(k), proof))
+                unconfirmed.append(_describe_failure(recorded, boxes.of(k), proof))
     draws = int(counts.sum())
     if sample is not None and draws:
         doubt = float(
-            zero_count_upper(draws, confidence) if not failures else clopper_pearson(failures, draws, confidence)[1]
+            zero_count_upper(draws, CONFIDENCE) if not failures else clopper_pearson(failures, draws, CONFIDENCE)[1]
         )
     elif failures:
         failed = [k for k, proof in zip(chosen, proofs, strict=True) if not proof.confirmed]
         doubt = float(claimed[failed].sum() / claimed.sum())
-    shares = [[max(Fraction(0), share - question.distance) for share in both] for both in totals]
+    shares = [[max(Fraction(0), share - recorded.distance) for share in both] for both in totals]
     certified, falsified = shares[0]
     return CertificateCheck(
-        verdict="not confirmed" if failures else "confirmed",
-        model=statement.model,
+        verdict="not confirmed" if failures else "restricted" if recorded.restricted else "confirmed",
+        model=network.name,
         protected=tuple(statement.protected),
-        population=statement.population,
-        population_checked=statement.uniform or population is not None,
-        restricted=question.restricted,
+        population=recorded.population,
+        restricted=recorded.restricted,
         where=statement.where,
         threshold=statement.threshold,
+        relax=statement.relax,
         tolerance=statement.tolerance,
         bands=statement.bands,
         outcomes=tuple(
@@ -148,7 +138,7 @@ def check_certificate(
         unconfirmed=tuple(unconfirmed),
         failures=failures,
         doubt=doubt,
-        confidence=confidence,
+        confidence=CONFIDENCE,
         seed=seed,
         seconds=time.perf_counter() - started,
     )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
+from evenhand.errors import OptionError
 from evenhand.models import (
     AdditiveNetwork,
     AttributeTerm,
@@ -23,11 +25,12 @@ from evenhand.models import (
     TableTerm,
     network_fingerprint,
 )
-from evenhand.population import Marginal, ProductPopulation, UniformMarginal
-from evenhand.schema import Attribute
+from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
+from evenhand.schema import Attribute, Runs, Schema, Subdomain, parse_subdomain
 
 MAX_ASSIGNMENTS = 100_000
 SCALE = 2**128
+STATED_POPULATION = "people weighed as the certificate states"
 MASS_TOLERANCE = Fraction(1, 10**9)
 """How far the masses in a file may be from the population that it names, in total variation."""
 
@@ -115,6 +118,33 @@ class CellAxis:
         return text(first) if first == last else f"{text(first)} to {text(last)}"
 
 
+PopulationLoader = Callable[[Schema], ProductPopulation]
+
+
+@dataclass(frozen=True)
+class AskedQuestion:
+    """The question that a certificate should answer. Whatever it is about instead is named in the verdict.
+
+    Attributes:
+        protected: the attributes that should be varied; by default those that the schema protects.
+        where: conditions on the people asked about, as for ``certify``; by default everybody in the domain.
+        population: what masses should be measured by, or what makes it once the schema is known; by default everybody
+            counts the same.
+        threshold, relax, tolerance, bands: as for ``certify``.
+        domain_given: whether the model's schema is the asker's own. If it was taken from the file, the file alone says
+            how large the domain is.
+    """
+
+    protected: tuple[str, ...] | None = None
+    where: tuple[str, ...] = ()
+    population: ProductPopulation | PopulationLoader | None = None
+    threshold: float | None = None
+    relax: Mapping[str, float] = field(default_factory=dict)
+    tolerance: float | None = None
+    bands: tuple[float, ...] = ()
+    domain_given: bool = True
+
+
 @dataclass(frozen=True)
 class RecordedQuestion:
     """The model, everything that is varied, and everybody it is varied for.
@@ -125,7 +155,8 @@ class RecordedQuestion:
         axes: the attributes that are not protected.
         bases: what bias and protected attributes add to the first units, exactly, one row per different assignment.
         sizes: for each row the sum of the absolute values of its terms.
-        restricted: attributes that the certificate is not about the whole domain of, in words.
+        population: what masses are measured by, in words of the checker's own.
+        restricted: what the certificate is about instead of what was asked, in words.
         distance: how far the masses of the file are from its population, at most, in total variation.
     """
 
@@ -134,6 +165,7 @@ class RecordedQuestion:
     axes: tuple[CellAxis, ...]
     bases: tuple[tuple[Fraction, ...], ...]
     sizes: NDArray[np.float64]
+    population: str
     restricted: dict[str, str]
     distance: Fraction
 
@@ -153,13 +185,72 @@ class RecordedQuestion:
 
 
 def recorded_question_of(
-    statement: CertificateClaim, network: AdditiveNetwork, population: ProductPopulation | None = None
+    statement: CertificateClaim, network: AdditiveNetwork, asked: AskedQuestion | None = None
 ) -> RecordedQuestion:
-    """Rebuild the question, and see that it is the one that the file claims to answer.
+    """Rebuild the question from the model and the numbers in the file, and say where it is not the one that was asked.
 
     Raises:
         CertificateError: another model, domain or population, or cells that are not a partition of the domain.
+        OptionError: the question asked makes no sense for this schema.
     """
+    asked = asked or AskedQuestion()
+    _require_model(statement, network)
+    schema = network.schema
+    population = asked.population
+    if population is not None and not isinstance(population, ProductPopulation):
+        population = population(schema)
+    wanted = _AskedPart.of(schema, asked.where)
+    stated = _AskedPart.of(schema, statement.where, fault="the conditions that the certificate states make no sense")
+    restricted = _other_settings(statement, asked, schema)
+    axes = []
+    distance = Fraction(0)
+    by_name = {cells.name: cells for cells in statement.cells}
+    for i, attribute in enumerate(schema.attributes):
+        if attribute.name in statement.protected:
+            entries = statement.protected[attribute.name]
+            if attribute.size is None:
+                raise CertificateError(f"the protected attribute {attribute.name!r} is a real number")
+            held = _runs_of(np.array(sorted(entries)))
+            if held != stated.runs(attribute):
+                raise CertificateError(f"the values of {attribute.name!r} are not those of the stated conditions")
+            if held != wanted.runs(attribute):
+                restricted[attribute.name] = ", ".join(attribute.text(entry) for entry in sorted(entries)[:20])
+            continue
+        cells = by_name[attribute.name]
+        low, high = _cell_extent(attribute, cells)
+        part = network.parts[i]
+        _check_bins(attribute, part, cells)
+        kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
+        axis = CellAxis(attribute, i, part, cells, kept)
+        axes.append(axis)
+        marginal = None if population is None else population.marginals[i]
+        distance += _population_distance(axis, low, high, marginal)
+        # Values that no one has may be left out of a population; of a uniform one there are none.
+        runs = ((low, high),) if cells.starts is None or cells.ends is not None else _runs_of(np.sort(cells.starts))
+        for part_of, fault in ((stated, True), (wanted, False)):
+            missing, more = _compare_runs(attribute, part_of.runs(attribute), runs)
+            if more or (missing and (fault is False or cells.weights is None) and _has_mass(marginal, missing)):
+                if fault:
+                    raise CertificateError(f"the cells of {attribute.name!r} are not those of the stated conditions")
+                restricted[attribute.name] = axis.words(0, axis.count - 1)
+    if all(len(entries) == 1 for entries in statement.protected.values()):
+        raise CertificateError("the certificate compares nothing: each protected attribute has one value in it")
+    name = UNIFORM_POPULATION if population is None else population.name
+    if distance > MASS_TOLERANCE:
+        if population is not None:
+            raise CertificateError(
+                f"the masses in the certificate are not those of the population given: they differ by "
+                f"{float(distance):.2g}"
+            )
+        name = STATED_POPULATION
+        restricted["population"] = f"{STATED_POPULATION}, not uniformly"
+        distance = Fraction(0)
+    bases, sizes = _assignment_bases(statement, network)
+    return RecordedQuestion(network, statement, tuple(axes), bases, sizes, name, restricted, distance)
+
+
+def _require_model(statement: CertificateClaim, network: AdditiveNetwork) -> None:
+    """Require the model that the certificate is about, and settings that make sense for it."""
     curved = [one.name for one, part in zip(network.schema.attributes, network.parts, strict=True)
               if isinstance(part, CurveTerm)]  # fmt: skip
     if curved:
@@ -174,60 +265,100 @@ def recorded_question_of(
             f"this model's {found[:16]}...",
             hint="give the very file that was certified",
         )
-    schema = network.schema
     if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
         raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")
     if statement.bands and len(network.classes) != 2:
         raise CertificateError(f"bands of a score make no sense for a model of {len(network.classes)} labels")
     if statement.tolerance is not None and count_outputs(network) > 2:
         raise CertificateError(f"a tolerance makes no sense for a model of {count_outputs(network)} outputs")
-    axes, restricted = [], {}
-    distance = Fraction(0)
-    if population is not None and statement.uniform:
-        raise CertificateError("the certificate's population is uniform, not the one given")
-    by_name = {cells.name: cells for cells in statement.cells}
-    for i, attribute in enumerate(schema.attributes):
-        if attribute.name in statement.protected:
-            entries = statement.protected[attribute.name]
-            if attribute.size is None:
-                raise CertificateError(f"the protected attribute {attribute.name!r} is a real number")
-            if len(entries) < attribute.size:
-                restricted[attribute.name] = ", ".join(attribute.text(entry) for entry in sorted(entries)[:20])
-            continue
-        cells = by_name[attribute.name]
-        low, high = _cell_extent(attribute, cells)
-        part = network.parts[i]
-        _check_bins(attribute, part, cells)
-        kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
-        axis = CellAxis(attribute, i, part, cells, kept)
-        size = attribute.size
-        if (size is None and (low, high) != (attribute.first, attribute.last)) or (
-            size is not None and _count_values(cells, attribute) < size
-        ):
-            restricted[attribute.name] = axis.words(0, axis.count - 1)
-        if statement.uniform or population is not None:
-            distance += _population_distance(axis, low, high, None if population is None else population.marginals[i])
-        axes.append(axis)
-    if distance > MASS_TOLERANCE:
-        raise CertificateError(
-            f"the masses in the certificate are not those of its population: they differ by {float(distance):.2g}"
-        )
-    bases, sizes = _assignment_bases(statement, network)
-    return RecordedQuestion(network, statement, tuple(axes), bases, sizes, restricted, distance)
+
+
+def _other_settings(statement: CertificateClaim, asked: AskedQuestion, schema: Schema) -> dict[str, str]:
+    """Return where the settings of a certificate are not those asked for, in words."""
+    found = {}
+    if not asked.domain_given:
+        found["domain"] = "as the certificate states it, compared with no schema"
+    names = tuple(schema.protected) if asked.protected is None else asked.protected
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise OptionError(f"there is no attribute {unknown[0]!r}", location="protected")
+    if set(names) != set(statement.protected):
+        found["protected"] = f"{', '.join(statement.protected)} (asked about: {', '.join(names) or 'nothing'})"
+    if (statement.threshold or 0.5) != (asked.threshold or 0.5):
+        found["threshold"] = f"{statement.threshold or 0.5:g}"
+    if statement.tolerance != asked.tolerance:
+        found["tolerance"] = "labels, no numbers" if statement.tolerance is None else f"{statement.tolerance:g}"
+    if statement.bands != tuple(asked.bands):
+        found["bands"] = ", ".join(f"{edge:g}" for edge in statement.bands) or "labels, no bands"
+    if statement.relax != {name: int(width) for name, width in asked.relax.items() if width}:
+        widths = (f"{name} within {width}" for name, width in statement.relax.items())
+        found["relax"] = ", ".join(widths) or "nothing within a tolerance"
+    return found
+
+
+class _AskedPart(NamedTuple):
+    """The part of a domain that conditions leave."""
+
+    subdomain: Subdomain | None
+
+    @classmethod
+    def of(cls, schema: Schema, conditions: Sequence[str], fault: str | None = None) -> _AskedPart:
+        """Read conditions; those of a file that make no sense are a fault of the file."""
+        try:
+            return cls(parse_subdomain(schema, conditions))
+        except OptionError as error:
+            if fault is None:
+                raise
+            raise CertificateError(f"{fault}: {error.message}") from None
+
+    def runs(self, attribute: Attribute) -> Runs:
+        """Return the entries of an attribute that are asked about."""
+        return ((attribute.first, attribute.last),) if self.subdomain is None else self.subdomain.runs(attribute)
+
+
+def _runs_of(entries: NDArray[np.float64]) -> Runs:
+    """Return sorted whole entries as ranges."""
+    cuts = np.flatnonzero(np.diff(entries) != 1)
+    first, last = np.concatenate([[0], cuts + 1]), np.concatenate([cuts, [len(entries) - 1]])
+    return tuple((float(entries[a]), float(entries[b])) for a, b in zip(first, last, strict=True))
+
+
+def _compare_runs(attribute: Attribute, asked: Runs, held: Runs) -> tuple[Runs, bool]:
+    """Return entries that are asked about and not held, as ranges, and whether others are held."""
+    step = 0.0 if attribute.size is None else 1.0
+    missing: list[tuple[float, float]] = []
+    for low, high in asked:
+        at = low
+        for a, b in held:
+            if b < at or a > high:
+                continue
+            if a > at:
+                missing.append((at, a - step))
+            at = max(at, b + step)
+        if at < high or (step and at == high):
+            missing.append((at, high))
+    inside = all(any(low <= a and b <= high for low, high in asked) for a, b in held)
+    return tuple(missing), not inside
+
+
+def _has_mass(marginal: Marginal | UniformMarginal | None, runs: Runs) -> bool:
+    """Return whether anybody in a population has an entry in some ranges; without a population everybody may."""
+    if not isinstance(marginal, Marginal):
+        return True
+    attribute = marginal.attribute
+    if marginal.listed is not None:
+        listed = np.asarray(marginal.listed)
+        return any(bool(marginal.masses[(listed >= low) & (listed <= high)].any()) for low, high in runs)
+    if attribute.size is not None:
+        first = int(attribute.first)
+        return any(bool(marginal.masses[int(low) - first : int(high) - first + 1].any()) for low, high in runs)
+    edges = np.asarray(marginal.edges)
+    return any(bool(marginal.masses[(edges[:-1] < high) & (edges[1:] > low)].any()) for low, high in runs)
 
 
 def count_outputs(network: AdditiveNetwork) -> int:
     """Return how many outputs a network has."""
     return network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
-
-
-def _count_values(cells: RecordedCells, attribute: Attribute) -> int:
-    """Return how many values of a finite attribute the cells hold."""
-    if cells.starts is None:
-        return int(cells.last) - int(cells.first) + 1
-    if cells.ends is None:
-        return cells.count
-    return int((cells.ends - cells.starts + 1).sum())
 
 
 def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, float]:

@@ -18,12 +18,21 @@ from evenhand.errors import DataError, EvenhandError
 from evenhand.schema import Schema
 
 MAGIC = b"EVENHAND certificate "
-FORMAT = b"2\n"
+FORMAT = b"3\n"
 WHOLE: int = 2**32 - 1
 MAX_TEXT = 2**26
 MAX_SECTION = 2**31
 MAX_BOXES = 65_536
 MAX_BANDS = 62
+FIELDS = {
+    "format", "evenhand", "method", "model", "schema", "protected", "where", "threshold", "relax", "tolerance", "bands",
+    "outcomes", "population", "slack", "proofs", "whole", "attributes",
+}  # fmt: skip
+METHODS = ("linear", "interval", "enumeration", "trees")
+SLACK = {"unit": 2.0**-24, "activation": 2.0**-21}
+"""What is assumed of the deployed model's arithmetic: see ``deployed``."""
+PROOFS = ("lines",)
+"""Ways of counting that are known here."""
 
 
 class CertificateError(EvenhandError, ValueError):
@@ -62,6 +71,7 @@ class ClaimedPartition(NamedTuple):
         least: how many different outcomes a person must be able to get to count as treated unfairly.
         low, high: boxes, shape (boxes, attributes).
         fair, unfair: claimed shares of each in parts of ``WHOLE``.
+        proof: how they were counted, as places in ``CertificateClaim.proofs``: a hint of how to do it again.
         certified, falsified, of: the claimed totals.
     """
 
@@ -70,6 +80,7 @@ class ClaimedPartition(NamedTuple):
     high: NDArray[np.integer]
     fair: NDArray[np.uint32]
     unfair: NDArray[np.uint32]
+    proof: NDArray[np.uint8]
     certified: int
     falsified: int
     of: int
@@ -85,10 +96,11 @@ class CertificateClaim:
         protected: entries compared, by attribute.
         where: conditions on the people asked about.
         threshold: on the second label's probability, for two labels.
+        relax: by how many values attributes may differ between the people compared.
         tolerance: of a model of one number, by how much it may change; else None.
         bands: scores of the favourable label that part the outcomes, where these are bands of it.
-        population, uniform: what masses are measured by.
         method: how it was proved.
+        proofs: how the shares of boxes were counted, in words of its own for each way (``by`` names it).
         cells: of the other attributes.
         partitions: the boxes, once for two different outcomes, and once for each greater number that is asked about.
     """
@@ -99,11 +111,11 @@ class CertificateClaim:
     protected: dict[str, tuple[float, ...]]
     where: tuple[str, ...]
     threshold: float | None
+    relax: dict[str, int]
     tolerance: float | None
     bands: tuple[float, ...]
-    population: str
-    uniform: bool
     method: str
+    proofs: tuple[dict[str, Any], ...]
     cells: tuple[RecordedCells, ...]
     partitions: tuple[ClaimedPartition, ...]
 
@@ -176,10 +188,13 @@ class _SectionReader:
 def _read_claim(sections: _SectionReader) -> CertificateClaim:
     head = _parse_json(sections.expect_section(b"HEAD"))
     try:
+        if set(head) != FIELDS:
+            raise CertificateError(f"the header has other fields than a certificate: {sorted(set(head) ^ FIELDS)}")
+        proofs = _read_assumptions(head)
         cells = tuple(_read_cells(described, sections) for described in head["attributes"])
         asked = [int(least) for least in head["outcomes"]]
         tolerance, bands = _read_comparison(head, asked)
-        partitions = tuple(_read_partition(cells, sections, least) for least in asked)
+        partitions = tuple(_read_partition(cells, sections, least, len(proofs)) for least in asked)
         sections.expect_section(b"DONE")
         schema = Schema.parse(head["schema"])
         if head["whole"] != WHOLE:
@@ -201,11 +216,11 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
             protected=protected,
             where=tuple(map(str, head["where"])),
             threshold=None if head["threshold"] is None else float(head["threshold"]),
+            relax=_read_relaxed(head["relax"], schema, protected),
             tolerance=tolerance,
             bands=bands,
-            population=str(head["population"]["name"]),
-            uniform=bool(head["population"]["uniform"]),
             method=str(head["method"]),
+            proofs=proofs,
             cells=cells,
             partitions=partitions,
         )
@@ -213,6 +228,23 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"the certificate does not make sense: {type(error).__name__}: {error}") from None
+
+
+def _read_assumptions(head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the ways of counting, and see that nothing is stated that the checker does not hold to."""
+    if head["format"] != int(FORMAT):
+        raise CertificateError(f"the header is of format {head['format']}")
+    if head["method"] not in METHODS:
+        raise CertificateError(f"there is no method {head['method']!r}")
+    if head["slack"] != SLACK:
+        raise CertificateError("the certificate states another rounding of the deployed model than is allowed for")
+    proofs = tuple(dict(each) for each in head["proofs"])
+    unknown = [str(each["by"]) for each in proofs if each["by"] not in PROOFS]
+    if unknown or not 0 < len(proofs) < 2**8:
+        raise CertificateError(
+            f"boxes are counted in a way that is not known here: {', '.join(unknown)}", hint="update Evenhand"
+        )
+    return proofs
 
 
 def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | None, tuple[float, ...]]:
@@ -232,13 +264,38 @@ def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | No
     return tolerance, bands
 
 
-def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int) -> ClaimedPartition:
+def _read_relaxed(given: dict[str, Any], schema: Schema, protected: dict[str, tuple[float, ...]]) -> dict[str, int]:
+    for name, width in given.items():
+        if (
+            name in protected
+            or not schema[name].ordered
+            or schema[name].size is None
+            or width != int(width)
+            or width < 1
+        ):
+            raise CertificateError(f"a tolerance of {width} for {name!r} makes no sense")
+    return {str(name): int(width) for name, width in given.items()}
+
+
+def _read_partition(
+    cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int, proofs: int
+) -> ClaimedPartition:
     blocks, totals = _read_blocks(cells, sections)
-    low, high, fair, unfair = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+    low, high, fair, unfair, proof = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+    if proof.max(initial=0) >= proofs:
+        raise CertificateError("a box is counted in a way that the certificate does not name")
     if len(low) != int(totals["boxes"]):
         raise CertificateError(f"the certificate has {len(low):,} boxes and claims {totals['boxes']:,}")
     return ClaimedPartition(
-        least, low, high, fair, unfair, int(totals["certified"]), int(totals["falsified"]), int(totals["of"])
+        least,
+        low,
+        high,
+        fair,
+        unfair,
+        proof,
+        int(totals["certified"]),
+        int(totals["falsified"]),
+        int(totals["of"]),
     )
 
 
@@ -297,7 +354,7 @@ def _read_cells(described: dict[str, Any], sections: _SectionReader) -> Recorded
 
 def _read_blocks(
     cells: tuple[RecordedCells, ...], sections: _SectionReader
-) -> tuple[list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]], dict[str, Any]]:
+) -> tuple[list[tuple[NDArray[Any], ...]], dict[str, Any]]:
     kinds = ["<u1" if each.count <= 2**8 else "<u2" if each.count <= 2**16 else "<u4" for each in cells]
     widths = [np.dtype(kind).itemsize for kind in kinds]
     held = np.dtype(max(kinds, default="<u1", key=lambda kind: np.dtype(kind).itemsize))
@@ -308,11 +365,11 @@ def _read_blocks(
             break
         if tag != b"BOXS":
             raise CertificateError(f"section {tag!r} stands where boxes should be")
-        raw = _decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 8))
+        raw = _decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 9))
         n = int.from_bytes(raw[:4], "little")
-        if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
+        if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 9):
             raise CertificateError("a block of boxes has the wrong length")
-        columns = _unpack_columns(raw, n, [*kinds, *kinds, "<u4", "<u4"])
+        columns = _unpack_columns(raw, n, [*kinds, *kinds, "<u4", "<u4", "<u1"])
         low, extent = np.empty((n, len(cells)), dtype=held), np.empty((n, len(cells)), dtype=held)
         for i in range(len(cells)):
             low[:, i] = next(columns)
@@ -321,10 +378,10 @@ def _read_blocks(
             if (low[:, i].astype(np.int64) + span >= each.count).any():
                 raise CertificateError(f"a box reaches beyond the cells of {each.name!r}")
             extent[:, i] = span
-        fair, unfair = next(columns), next(columns)
+        fair, unfair, proof = next(columns), next(columns), next(columns)
         if (fair.astype(np.int64) + unfair > WHOLE).any():
             raise CertificateError("the shares of a box add up to more than all of it")
-        blocks.append((low, low + extent, fair, unfair))
+        blocks.append((low, low + extent, fair, unfair, proof))
     totals = _parse_json(payload)
     if not blocks:
         raise CertificateError("the certificate has no boxes")

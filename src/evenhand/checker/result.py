@@ -49,17 +49,19 @@ class CertificateCheck(Result):
     """Whether a certificate file holds what it claims.
 
     Attributes:
-        verdict: ``confirmed``: the file is whole, about this model, its boxes fill the domain, its totals add up, and
-            every box that was proved again is right. ``not confirmed``: the same, but for some box the claim was not
+        verdict: ``confirmed``: the file is whole, about this model, its boxes fill the domain, its totals add up, every
+            box that was proved again is right, and it answers the question that was asked. ``restricted``: the same,
+            but it answers another question: see ``restricted``. ``not confirmed``: for some box the claim was not
             proved again. ``rejected``: the file is broken, or does not fit the model or itself; see ``fault``.
         fault: why it is rejected.
-        model: name of the model in the certificate.
+        model: name of the model that was given.
         protected: the attributes that were varied.
-        population: what masses are measured by.
-        population_checked: whether the masses were compared with the population itself, not only taken from the file.
-        restricted: attributes of which the certificate is not about all values, and the values it is about.
-        where: conditions on the people asked about, as the file states them.
+        population: what masses are measured by, as the checker found it.
+        restricted: what the certificate is about instead of what was asked: attributes and the values of theirs that it
+            is about, ``protected``, ``domain``, ``population``, ``threshold``, ``relax``, ``tolerance``, ``bands``.
+        where: conditions on the people asked about, which the boxes were compared with.
         threshold: on the second label's probability.
+        relax: by how many values attributes may differ between the people compared.
         tolerance: by how much a number may change; None where labels are compared.
         bands: scores of the favourable label that part bands, where these are compared.
         outcomes: for each number of different outcomes that was counted, who can get so many; empty for two alone.
@@ -76,15 +78,15 @@ class CertificateCheck(Result):
     """
 
     kind: Literal["certificate-check"] = "certificate-check"
-    verdict: Literal["confirmed", "not confirmed", "rejected"]
+    verdict: Literal["confirmed", "restricted", "not confirmed", "rejected"]
     fault: str | None = None
     model: str | None = None
     protected: tuple[str, ...] = ()
     population: str | None = None
-    population_checked: bool = False
     restricted: dict[str, str] = Field(default_factory=dict)
     where: tuple[str, ...] = ()
     threshold: float | None = None
+    relax: dict[str, int] = Field(default_factory=dict)
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
     outcomes: tuple[CheckedOutcome, ...] = ()
@@ -106,10 +108,12 @@ class CertificateCheck(Result):
             blocks: tuple[Block, ...] = (Note(f"rejected: {self.fault}", "caution"),)
             return Document("Certificate rejected", "", blocks, brand="Evenhand check", made=self.provenance)
         name = " x ".join(self.protected)
+        said = "confirmed, but of a restricted question" if self.verdict == "restricted" else self.verdict
         return Document(
-            f"{self.verdict}: {name} of {self.model}",
+            f"{said}: {name} of {self.model}",
             self._proved_again(),
             (
+                *self._restrictions(),
                 *self._totals(name),
                 Facts(tuple(self._facts())),
                 *self._unconfirmed_table(),
@@ -129,6 +133,12 @@ class CertificateCheck(Result):
             f"{self.doubt or 0.0:.2%} of what is claimed would not be."
         )
 
+    def _restrictions(self) -> Iterator[Note]:
+        """Yield what the certificate is about instead of what was asked."""
+        if self.restricted:
+            told = "; ".join(f"{name}: {words}" for name, words in self.restricted.items())
+            yield Note(f"This is not the question that was asked. The certificate is about {told}.", "caution")
+
     def _totals(self, name: str) -> Iterator[Metric]:
         for question, share in (
             ("certified fair", self.certified),
@@ -139,8 +149,8 @@ class CertificateCheck(Result):
             yield Metric(question, number, about=name)
 
     def _facts(self) -> Iterator[tuple[str, str]]:
-        for name, values in self.restricted.items():
-            yield f"only {name}", values
+        if self.where:
+            yield "where", " and ".join(self.where)
         if self.threshold not in (None, 0.5):
             yield "decision threshold", f"{self.threshold:g}"
         if self.tolerance is not None:
@@ -149,8 +159,9 @@ class CertificateCheck(Result):
             yield "bands", f"of the favourable label's score, cut at {', '.join(f'{edge:g}' for edge in self.bands)}"
         for each in self.outcomes:
             yield f"at least {each.least} outcomes", f"proved for {each.proved:.2%}, possible for {each.possible:.2%}"
-        checked = "compared with the population" if self.population_checked else "as the file states them"
-        yield "masses", f"{checked}{'' if self.population_checked else ', not compared with data'}"
+        for name, width in self.relax.items():
+            yield f"{name} within", f"{width:,} of the person's own"
+        yield "population", str(self.population)
         yield "boxes", f"{self.boxes:,} fill the domain without gap or overlap, and the totals add up"
 
     def _unconfirmed_table(self) -> Iterator[Table]:

@@ -11,11 +11,23 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.options import OutputOptions, ProtectedOption, SeedOption, SourceOptions, WorkOption, read_clock
+from evenhand.cli.options import (
+    DataSource,
+    OutputOptions,
+    ProtectedOption,
+    SeedOption,
+    SourceOptions,
+    WorkOption,
+    read_clock,
+)
 from evenhand.errors import LimitError, OptionError
+
+RESTRICTED_CODE = 4
+"""Exit code for a certificate that holds, and answers another question than the one asked."""
 
 if TYPE_CHECKING:
     from evenhand.certification import CertifyConfig
+    from evenhand.checker import AskedQuestion
     from evenhand.models import AdditiveNetwork
     from evenhand.population import PopulationKind, ProductPopulation
     from evenhand.schema import People, Schema
@@ -23,14 +35,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CertificateSource(SourceOptions):
-    """What a certificate is compared with."""
+    """The question that a certificate should answer."""
 
     schema: Annotated[
-        Path | None, typer.Option("--schema", help="Schema file (YAML) to compare; else the certificate's own.")
+        Path | None,
+        typer.Option("--schema", help="Schema file (YAML); without it and --data the domain is as the file states it."),
     ] = None
-    data: Annotated[
-        str | None, typer.Option("--data", help="Data to compare the population with; else it is taken as stated.")
+    data: Annotated[str | None, typer.Option("--data", help="Data that the population should be that of.")] = None
+    protected: ProtectedOption = None
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="Condition on the people asked about; may be repeated.")
     ] = None
+    population: Annotated[
+        str | None, typer.Option("--population", help="uniform, or independent: each attribute as in --data.")
+    ] = None
+    threshold: Annotated[float | None, typer.Option("--threshold", help="Decision threshold asked about.")] = None
+    relax: Annotated[
+        list[str] | None, typer.Option("--relax", help="NAME=NUMBER: people compared may differ by so much.")
+    ] = None
+    tolerance: Annotated[float | None, typer.Option("--tolerance", help="By how much a number may change.")] = None
+    bands: Annotated[list[str] | None, typer.Option("--bands", help="Scores that cut bands: 0.3,0.6.")] = None
+
+    def question(self, people: DataSource | None) -> AskedQuestion:
+        """Return the question that is asked, with the data if there are any.
+
+        Raises:
+            OptionError: a population without data, or one that a certificate file cannot be about.
+        """
+        from evenhand import checker
+        from evenhand.population import product_of_marginals
+        from evenhand.schema import encode
+
+        kind = self.population or ("uniform" if people is None else "independent")
+        if kind not in ("uniform", "independent"):
+            raise OptionError(f"no certificate file is about a population {kind!r}", location="--population",
+                              hint="uniform or independent")  # fmt: skip
+        if kind == "independent" and people is None:
+            raise OptionError("--population independent needs the data", hint="--data FILE")
+
+        def drawn_from(schema: Schema) -> ProductPopulation:
+            assert people is not None
+            return product_of_marginals(encode(schema, people.frame, location=people.name))
+
+        return checker.AskedQuestion(
+            protected=tuple(self.protected) if self.protected else None,
+            where=tuple(self.where or ()),
+            population=drawn_from if kind == "independent" else None,
+            threshold=self.threshold,
+            relax=_parse_tolerances(self.relax or ()),
+            tolerance=self.tolerance,
+            bands=parse_edges(self.bands or ()),
+            domain_given=self.schema is not None or (people is not None and people.schema is not None),
+        )
 
 
 @grouped
@@ -45,35 +101,30 @@ def check_certificate(
         int | None, typer.Option("--seed", min=0, help="Of the draw; by default it cannot be known beforehand.")
     ] = None,
 ) -> None:
-    """Check a certificate: the file, the model, the domain, the totals, and the proofs of its boxes."""
+    """Check a certificate: the file, the model, the question, the totals, and the proofs of its boxes."""
     from evenhand import checker, models, view
-    from evenhand import population as populations
     from evenhand.schema import encode, read_schema
+
+    people = None if source.data is None else source.read(source.data)
+    question = source.question(people)
 
     def load(stated: Schema) -> AdditiveNetwork:
         described = stated if source.schema is None else read_schema(source.schema)
-        like = None if source.data is None else source.read(source.data).frame
+        if people is not None and people.schema is not None:
+            described = encode(people.schema, people.frame, location=people.name).schema
+        like = None if people is None else people.frame
         network = models.load_white_box(model, described, like=like, trust=source.trust)
         if not isinstance(network, models.AdditiveNetwork):
             raise OptionError("certificates are about networks, and this model is made of trees", location=model)
         return network
 
-    def drawn_from(stated: Schema) -> ProductPopulation:
-        read = source.read(str(source.data))
-        return populations.product_of_marginals(encode(stated, read.frame, location=read.name))
-
     with view.show_progress(quiet=output.silent) as progress:
         result = checker.check_certificate(
-            file,
-            load,
-            sample=None if everything else sample,
-            seed=seed,
-            population=None if source.data is None else drawn_from,
-            progress=progress,
+            file, load, question, sample=None if everything else sample, seed=seed, progress=progress
         )
     output.finish(result, result.document)
     if result.verdict != "confirmed":
-        raise typer.Exit(1)
+        raise typer.Exit(RESTRICTED_CODE if result.verdict == "restricted" else 1)
 
 
 # ``evenhand certify MODEL --schema S.yaml``: for which share of everybody the decision provably stays the same.

@@ -24,18 +24,21 @@ from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import decode_points
 from evenhand.certification.query.question import Query
-from evenhand.certification.query.rounding import ACTIVATION_ERROR, ARITHMETIC_NOTE, BINARY32_UNIT
+from evenhand.certification.query.rounding import ACTIVATION_ERROR, BINARY32_UNIT
 from evenhand.errors import OptionError
 from evenhand.models import CurveTerm, network_fingerprint
-from evenhand.population import UNIFORM_POPULATION
 from evenhand.schema import parse_subdomain
 from evenhand.typing import Floats
 
-MAGIC = b"EVENHAND certificate 2\n"
+MAGIC = b"EVENHAND certificate 3\n"
 WHOLE = 2**32 - 1
 """Shares are stored as whole numbers of this many parts, rounded down."""
 BLOCK = 65_536
 """Boxes per block of the file: what is held in memory."""
+BY_LINES = 0
+"""Number of the way of counting that every box has unless something else is said: by lines over the box as a whole."""
+PROOFS: list[dict[str, Any]] = [{"by": "lines"}]
+"""Ways in which shares of boxes are counted; a box names one by its place. The checker believes nothing of it."""
 
 Integers = NDArray[np.integer]
 
@@ -115,17 +118,26 @@ class CertificateWriter:
             for array in _cell_arrays(cells):
                 self._write_section(b"CELL", zlib.compress(array.tobytes()))
 
-    def take(self, low: Integers, high: Integers, fair: NDArray[Any], unfair: NDArray[Any]) -> None:
+    def take(
+        self,
+        low: Integers,
+        high: Integers,
+        fair: NDArray[Any],
+        unfair: NDArray[Any],
+        proof: NDArray[np.integer] | int = BY_LINES,
+    ) -> None:
         """Record final boxes.
 
         Args:
             low, high: first and last cell of every attribute, both included, shape (boxes, attributes).
             fair, unfair: proved shares of each box, 0 to 1; a box decided as a whole has exactly 1 and 0.
+            proof: how the shares of each were counted, as places in ``PROOFS``.
         """
         if not len(low):
             return
         shares = (_round_down(np.asarray(each, dtype=np.float64)) for each in (fair, unfair))
-        columns = (np.array(low), np.array(high), *shares)
+        ways = np.broadcast_to(np.asarray(proof, dtype=np.uint8), len(low))
+        columns = (np.array(low), np.array(high), *shares, ways)
         with self._lock:
             self._held.append(columns)
             self._waiting += len(low)
@@ -192,7 +204,7 @@ class CertificateWriter:
 
     def _flush_blocks(self, wanted: int) -> None:
         columns = [np.concatenate(parts) for parts in zip(*self._held, strict=True)]
-        low, high, fair, unfair = (column[:wanted] for column in columns)
+        low, high, fair, unfair, ways = (column[:wanted] for column in columns)
         self._waiting -= wanted
         self._held = [tuple(column[wanted:] for column in columns)]
         mass = self._masses(low, high)
@@ -203,7 +215,7 @@ class CertificateWriter:
         pieces = [wanted.to_bytes(4, "little")]
         for column in (low, high - low):
             pieces += [column[:, i].astype(kind).tobytes() for i, kind in enumerate(self._kinds)]
-        pieces += [fair.astype("<u4").tobytes(), unfair.astype("<u4").tobytes()]
+        pieces += [fair.astype("<u4").tobytes(), unfair.astype("<u4").tobytes(), ways.tobytes()]
         self._write_section(b"BOXS", zlib.compress(b"".join(pieces)))
 
     def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
@@ -246,19 +258,21 @@ def _smallest_dtype(count: int) -> str:
 
 def _file_header(query: Query, method: str, outcomes: Sequence[int]) -> dict[str, Any]:
     return {
-        "format": 2,
+        "format": 3,
         "evenhand": __version__,
         "method": method,
-        "model": {"name": query.network.name, "fingerprint": network_fingerprint(query.network)},
+        "model": {"name": query.network.name, "kind": "network", "fingerprint": network_fingerprint(query.network)},
         "schema": json.loads(query.network.schema.model_dump_json()),
         "protected": {name: [float(entry) for entry in _protected_entries(query, name)] for name in query.protected},
         "where": list(query.where),
         "threshold": query.threshold,
+        "relax": query.relaxed,
         "tolerance": query.limit,
         "bands": [] if query.bands is None else list(query.bands.edges),
         "outcomes": list(outcomes),
-        "population": {"name": query.population, "uniform": query.population.startswith(UNIFORM_POPULATION)},
-        "slack": {"says": ARITHMETIC_NOTE, "unit": BINARY32_UNIT, "activation": ACTIVATION_ERROR},
+        "population": query.population,
+        "slack": {"unit": BINARY32_UNIT, "activation": ACTIVATION_ERROR},
+        "proofs": PROOFS,
         "whole": WHOLE,
         "attributes": [_describe_cells(cells) for cells in query.cells],
     }
