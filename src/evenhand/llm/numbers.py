@@ -32,7 +32,6 @@ from evenhand.stats import (
     bonferroni,
     holm,
     observed_rate,
-    student_p_value,
 )
 from evenhand.text import format_percent
 from evenhand.typing import Floats, Integers
@@ -328,7 +327,7 @@ def _observed(here: ShareEstimate | None, n: int, level: float) -> Quantity:
 def _adjusted_p(gaps: Sequence[MultiwayMean | None]) -> list[float | None]:
     """Return p-values of no gap, adjusted by Holm's method for those that are known."""
     known = [k for k, gap in enumerate(gaps) if gap is not None]
-    own = [student_p_value(gap.mean, gap.total, gap.variance.freedom) for gap in gaps if gap is not None]
+    own = [gap.p for gap in gaps if gap is not None]
     found: list[float | None] = [None] * len(gaps)
     for k, p in zip(known, holm(own).tolist(), strict=True):
         found[k] = p

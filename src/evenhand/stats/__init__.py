@@ -33,7 +33,6 @@ from evenhand.stats.level import (
     normal_cdf,
     normal_quantile,
     poisson_cdf,
-    student_p_value,
     student_quantile,
 )
 from evenhand.stats.mean import (
@@ -277,7 +276,6 @@ __all__ = [
     "stratified_total",
     "stretch_interval",
     "student_interval",
-    "student_p_value",
     "student_quantile",
     "tail_scales",
     "total_variation",

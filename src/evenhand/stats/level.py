@@ -54,13 +54,6 @@ def student_quantile(confidence: float, freedom: ArrayLike) -> Floats:
     return np.asarray(-stdtrit(freedom, tail_probability(confidence)), dtype=np.float64)
 
 
-def student_p_value(mean: float, variance: float, freedom: float) -> float:
-    """Return the two-sided p-value of a mean of 0: Student's t of ``mean / sqrt(variance)``."""
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(freedom, -abs(mean) / np.sqrt(variance)))
-
-
 def bonferroni(confidence: float, statements: int) -> float:
     """Return the level for each of several statements so that all hold together with ``confidence``.
 
