@@ -3,7 +3,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from applicants import CODES, FRAME, GRANTED, NAMES, PEOPLE, WORDS, pipeline, schema
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -15,7 +15,7 @@ from sklearn.svm import SVC, LinearSVC
 from evenhand import datasets
 from evenhand.errors import ModelError
 from evenhand.models import EstimatorModel, extract_white_box, load_model, predict_labels, wrap_estimator
-from evenhand.schema import encode, infer_schema
+from evenhand.schema import Schema, encode, infer_schema
 
 
 def answers(scorer, people=PEOPLE):
@@ -79,6 +79,30 @@ def test_codes_are_the_fallback_where_words_are_refused():
     scorer = load_model(model, WORDS.with_encodings({"sex": "code", "home-town": "code"}))
     assert scorer.form == "numbers"
     np.testing.assert_array_equal(scorer.scores(PEOPLE), model.predict_proba(WORDS.inputs(PEOPLE)))
+
+
+def test_an_encoder_tells_whether_it_learnt_words_or_codes():
+    """An encoder that ignores what it does not know takes either, and says nothing when it is given the wrong one."""
+    coded = WORDS.with_encodings({"sex": "code", "home-town": "code"})
+    places = [i for i, one in enumerate(coded.attributes) if one.kind == "categorical"]
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), places), remainder="passthrough")
+    for asked, form in ((coded.inputs(PEOPLE), "numbers"), (FRAME[NAMES].to_numpy(dtype=object), "words")):
+        model = make_pipeline(clone(encoder), LogisticRegression(max_iter=2000)).fit(asked, FRAME["granted"])
+        scorer = load_model(model, coded)
+        assert (scorer.form, scorer.caution) == (form, "")
+        assert answers(scorer) == model.predict(asked).tolist()
+
+
+def test_where_nothing_tells_words_from_numbers_it_says_so():
+    """Words that are numerals are read as numbers, other than the codes, by a model without any encoder."""
+    attributes = [{"name": "grade", "kind": "ordinal", "values": ["10", "20", "30"], "encoding": "code"}]
+    described = Schema.parse({"target": {"name": "granted", "favourable": "yes"}, "attributes": attributes})
+    codes = np.arange(60) % 3
+    model = LogisticRegression().fit(codes[:, None], np.where(codes > 1, "yes", "no"))
+    scorer = load_model(model, described)
+    assert scorer.form == "words"
+    assert "fitted on a bare array" in scorer.caution
+    assert "fit it on a data frame" in scorer.caution
 
 
 def test_columns_that_the_model_does_not_use_are_left_out():
@@ -297,3 +321,16 @@ def test_a_pipeline_on_adult():
     network = extract_white_box(scorer)
     assert network.classes == scorer.classes
     assert (network.predict(people.individuals) == scorer.predict(people.individuals)).all()
+
+
+def test_a_pipeline_on_the_codes_of_adult():
+    data = datasets.load_dataset("adult")
+    codes = {one.name: "code" for one in data.schema.attributes if one.values is not None}
+    people = encode(data.schema.with_encodings(codes), data.frame.head(2000))
+    words = [i for i, one in enumerate(people.schema.attributes) if one.values is not None]
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), words), remainder=StandardScaler())
+    asked, labels = people.individuals, np.array(people.schema.target.values)[people.labels]
+    model = make_pipeline(encoder, LogisticRegression(max_iter=300)).fit(asked, labels)
+    scorer = load_model(model, people.schema, like=data.frame)
+    assert scorer.form == "numbers"
+    assert answers(scorer, people.individuals) == model.predict(asked).tolist()

@@ -13,6 +13,7 @@ from evenhand.models import replies
 from evenhand.models.blackbox.questions import (
     InputForm,
     check_same_people,
+    describe_guess,
     describe_retry,
     model_input,
     probe_individuals,
@@ -103,6 +104,15 @@ class EstimatorModel:
             return replies.label_reply(labels, len(self.classes))
         return Reply(self._scores(asked, len(individuals)), labels, False)
 
+    def with_estimator(self, model: Any) -> EstimatorModel:
+        """Return another estimator of the same kind, fitted on the same columns, which is asked in the same form.
+
+        Raises:
+            ModelError: it does not know the labels.
+        """
+        classes, favourable = _match_classes(model, self.schema, self.name)
+        return replace(self, model=model, classes=classes, favourable=favourable, ledger=QuestionLedger(), caution="")
+
     def decide(self, frame: Any) -> Integers:
         """Return the estimator's labels of a frame's rows, without going through the schema, shape (n,)."""
         import narwhals as nw
@@ -160,8 +170,9 @@ def wrap_estimator(
     """Wrap a fitted classifier.
 
     Fitted on a data frame, it is asked with one: the columns it was fitted on, in the data's own words. Fitted on an
-    array, it is asked with the same words in the schema's order if it takes them, else with plain numbers by each
-    attribute's encoding.
+    array, it is asked with the same words in the schema's order or with plain numbers by each attribute's encoding:
+    whichever its encoders learnt their categories from, else the words if it takes them. Where nothing tells and its
+    answers differ, its ``caution`` says so.
 
     Args:
         model: has ``predict`` and ``classes_``; scores come from ``predict_proba``, else ``decision_function``.
@@ -192,7 +203,12 @@ def wrap_estimator(
             continue
         if form == "frame" and like is not None:
             check_same_people(estimator.decide, schema, like, location=name)
-        return replace(estimator, caution=describe_retry(form, forms[0], refused)) if refused else estimator
+        if refused:
+            return replace(estimator, caution=describe_retry(form, forms[0], refused))
+        if len(forms) > 1 and form != "frame" and learnt_form(model, schema) is None:
+            other = replace(estimator, form=forms[1])
+            return replace(estimator, caution=describe_guess(estimator.predict, other.predict, people))
+        return estimator
     raise refused or ModelError("the model cannot be asked", location=name)
 
 
@@ -249,7 +265,7 @@ def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None,
     if fitted == len(schema.attributes) and any(_has_text_values(attribute) for attribute in schema.attributes):
         forms.append("words")
     if fitted == schema.width:
-        forms.append("numbers")
+        forms.insert(0 if learnt_form(model, schema) == "numbers" else len(forms), "numbers")
     if not forms:
         raise ModelError(
             f"the model was fitted on {fitted} columns, but the schema's {len(schema.attributes)} attributes "
@@ -259,6 +275,24 @@ def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None,
             + ("; passthrough columns need a model that was fitted on a data frame" if schema.passthrough else ""),
         )
     return forms
+
+
+def learnt_form(model: Any, schema: Schema) -> InputForm | None:
+    """Return whether encoders fitted on an array learnt the schema's words or numbers; None where nothing tells."""
+    categories = _learnt_categories(model)
+    words = {value for attribute in schema.attributes for value in attribute.values or ()}
+    codes = {float(code) for attribute in schema.attributes for code in range(len(attribute.values or ()))}
+    known = sum(value in words for value in categories)
+    coded = sum(not isinstance(value, str) and value in codes for value in categories)
+    return None if known == coded else "words" if known > coded else "numbers"
+
+
+def _learnt_categories(model: Any) -> list[Any]:
+    """Return the values that the encoders in a fitted estimator know."""
+    found = [value for column in getattr(model, "categories_", None) or () for value in np.asarray(column).tolist()]
+    parts = [*(getattr(model, "steps", None) or ()), *(getattr(model, "transformer_list", None) or ())]
+    parts += getattr(model, "transformers_", None) or ()
+    return found + [value for part in parts for value in _learnt_categories(part[1])]
 
 
 def _has_text_values(attribute: Attribute) -> bool:

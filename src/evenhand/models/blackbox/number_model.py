@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.errors import ModelError
-from evenhand.models.blackbox.estimator import candidate_forms, input_columns, is_repeatable
+from evenhand.models.blackbox.estimator import candidate_forms, input_columns, is_repeatable, learnt_form
 from evenhand.models.blackbox.questions import (
     InputForm,
     check_same_people,
+    describe_guess,
     describe_retry,
     model_input,
     probe_individuals,
@@ -131,7 +132,12 @@ def wrap_regressor(
             _require_encodings(schema, name)
         if form == "frame" and like is not None:
             check_same_people(asked.predict_frame, schema, like, location=name)
-        return replace(asked, caution=describe_retry(form, forms[0], refused[0])) if refused else asked
+        if refused:
+            return replace(asked, caution=describe_retry(form, forms[0], refused[0]))
+        if len(forms) > 1 and form != "frame" and learnt_form(source, schema) is None:
+            other = replace(asked, form=forms[1])
+            return replace(asked, caution=describe_guess(asked.predict_numbers, other.predict_numbers, people))
+        return asked
     tried = "; ".join(f"asked with {form}: {error.message}" for form, error in zip(forms, refused, strict=True))
     raise refused[0] if len(refused) == 1 else ModelError(tried, location=name, hint=refused[0].hint)
 

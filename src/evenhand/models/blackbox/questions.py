@@ -122,6 +122,33 @@ def describe_retry(asked: InputForm, refused: InputForm, error: ModelError) -> s
     )
 
 
+def describe_guess(
+    with_words: Callable[[Floats], Integers | Floats],
+    with_numbers: Callable[[Floats], Integers | Floats],
+    people: Floats,
+) -> str:
+    """Say that a model takes words and numbers, that it answers differently, and which it is asked with.
+
+    Args:
+        with_words, with_numbers: what it answers about individuals. people: about whom, shape (n, attributes).
+
+    Returns:
+        Nothing where it refuses the numbers, or its answers are the same.
+    """
+    try:
+        differ = int(_differ(with_words(people), with_numbers(people)).sum())
+    except ModelError:
+        return ""
+    if not differ:
+        return ""
+    return (
+        f"The model was fitted on a bare array, and nothing tells of what: it takes {FORMS['words']} and "
+        f"{FORMS['numbers']}, and answers differently about {differ} of {len(people)} individuals. It was asked with "
+        "the words. If it learnt from numbers, all that is said of it is wrong: fit it on a data frame, which names "
+        "its columns, or give it as module:function, which is asked with a data frame and encodes it itself."
+    )
+
+
 def summarize_error(error: BaseException, most: int = 300) -> str:
     """Return the kind of an error and the first line of what it says."""
     lines = str(error).strip().splitlines()
