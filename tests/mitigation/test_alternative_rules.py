@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.mitigation import reweighing_weights
-from evenhand.mitigation.alternatives.choice import SURENESS, find_baseline, find_frontier, rank_candidates
+from evenhand.mitigation.alternatives.choice import GAIN_ERRORS, SURENESS, find_baseline, find_frontier, rank_candidates
 from evenhand.mitigation.alternatives.gaps import CONDITIONS, RateGap
 from evenhand.mitigation.alternatives.intervals import compare_frontier
 from evenhand.mitigation.alternatives.programs import LEVELS, threshold_path, tilt_path
@@ -188,13 +188,15 @@ def test_the_rule_by_hand():
     gap = RateGap.of("gap", group, favourable, 2)
     stacked = np.stack([given_, dear, good])
     standing = rank_candidates(
-        stacked, favourable, gap, baselines=np.zeros(3, dtype=np.int64), allowed=0.0, new_people=100,
+        stacked, favourable, gap, baselines=np.zeros(3, dtype=np.int64), allowed=0.005, new_people=100,
         parameters=[0, 1, 1],
     )  # fmt: skip
     assert standing.gaps.tolist() == pytest.approx([0.4, 0.4, 0.3])
     assert standing.losses.tolist() == pytest.approx([0.0, 0.0, -0.05])
     changed = np.sqrt((0.05 - 0.05**2) / 400)
-    assert standing.margins[2] == pytest.approx(SURENESS * changed * np.sqrt(1 + 4))
+    # Of the gain of 5 points what exceeds two standard errors counts: 2.8 points, and the margin is 3.1.
+    assert standing.margins[2] == pytest.approx(SURENESS * changed * np.sqrt(1 + 4) + GAIN_ERRORS * changed)
+    assert standing.losses[2] + standing.margins[2] == pytest.approx(0.0030, abs=5e-5)
     assert standing.feasible.tolist() == [True, False, True]
     assert standing.chosen == 2
     nothing = rank_candidates(

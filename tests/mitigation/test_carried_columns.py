@@ -12,8 +12,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 from evenhand.errors import DataError
-from evenhand.mitigation import put_in_one_table
-from evenhand.models import Subject
+from evenhand.mitigation import find_alternatives, put_in_one_table
+from evenhand.models import Subject, load_model
 from evenhand.schema import encode, infer_schema
 
 REFUSED = "Prefer not to say"
@@ -128,3 +128,27 @@ def test_tables_that_do_not_fit_are_refused(model):
     polars = pytest.importorskip("polars", reason="needs the extra polars")
     with pytest.raises(DataError, match="the test people cannot be put below the others"):
         put_in_one_table(Subject(model, encode(SCHEMA, FRAME)), encode(SCHEMA, polars.from_pandas(ASIDE)))
+
+
+def test_alternatives_read_what_stands_in_the_rows_and_keep_none_of_them(model, tmp_path):
+    test = encode(SCHEMA, ASIDE)
+    done = find_alternatives(
+        Subject(model, encode(SCHEMA, FRAME)), against="gap", methods=("reweigh", "tilt"), decide_without=("gender",),
+        accuracy_loss=0.3, test=test,
+    )  # fmt: skip
+    result, known = done.result, ASIDE[ASIDE["gender"] != REFUSED]
+    assert result.test == len(known)
+    assert result.candidates[0].test.accuracy == pytest.approx((model.predict(known) == known["hired"]).mean())
+    tilted = next(one for one in result.candidates if one.method == "reweigh x tilt")
+    (path,) = done.savers[tilted.number](tmp_path / "new.joblib")
+    assert b"writes" not in path.read_bytes()
+    read = joblib.load(path)
+    assert list(read.feature_names_in_) == ["points", "id", "text"]
+    assert (read.predict(known) == known["hired"]).mean() == pytest.approx(tilted.test.accuracy)
+    assert (read.predict(known.drop(columns="gender")) == read.predict(known)).all()
+    # Shuffled, everybody is given the answer by their own text.
+    shuffled = known.sample(frac=1, random_state=0)
+    assert (read.predict(shuffled) == pd.Series(read.predict(known), known.index)[shuffled.index]).all()
+    again = load_model(path, SCHEMA, like=FRAME, trust=True)
+    assert (again.decide(known) == read.predict(known)).all()
+    assert "Who asks a new model about others gives it these columns too" in " ".join(result.notes)

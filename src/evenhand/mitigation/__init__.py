@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         find_alternatives,
         reweighing_weights,
     )
-    from evenhand.mitigation.analysis import Mitigation, forecast_queries, mitigate, put_in_one_table
+    from evenhand.mitigation.analysis import Mitigation, forecast_queries, mitigate
     from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial
     from evenhand.mitigation.comparison import compare_candidates
     from evenhand.mitigation.config import FrontierConfig, MitigationConfig
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Regression,
         SplitSizes,
     )
-    from evenhand.mitigation.split import Split, TrainingSet, split_people
+    from evenhand.mitigation.split import Split, TrainingSet, put_in_one_table, split_people
     from evenhand.mitigation.training.encoding import FeatureEncoding
     from evenhand.mitigation.training.fair_classifier import FairClassifier
     from evenhand.mitigation.training.frontier import FrontierPoint, FrontierResult, trace_frontier

@@ -13,13 +13,19 @@ from evenhand.mitigation.comparison import SAMPLES, compare_candidates, flip_set
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.decision import Incumbent
 from evenhand.mitigation.findings import Findings
-from evenhand.mitigation.known_people import KNOWN, count_overlap, drop_test_profiles, explain_control
+from evenhand.mitigation.known_people import (
+    KNOWN,
+    count_overlap,
+    describe_left_out,
+    drop_test_profiles,
+    explain_control,
+)
 from evenhand.mitigation.learners import Learner, find_learner
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
 from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.result import MitigationResult, SplitSizes
-from evenhand.mitigation.split import Split, TrainingSet, split_people
+from evenhand.mitigation.split import Split, TrainingSet, put_in_one_table, split_people
 from evenhand.models import (
     CHECKED,
     PROBE_COUNT,
@@ -29,7 +35,6 @@ from evenhand.models import (
     find_caution,
     find_ledger,
     remember_answers,
-    summarize_error,
 )
 from evenhand.schema import People, Schema
 from evenhand.typing import Progress
@@ -128,34 +133,6 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     return rows
 
 
-def put_in_one_table(subject: Subject, test: People) -> tuple[Subject, People]:
-    """Return a subject and other people as rows of one table, where individuals carry rows (``Schema.carries_rows``).
-
-    A model is given the passthrough columns of the row that an individual carries, and looks them up in one table.
-
-    Raises:
-        DataError: the tables' columns are not of the same types.
-    """
-    import narwhals as nw
-
-    people = subject.people
-    if not people.schema.carries_rows or test.frame is people.frame:
-        return subject, test
-    tables = [nw.from_native(one.frame, eager_only=True) for one in (people, test)]
-    shared = [name for name in tables[0].columns if name in tables[1].columns]
-    try:
-        frame = nw.concat([table.select(shared) for table in tables], how="vertical").to_native()
-    except Exception as error:  # every kind of table raises errors of its own
-        raise DataError(
-            f"the test people cannot be put below the others: {summarize_error(error)}",
-            hint="give both as tables of one kind, with the same types of columns",
-        ) from error
-    behind = test.individuals.copy()
-    behind[:, -1] += len(tables[0])
-    test = replace(test, frame=frame, individuals=behind, rows=test.rows + len(tables[0]))
-    return replace(subject, people=replace(people, frame=frame)), test
-
-
 def without_rules(people: People) -> People:
     """Return people as if the schema did not say who can exist."""
     return replace(people, schema=people.schema.without_rules())
@@ -209,11 +186,8 @@ def _mitigate(
             f"{alike:,} of the {len(parts.test):,} people of the test set are, label and all, like people of the "
             "training or validation set. If they are the same, nothing here was kept aside."
         )
-    if unknown_people:
-        notes.append(
-            f"{unknown_people:,} people whose {' or '.join(people.schema.protected)} is unknown are left out: no new "
-            "model is trained or tested on them."
-        )
+    if left_out := describe_left_out(people.schema, unknown_people):
+        notes.append(left_out)
     if people.schema.passthrough:
         notes.append(
             f"Passthrough columns ({', '.join(people.schema.passthrough)}) are given to models that take data frames, "

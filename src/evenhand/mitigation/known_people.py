@@ -115,3 +115,13 @@ def _add_caveat(candidate: CandidateResult, caveat: str) -> CandidateResult:
 
 def _distinct_rows(rows: Floats) -> set[bytes]:
     return {row.tobytes() for row in rows + 0.0}
+
+
+def describe_left_out(schema: Schema, count: int) -> str:
+    """Return that people of unknown protected values are left out; empty where there are none."""
+    if not count:
+        return ""
+    return (
+        f"{count:,} people whose {' or '.join(schema.protected)} is unknown are left out: no new model is trained or "
+        "tested on them."
+    )

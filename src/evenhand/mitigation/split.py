@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.models import Scorer
+from evenhand.models import Scorer, Subject, summarize_error
 from evenhand.schema import People, Schema
 from evenhand.typing import Floats, Integers
 
@@ -82,6 +82,34 @@ def split_people(
             hint=f"every part needs {LEAST} people at least; this one would get {smallest}",
         )
     return made
+
+
+def put_in_one_table(subject: Subject, test: People) -> tuple[Subject, People]:
+    """Return a subject and other people as rows of one table, where individuals carry rows (``Schema.carries_rows``).
+
+    A model is given the passthrough columns of the row that an individual carries, and looks them up in one table.
+
+    Raises:
+        DataError: the tables' columns are not of the same types.
+    """
+    import narwhals as nw
+
+    people = subject.people
+    if not people.schema.carries_rows or test.frame is people.frame:
+        return subject, test
+    tables = [nw.from_native(one.frame, eager_only=True) for one in (people, test)]
+    shared = [name for name in tables[0].columns if name in tables[1].columns]
+    try:
+        frame = nw.concat([table.select(shared) for table in tables], how="vertical").to_native()
+    except Exception as error:  # every kind of table raises errors of its own
+        raise DataError(
+            f"the test people cannot be put below the others: {summarize_error(error)}",
+            hint="give both as tables of one kind, with the same types of columns",
+        ) from error
+    behind = test.individuals.copy()
+    behind[:, -1] += len(tables[0])
+    test = replace(test, frame=frame, individuals=behind, rows=test.rows + len(tables[0]))
+    return replace(subject, people=replace(people, frame=frame)), test
 
 
 def _leave_out_unknown(people: People) -> People:

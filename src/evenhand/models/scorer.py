@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from evenhand.errors import ModelError
 from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
+
+Part = TypeVar("Part")
 
 BATCH_ROWS = 65_536
 """Individuals per call to a model: large enough to be fast, small enough for memory."""
@@ -92,6 +95,28 @@ class WrappedScorer:
     def ledger(self) -> object:
         """What counts whom the model is asked about, if anything does (see ``find_ledger``)."""
         return getattr(self.model, "ledger", None)
+
+
+def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:
+    """Return a model that is asked with rows of another frame: every part of it that holds a frame holds a changed one.
+
+    Args:
+        part: a model, or anything made of models. change: gives the frame in place of the one held (``like``).
+    """
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        return part
+    changes: dict[str, Any] = {}
+    for one in dataclasses.fields(part):
+        value = getattr(part, one.name)
+        if one.name == "like" and value is not None:
+            changes[one.name] = change(value)
+        elif isinstance(value, tuple):
+            made = tuple(change_templates(inner, change) for inner in value)
+            if any(new is not old for new, old in zip(made, value, strict=True)):
+                changes[one.name] = made
+        elif (new := change_templates(value, change)) is not value:
+            changes[one.name] = new
+    return dataclasses.replace(part, **changes) if changes else part
 
 
 def predict_labels(scorer: Scorer, individuals: Floats, *, batch: int = BATCH_ROWS) -> Integers:

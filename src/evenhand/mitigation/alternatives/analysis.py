@@ -28,8 +28,9 @@ from evenhand.mitigation.alternatives.sources import (
     MembershipModel,
     ScoreSource,
     ask_source,
+    assign_folds,
 )
-from evenhand.mitigation.known_people import KNOWN
+from evenhand.mitigation.known_people import KNOWN, describe_left_out
 from evenhand.mitigation.learners import Learner, find_learner
 from evenhand.mitigation.methods.randomized import (
     ConstrainedGroups,
@@ -37,7 +38,7 @@ from evenhand.mitigation.methods.randomized import (
     draw_thresholds,
     require_two_labels,
 )
-from evenhand.mitigation.split import split_people
+from evenhand.mitigation.split import put_in_one_table, split_people
 from evenhand.models import Scorer, Subject, find_caution, find_ledger
 from evenhand.schema import People
 from evenhand.typing import Booleans, Floats, Integers, Progress
@@ -47,6 +48,11 @@ SHARES = (0.5, 0.25, 0.25)
 
 WRAPPED = (".joblib", ".pkl")
 """Endings of files that every alternative can be written to."""
+
+PASSED = (
+    "Passthrough columns ({}) are given to models that take data frames. Who asks a new model about others gives it "
+    "these columns too."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +109,8 @@ def find_alternatives(
     """
     started = time.perf_counter()
     config = AlternativesConfig.of(config, settings)
+    if test is not None:
+        subject, test = put_in_one_table(subject, test)
     ledger = find_ledger(subject.model) or subject.ledger
     before = ledger.settled
     with ledger.within(config.budget):
@@ -131,11 +139,6 @@ class _Search:
         schema = people.schema
         if not schema.protected:
             raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
-        if schema.carries_rows:
-            raise OptionError(
-                "expected people of attributes alone, got passthrough columns or words for unknown values",
-                hint="leave such columns out of model and data, and drop people of unknown value with `missing: drop`",
-            )
         unknown = [one for one in config.decide_without if one not in schema.names]
         if unknown:
             raise OptionError(
@@ -149,7 +152,9 @@ class _Search:
         require_two_labels(self.given)
         parts = split_people(people, seed=config.seed, test=test, shares=SHARES)
         self.other_people = test is not None
-        known = people if test is not None else people.at(np.flatnonzero(~np.isin(people.rows, parts.test.rows)))
+        known = people.at(
+            np.flatnonzero(np.isin(people.rows, np.concatenate([parts.train.rows, parts.validation.rows])))
+        )
         self.groups = ConstrainedGroups.of(known, ())
         self.known, self.aside = (GroupedPeople.of(one, self.groups) for one in (known, parts.test))
         self.tells_group = not set(config.decide_without) & set(schema.protected)
@@ -164,7 +169,12 @@ class _Search:
             seed=config.seed,
             lot=draw_thresholds(schema, known.individuals, seed=config.seed),
         )
-        self.notes = [note for note in (find_caution(self.given), "" if self.other_people else KNOWN) if note]
+        left_out = len(people) + (0 if test is None else len(test)) - parts.size
+        notes = (
+            find_caution(self.given), "" if self.other_people else KNOWN, describe_left_out(schema, left_out),
+            PASSED.format(", ".join(schema.passthrough)) if schema.passthrough else "",
+        )  # fmt: skip
+        self.notes = [note for note in notes if note]
         self.membership: MembershipModel | None = None
         self.evidence: dict[ScoreSource, tuple[RuleInputs, RuleInputs]] = {}
         self.baseline = 0
@@ -216,13 +226,16 @@ class _Search:
         self.say("looking for candidates", 0.75)
         known = self.known
         space = SearchSpace(
-            self.config.against, self.config.methods, known.group, known.people.favourable, len(known.labels), shares,
+            self.config.against, self.config.methods, known.group, known.people.favourable, len(known.labels),
+            assign_folds(known.group, known.people.favourable, seed=self.config.seed), shares,
             self.tells_group, self.config.seed,
         )  # fmt: skip
         proposals = list(space.propose(sources))
         self._know_both(sources, shares)
-        accepted = tuple(
-            np.stack([one.rule.accepts(self.evidence[one.source][part]) for one in proposals]) for part in (0, 1)
+        evidence = [self.evidence[one.source] for one in proposals]
+        accepted = (
+            np.stack([one.accepts_known(known) for one, (known, _) in zip(proposals, evidence, strict=True)]),
+            np.stack([one.rule.accepts(aside) for one, (_, aside) in zip(proposals, evidence, strict=True)]),
         )
         self.say("choosing", 0.85)
         gaps = [self._gap(one) for one in (known, self.aside)]
@@ -237,7 +250,7 @@ class _Search:
             accepted[1], self.aside.people.favourable, gaps[1], compared, widest,
             confidence=self.config.confidence, seed=self.config.seed,
         )  # fmt: skip
-        return proposals, (accepted[0], accepted[1]), standing, changes
+        return proposals, accepted, standing, changes
 
     def _gap(self, people: GroupedPeople) -> RateGap:
         return RateGap.of(self.config.against, people.group, people.people.favourable, len(people.labels))

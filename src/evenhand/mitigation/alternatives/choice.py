@@ -4,7 +4,8 @@
    given model, or with its kind fitted again where that is known to be the fair comparison (see ``find_baseline``).
 2. Feasible is a candidate whose loss, ``SURENESS`` standard errors up, stays within what is allowed. The error is that
    of the loss among as many new people as were kept aside, ``se sqrt(1 + n / m)``, so that they confirm it nine times
-   in ten.
+   in ten. Of a hundred candidates one always seems more accurate than its baseline by chance: a gain counts only as far
+   as it exceeds ``GAIN_ERRORS`` standard errors.
 3. The given model is always feasible.
 4. Of the feasible ones within one standard error of the smallest gap, the one that loses least is taken; of equals the
    one with fewer numbers fitted.
@@ -24,11 +25,15 @@ from evenhand.typing import Booleans, Floats, Integers
 SURENESS = 1.2816
 """Standard errors: those of a bound that holds nine times in ten."""
 
+GAIN_ERRORS = 2.0
+"""Standard errors by which a candidate must be more accurate before that counts."""
+
 RULE = (
     "Candidates are compared by cross-fitted decisions about the validation people. Feasible: the loss of accuracy is "
-    "within what is allowed with 90 % certainty, also among as many new people as were kept aside; the given model "
-    "always is. Of the feasible ones within one standard error of the smallest gap, the one that loses least accuracy "
-    "is taken. It takes the given model's place if its gap is smaller beyond noise on the people kept aside."
+    "within what is allowed with 90 % certainty, also among as many new people as were kept aside, and a gain counts "
+    "only beyond two standard errors; the given model always is. Of the feasible ones within one standard error of the "
+    "smallest gap, the one that loses least accuracy is taken. It takes the given model's place if its gap is smaller "
+    "beyond noise on the people kept aside."
 )
 """The rule in words."""
 
@@ -38,7 +43,8 @@ class Standing:
     """How all candidates stand among the validation people; each array has one entry per candidate.
 
     Attributes:
-        losses: accuracy of its baseline minus its own; margins: what is added to be sure of it. gaps: sizes.
+        losses: accuracy of its baseline minus its own; margins: what is added to be sure of it, with gains that do not
+            count taken back. gaps: sizes.
         feasible: whose loss is surely within what is allowed. frontier: whom no other candidate beats in both.
         chosen: which one the rule takes.
     """
@@ -77,7 +83,8 @@ def rank_candidates(
     accuracy = right.mean(axis=1)
     losses = accuracy[baselines] - accuracy
     errors = np.array([paired_error(right[own], right[other]) for own, other in enumerate(baselines)])
-    margins = SURENESS * errors * math.sqrt(1 + n / new_people)
+    disregarded = np.clip(-losses, 0.0, GAIN_ERRORS * errors)
+    margins = SURENESS * errors * math.sqrt(1 + n / new_people) + disregarded
     feasible = losses + margins <= allowed + 1e-12
     feasible[0] = True
     gaps = np.array([float(gap.sizes(one.astype(np.float64))) for one in accepted])

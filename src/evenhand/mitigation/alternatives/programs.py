@@ -13,8 +13,8 @@ from evenhand.typing import Booleans, Floats, Integers
 PEOPLE = 2_000
 """People that prices are worked out on: drawn at random where there are more."""
 
-LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
-"""Gaps aimed at, as shares of the gap of the model itself."""
+LEVELS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
+"""Gaps aimed at, as shares of the gap of the model itself: close together where little accuracy is lost."""
 
 BEYOND = (1.25, 1.5, 2.0)
 """How far prices go beyond those that close the gap as the model sees it: it may see less of it than there is."""

@@ -28,6 +28,8 @@ class CandidateRecipe:
     Attributes:
         method: its family, or ``given`` or ``refit``. recipe: what was done, in words.
         settings: its numbers by name. source, rule: what it decides with.
+        cross_fitted: its decisions about the validation people, shape (n,), where the rule was fitted on their labels:
+            those of rules that were fitted without them.
     """
 
     method: str
@@ -35,6 +37,11 @@ class CandidateRecipe:
     settings: dict[str, float]
     source: ScoreSource
     rule: AcceptanceRule
+    cross_fitted: Booleans | None = None
+
+    def accepts_known(self, known: RuleInputs) -> Booleans:
+        """Return decisions about the validation people, none made by a rule that was fitted on one's own label."""
+        return self.rule.accepts(known) if self.cross_fitted is None else self.cross_fitted
 
     @property
     def keeps_format(self) -> bool:
@@ -49,6 +56,7 @@ class SearchSpace:
     Attributes:
         against: the gap. families: which are searched.
         group, favourable: of the validation people, shape (n,); groups: how many groups there are.
+        fold: which of ``FOLDS`` each is in, shape (n,).
         membership: cross-fitted probability of each group, shape (n, groups); None where nothing is tilted.
         tells_group: whether a rule may be told the group. seed: of everything drawn.
     """
@@ -58,6 +66,7 @@ class SearchSpace:
     group: Integers
     favourable: Booleans
     groups: int
+    fold: Integers
     membership: Floats | None
     tells_group: bool
     seed: int
@@ -102,23 +111,37 @@ class SearchSpace:
             kind = "thresholds of one price per group" if told else "tilted without being told the group"
             yield CandidateRecipe(method, f"{describe_source(source)}, {kind}, {words}", settings, source, rule)
 
+    def _cutoffs(self, source: ScoreSource) -> list[tuple[str, GroupCutoffs, list[GroupCutoffs]]]:
+        """Return free thresholds for every step, in words, of all people, and of all people but each fold."""
+        known, conditions = self._evidence(source), CONDITIONS[self.against]
+
+        def path(rows: Integers) -> list[tuple[str, GroupCutoffs]]:
+            return list(
+                threshold_path(known.at(rows), self.group[rows], self.favourable[rows], conditions, self.groups)
+            )
+
+        whole = path(np.arange(len(self.group)))
+        parts = [path(np.flatnonzero(self.fold != one)) or whole for one in range(FOLDS if whole else 0)]
+        return [(words, rule, [part[step][1] for part in parts]) for step, (words, rule) in enumerate(whole)]
+
+    def _cross_fit(self, source: ScoreSource, rules: Sequence[AcceptanceRule]) -> Booleans:
+        """Return decisions about everybody by the rule fitted without the fold that they are in, shape (n,)."""
+        known = self._evidence(source)
+        return np.stack([rule.accepts(known) for rule in rules])[self.fold, np.arange(len(self.fold))]
+
     def _free_thresholds(self, source: ScoreSource) -> Iterator[CandidateRecipe]:
-        path = threshold_path(
-            self._evidence(source), self.group, self.favourable, CONDITIONS[self.against], self.groups
-        )
-        for number, (words, rule) in enumerate(path):
+        for number, (words, rule, parts) in enumerate(self._cutoffs(source)):
             by_lot = ", some by lot" if rule.is_random else ""
             recipe = f"{describe_source(source)}, free thresholds by group{by_lot}, {words}"
-            yield CandidateRecipe("thresholds", recipe, {"step": float(number)}, source, rule)
+            settings = {"step": float(number)}
+            yield CandidateRecipe("thresholds", recipe, settings, source, rule, self._cross_fit(source, parts))
 
     def _lots(self, source: ScoreSource) -> Iterator[CandidateRecipe]:
-        path = list(
-            threshold_path(self._evidence(source), self.group, self.favourable, CONDITIONS[self.against], self.groups)
-        )
-        for weight in WEIGHTS if path else ():
-            rule = GroupCutoffs(path[-1][1].cuts, weight)
-            words = f"{describe_source(source)}, thresholds that close the gap for a lot of {100 * weight:.0f} %"
-            yield CandidateRecipe("lot", words, {"weight": weight}, source, rule)
+        for _, closing, parts in self._cutoffs(source)[-1:]:
+            for weight in WEIGHTS:
+                rule, *others = (GroupCutoffs(one.cuts, weight) for one in (closing, *parts))
+                words = f"{describe_source(source)}, thresholds that close the gap for a lot of {100 * weight:.0f} %"
+                yield CandidateRecipe("lot", words, {"weight": weight}, source, rule, self._cross_fit(source, others))
 
 
 def describe_source(source: ScoreSource) -> str:
@@ -139,8 +162,8 @@ def describe_space(families: Sequence[Family], *, tells_group: bool, fits: bool)
         found.append("refit: its kind fitted again with nothing changed")
         if "reweigh" in families:
             found.append(
-                f"reweigh: its kind fitted by weights (P(group) P(label) / P(group, label))^strength, strength "
-                f"{STRENGTHS[1]:g} to {STRENGTHS[-1]:g} in steps of {STRENGTHS[1]:g}"
+                "reweigh: its kind fitted by weights (P(group) P(label) / P(group, label))^strength, strengths "
+                f"{', '.join(f'{one:g}' for one in STRENGTHS[1:])}"
             )
     if "tilt" in families:
         tilted = "given" + (" and fitted models" if fits else "")
@@ -162,5 +185,5 @@ def describe_space(families: Sequence[Family], *, tells_group: bool, fits: bool)
         found = [one for one in found if one not in needing]
         found.append("left out, because they must be told the group when they decide: thresholds, lot")
     if fits:
-        found.append(f"scores are cross-fitted in {FOLDS} parts of the validation people")
+        found.append(f"scores and free thresholds are cross-fitted in {FOLDS} parts of the validation people")
     return tuple(found)

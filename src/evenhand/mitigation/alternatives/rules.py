@@ -27,6 +27,10 @@ class RuleInputs(NamedTuple):
     membership: Floats | None
     lot: Floats
 
+    def at(self, rows: Integers) -> RuleInputs:
+        """Return what may be used about some of the people."""
+        return RuleInputs(*(None if one is None else one[rows] for one in self))
+
 
 class AcceptanceRule(Protocol):
     """A rule of decisions.

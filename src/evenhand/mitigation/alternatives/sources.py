@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from evenhand.models import EstimatorModel, Scorer, favourable_score, predict_la
 from evenhand.schema import People
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
-STRENGTHS = tuple(quarter / 4 for quarter in range(17))
+STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Of reweighing: 0 fits the model again with nothing changed, 1 is Kamiran and Calders'."""
 
 FOLDS = 3
@@ -123,7 +122,7 @@ class CrossFitting:
 
     def given_sources(self) -> list[ScoreSource]:
         """Return the given model, and besides, where it reads what is hidden, the same asked alike about everybody."""
-        individuals, scorer = self.people.individuals, strip_rows(self.given)
+        individuals, scorer = self.people.individuals, self.given
         sources = [ScoreSource("given", None, scorer, ask_source(scorer, individuals, self.lot))]
         hidden = self._told_of(self.hidden)
         if hidden:
@@ -145,7 +144,7 @@ class CrossFitting:
         hidden = self._told_of(self.hidden)
         scorer, known, plain = self._cross_fit(fit, hidden)
         save = None if hidden else lambda path: learner.save(plain, path)
-        return ScoreSource("reweigh" if strength else "refit", strength, strip_rows(scorer), known, save)
+        return ScoreSource("reweigh" if strength else "refit", strength, scorer, known, save)
 
     def membership(self, progress: Progress) -> tuple[MembershipModel, Floats]:
         """Return how probable each group is: the model, and its cross-fitted answers (n, groups).
@@ -171,7 +170,7 @@ class CrossFitting:
                 return learner.fit(TrainingSet.plain(about), seed=self.seed)
 
             scorer, known, _ = self._cross_fit(fit, tuple(schema.positions(schema.protected)))
-            scorers.append(strip_rows(scorer))
+            scorers.append(scorer)
             answers.append(known.score)
         return MembershipModel(tuple(scorers)), _as_shares(np.stack(answers, axis=1))
 
@@ -209,13 +208,3 @@ def _as_shares(found: Floats) -> Floats:
     if found.shape[1] == 1:
         return np.concatenate([1 - found, found], axis=1)
     return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-12))
-
-
-def strip_rows(scorer: Scorer) -> Scorer:
-    """Return a model without the people's rows that it keeps as a template, so that no file carries them."""
-    if isinstance(scorer, BlindModel):
-        return replace(scorer, model=strip_rows(scorer.model))
-    if isinstance(scorer, EstimatorModel):
-        like: Any = scorer.like
-        return replace(scorer, like=None if like is None else like[:0])
-    return scorer

@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.errors import MissingExtraError, ModelError
 from evenhand.mitigation.learners.learner import file_ending, target_labels, training_frame
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import EstimatorModel, Scorer, load_model, plain_numbers, summarize_error
+from evenhand.models import EstimatorModel, Scorer, plain_numbers, summarize_error
 
 ENDINGS = (".skops", ".joblib", ".pkl")
 LARGEST_SEED = 2**32
@@ -82,7 +82,7 @@ class EstimatorLearner:
                 location=given.name,
                 hint="train it with your own function: `fit=module:function`",
             ) from error
-        return load_model(model, given.schema, like=given.like, name=given.name)
+        return given.with_estimator(model)
 
     def save(self, scorer: Scorer, path: Path) -> tuple[Path, ...]:
         """Write one of its estimators: ``.skops`` (runs no code when read), ``.joblib`` or ``.pkl``."""

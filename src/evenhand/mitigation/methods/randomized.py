@@ -21,7 +21,7 @@ from evenhand.errors import DataError, MissingExtraError, OptionError
 from evenhand.mitigation.candidate import MitigationTask, Trial, accuracy, measure_all, remaining_share
 from evenhand.mitigation.learners.estimator import write_object
 from evenhand.mitigation.metrics import SubgroupGapMetric
-from evenhand.models import Scorer
+from evenhand.models import Scorer, change_templates
 from evenhand.schema import People, Schema, Value, decode, encode
 from evenhand.subgroups import Rules, find_members
 from evenhand.typing import Booleans, Floats, Integers
@@ -89,35 +89,44 @@ def _mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 class ScorerEstimator:
     """What is written to a file: a scorer that looks like a scikit-learn classifier of data frames.
 
+    No row of the data is kept with it: passthrough columns are those of the frame that it is asked with.
+
     Attributes:
         scorer: what answers.
         constant: attribute -> what stands in its place for everybody: its column is not looked at, and may be missing.
+        schema: what the columns of a frame mean that it is asked with.
     """
 
     def __init__(self, scorer: Scorer, without: Sequence[str] = ()) -> None:
-        self.scorer = scorer
+        self.scorer = change_templates(scorer, lambda like: like[:0])
         first = np.array([[attribute.domain()[0] for attribute in scorer.schema.attributes]], dtype=np.float64)
-        row = decode(scorer.schema, first)
+        row = decode(scorer.schema.model_copy(update={"passthrough": ()}), first)
         self.constant = {name: row[name][0] for name in without}
-        names = [name for name in scorer.schema.names if name not in without]
+        asks_in_frames = self.scorer is not scorer
+        passthrough = scorer.schema.passthrough if asks_in_frames else ()
+        self.schema = scorer.schema.model_copy(update={"passthrough": passthrough})
+        names = [name for name in self.schema.columns if name not in without]
         self.classes_ = np.array(scorer.classes)
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
 
     def predict(self, frame: Any) -> NDArray[Any]:
         """Return the label of each row of a frame in the data's own words."""
-        return np.asarray(self.classes_[self.scorer.predict(self._individuals(frame))])
+        scorer, individuals = self._ask_about(frame)
+        return np.asarray(self.classes_[scorer.predict(individuals)])
 
     def predict_proba(self, frame: Any) -> Floats:
         """Return the probability of each label."""
-        return self.scorer.scores(self._individuals(frame))
+        scorer, individuals = self._ask_about(frame)
+        return scorer.scores(individuals)
 
-    def _individuals(self, frame: Any) -> Floats:
+    def _ask_about(self, frame: Any) -> tuple[Scorer, Floats]:
         import narwhals as nw
 
         table = nw.from_native(frame, eager_only=True)
-        told = table.with_columns(*(nw.lit(value).alias(name) for name, value in self.constant.items()))
-        return encode(self.scorer.schema.model_copy(update={"passthrough": ()}), told.to_native()).individuals
+        told = table.with_columns(*(nw.lit(value).alias(name) for name, value in self.constant.items())).to_native()
+        scorer = change_templates(self.scorer, lambda like: told) if self.schema.carries_rows else self.scorer
+        return scorer, encode(self.schema, told).individuals
 
 
 @dataclass(frozen=True)
