@@ -134,7 +134,9 @@ def audit_predictions(
         membership: what is known by probability alone, such as race by name and address: attribute -> probabilities of
             its groups, a data frame or a mapping from groups to columns of shape (n,). Rates of these groups stand in
             ``result.groups.proxies``, with bounds beside every estimate (see ``evenhand.groups.measure_proxies``).
-        settings: ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
+        settings: ``data``, a data frame, a lazy one (Polars, DuckDB, Spark, Ibis), or the path of a table or a folder
+            of Parquet files, of which the arguments above name columns; rows that are not in memory are counted where
+            they are. ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
             people, the group of each); ``replicate_weights`` of a survey, a data frame or an array of shape (n, R), and
             ``replicate_method`` (see ``evenhand.schema.ReplicateRole``), by which the intervals of weighted rates and
             gaps are computed; ``favourable``, the label that people want, and ``schema`` (see
@@ -171,6 +173,8 @@ def audit_predictions(
     about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
     about["known"] = read_known_groups(settings.pop("known_groups", None))
     about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
+    if "data" in settings:
+        about["data"] = _read(settings.pop("data"), settings, large=True)
     frame, roles = table_of_decisions(
         y_pred,
         sensitive_features,
@@ -552,12 +556,15 @@ def _clock(settings: dict[str, Any]) -> WorkClock | None:
     return None if work is None else WorkClock(work)
 
 
-def _read(data: Any, settings: dict[str, Any]) -> Any:
-    """Return the data as a data frame; takes the encoding of a file out of the settings."""
-    from evenhand.datasets import read_frame
+def _read(data: Any, settings: dict[str, Any], *, large: bool = False) -> Any:
+    """Return the data as a data frame, or where ``large`` and of many rows as a lazy one; takes the encoding out."""
+    from evenhand.datasets import open_data, read_frame
 
     encoding = settings.pop("encoding", None)
-    return read_frame(data, encoding=encoding) if isinstance(data, str | Path) else data
+    if not isinstance(data, str | Path):
+        return data
+    rows = open_data(data) if large else None
+    return read_frame(data, encoding=encoding) if rows is None else rows
 
 
 def _subject(

@@ -167,3 +167,32 @@ def test_replicate_weights_are_read_by_their_range(evenhand, applicants, tmp_pat
     ran = evenhand("audit", applicants, *about, "--replicate-method", "fay")
     assert ran.code == 2
     assert "fay:0.5" in ran.err
+
+
+def test_a_folder_of_files_gives_the_numbers_of_the_rows_in_memory(evenhand, table, tmp_path):
+    pytest.importorskip("duckdb", reason="needs the extra duckdb")
+    rows = pd.read_csv(table).assign(counts=1.5)
+    (tmp_path / "parts").mkdir()
+    for part, start in enumerate(range(0, len(rows), 150)):
+        rows.iloc[start : start + 150].to_parquet(tmp_path / "parts" / f"{part}.parquet")
+    columns = ["--decision", "selected", "--target", "hired", "--score", "points", "--protected", "sex"]
+    columns += ["--favourable", "yes"]
+    found = []
+    for data in (table, tmp_path / "parts"):
+        ran = evenhand("audit", data, *columns, "--json", "-")
+        assert ran.code == 0, ran.err
+        found.append(json.loads(ran.out))
+    one, other = (result["groups"] for result in found)
+    for gap, same in zip(one["breakdowns"][0]["gaps"], other["breakdowns"][0]["gaps"], strict=True):
+        assert gap["name"] == same["name"]
+        assert gap["value"]["value"] == pytest.approx(same["value"]["value"], abs=1e-12)
+        assert gap["value"]["low"] == pytest.approx(same["value"]["low"], abs=1e-7)
+    assert one["overall"]["auc"]["value"] == pytest.approx(other["overall"]["auc"]["value"], abs=1e-12)
+    assert [cell["n"] for cell in one["calibration"]] == [cell["n"] for cell in other["calibration"]]
+    assert found[0]["subgroups"]["findings"] == found[1]["subgroups"]["findings"]
+    # What needs every person is read into memory, as few rows can be.
+    ran = evenhand("audit", tmp_path / "parts", *columns, "--weight", "counts", "--json", "-")
+    assert ran.code == 0, ran.err
+    ran = evenhand("audit", tmp_path / "parts", "--decision", "missing", "--protected", "sex")
+    assert ran.code == 2
+    assert "missing" in ran.err

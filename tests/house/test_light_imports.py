@@ -70,7 +70,7 @@ def test_a_page_brings_no_other_pages_engines(function, strangers):
 
 
 ON_USE = frozenset(
-    {"PIL", "altair", "diffusers", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars", "pyarrow",
+    {"PIL", "altair", "diffusers", "duckdb", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars", "pyarrow",
      "scipy", "skl2onnx", "sklearn", "skops", "torch", "transformers", "vl_convert", "xgboost", "zstandard"}
 )  # fmt: skip
 BASES = {"fair_classifier.py": frozenset({"sklearn"})}

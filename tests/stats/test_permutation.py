@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import binom, hypergeom
+from scipy.stats import binom, chisquare, hypergeom
 
 from evenhand.errors import OptionError
 from evenhand.stats import (
     adjusted_p,
     critical_value,
+    permutation,
     permutation_moments,
     permute_counts,
     permute_sums,
@@ -151,3 +152,26 @@ def test_a_search_of_fair_outcomes_errs_as_often_as_it_says(rate):
         wrong += adjusted_p(largest[0], largest[1:]) <= 0.05
     low, high = binom.interval(1 - 1e-4, runs, 0.05)
     assert low <= wrong <= high
+
+
+def test_more_people_than_numpy_deals_among():
+    """By the same law: each count within a cell is hypergeometric, and all of them add up."""
+    sizes, successes, draws = [4 * 10**8, 5 * 10**8, 3 * 10**8, 40, 0], 6 * 10**8, 2000
+    dealt = permute_counts(sizes, successes, draws, np.random.default_rng(5))
+    assert (dealt.sum(axis=1) == successes).all()
+    assert ((dealt >= 0) & (dealt <= sizes)).all()
+    for size, column in zip(sizes[:4], dealt.T, strict=False):
+        law = hypergeom(sum(sizes), successes, size)
+        assert abs(column.mean() - law.mean()) < 5 * law.std() / draws**0.5
+        assert column.std() == pytest.approx(law.std(), rel=0.1)
+
+
+def test_dealing_by_chance_and_putting_it_right_is_dealing_evenly(monkeypatch):
+    """All ways to deal 2 successes among cells of 1, 1 and 2 people, enumerated: 6 pairs of people."""
+    monkeypatch.setattr(permutation, "MOST_DEALT", 0)
+    dealt = permute_counts([1, 1, 2], 2, 12_000, np.random.default_rng(6))
+    ways, many = np.unique(dealt, axis=0, return_counts=True)
+    expected = {(1, 1, 0): 1, (1, 0, 1): 2, (0, 1, 1): 2, (0, 0, 2): 1}
+    assert {tuple(way) for way in ways.tolist()} == expected.keys()
+    share = [expected[tuple(way)] / 6 for way in ways.tolist()]
+    assert chisquare(many, np.array(share) * many.sum()).pvalue > 1e-3

@@ -83,7 +83,7 @@ def audit_decisions(
             type="decisions already made",
             classes=tuple(map(str, schema.target.values or ())),
             favourable=str(schema.target.favourable),
-            label_only=decisions.scores is None,
+            label_only=not decisions.has_scores,
             white_box=False,
             recorded=True,
         ),
@@ -143,14 +143,15 @@ def _search_subgroups(
 
 def _make_data_card(decisions: RecordedDecisions, name: str) -> DataCard:
     people = decisions.people
-    weights = None if decisions.weights is None else decisions.weights.values
+    weights = people.counts if decisions.weights is None else decisions.weights.values
     seen = [people.individuals, decisions.selected, people.labels, decisions.scores, weights]
+    seen += [] if decisions.score_sums is None else [decisions.score_sums.whole, decisions.score_sums.rest]
     fingerprint = hashlib.sha256()
     for part in seen:
         fingerprint.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
     return DataCard(
         name=name,
-        people=len(people),
+        people=people.size,
         dropped=decisions.undecided,
         fingerprint=fingerprint.hexdigest(),
         counts=count_values(people, people.schema.names),

@@ -16,8 +16,13 @@ def count_values(people: People, names: Sequence[str]) -> dict[str, dict[str, in
     """Return how many people have each value of these attributes."""
     counts = {}
     for attribute in (people.schema[name] for name in names):
-        column = people.individuals[people.is_known([attribute.name]), people.schema.position(attribute.name)]
-        entries, sizes = np.unique(column, return_counts=True)
+        known = people.is_known([attribute.name])
+        column = people.individuals[known, people.schema.position(attribute.name)]
+        if people.counts is None:
+            entries, sizes = np.unique(column, return_counts=True)
+        else:
+            entries, code = np.unique(column, return_inverse=True)
+            sizes = np.bincount(code, weights=people.counts[known])
         counts[attribute.name] = {attribute.text(entry): int(size) for entry, size in zip(entries, sizes, strict=True)}
     return counts
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import typer
 
 from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions
+from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions, open_data
 from evenhand.errors import OptionError
 from evenhand.interrupts import INTERRUPTED
 
@@ -20,8 +20,18 @@ if TYPE_CHECKING:
     from evenhand.dossier import DossierName
     from evenhand.groups import rankings as ranked
     from evenhand.models import Subject
-    from evenhand.schema import DecisionRoles, KnownGroups, People, SampleRoles
-    from evenhand.typing import Booleans
+    from evenhand.schema import (
+        DecisionRoles,
+        KnownGroups,
+        People,
+        RecordedDecisions,
+        RecordedLabels,
+        RecordedNumbers,
+        SampleRoles,
+    )
+    from evenhand.typing import Booleans, Progress
+
+    Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
 
 DEFAULT_OUT = Path("evenhand-report")
 
@@ -98,7 +108,10 @@ def audit(
         str | None,
         typer.Argument(help="Model file, http(s) URL or module:function; none with --decision or --rank."),
     ] = None,
-    data: Annotated[str | None, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(help="CSV, Parquet or Excel file, folder or pattern of Parquet files, or a data set's name."),
+    ] = None,
     example: Annotated[
         str | None, typer.Option("--example", help="Audit a model trained on the spot on this data set, e.g. adult.")
     ] = None,
@@ -233,7 +246,7 @@ def audit(
             low_is_good=low_is_good,
         )
         result, whom, frame, decide = _audit_decisions(
-            context, model, roles, people, output, run, _Asked(gates, metrics, replication)
+            context, model, roles, people, output, run, _Asked(gates, metrics, replication, bool(wanted))
         )
     else:
         if low_is_good:
@@ -259,11 +272,19 @@ def audit(
 
 
 class _Asked(NamedTuple):
-    """What is asked beyond the settings: conditions to fail on, metrics of the user's own, replicate weights."""
+    """What is asked beyond the settings.
+
+    Attributes:
+        gates: conditions to fail on.
+        metrics: metrics of the user's own.
+        replication: replicate weights.
+        dossiers: whether dossiers are written beside the report.
+    """
 
     gates: list[Gate]
     metrics: dict[str, Callable[..., Any]]
     replication: _Replication | None = None
+    dossiers: bool = False
 
 
 def _audit_decisions(
@@ -277,25 +298,56 @@ def _audit_decisions(
 ) -> _Audited:
     """Audit the decisions in a column of DATA."""
     from evenhand import auditing, view
-    from evenhand.schema import ReplicateRole, list_columns, list_replicates
 
     if data is None:
         raise OptionError("an audit of decisions needs DATA", hint="evenhand audit decisions.csv --decision COLUMN ...")
     config = DECISIONS.read(context, seed=people.seed)
     with view.show_progress(quiet=output.silent) as progress:
-        progress("reading the decisions", 0.0)
-        source = people.read(data)
-        replication, roles = asked.replication, dataclasses.replace(roles, schema=source.schema)
-        if replication is not None:
-            columns = list_replicates(replication.columns, list_columns(source.frame))
-            roles = dataclasses.replace(roles, replicates=ReplicateRole(columns, replication.method))
-        read = roles.read(source.frame, location=source.name)
+        read, source = _read_decisions(data, roles, config, people, asked, progress)
         for gate in asked.gates:
             gate.check_attributes((*read.people.schema.names, *(roles.membership or {})))
         result = auditing.audit_decisions(
             read, config, metrics=asked.metrics, data_name=source.name, progress=progress, clock=run.clock
         )
     return _Audited(result, read.people, source.frame, lambda: _require_decisions(getattr(read, "selected", None)))
+
+
+def _read_decisions(
+    data: str,
+    roles: DecisionRoles,
+    config: DecisionAuditConfig,
+    people: DataOptions,
+    asked: _Asked,
+    progress: Progress,
+) -> tuple[Recorded, DataSource]:
+    """Return the decisions in DATA; those of many rows are counted where these are, unless every person is needed."""
+    from evenhand.errors import EvenhandError
+    from evenhand.schema import ReplicateRole, list_columns, list_replicates
+
+    everybody = [
+        roles.weight,
+        roles.membership,
+        asked.metrics,
+        asked.dossiers,
+        config.thresholds,
+        config.keep_decisions,
+    ]
+    large = None if any(everybody) else open_data(data, schema=people.schema)
+    if large is not None:
+        progress("counting the rows where they are", 0.0)
+        try:
+            return dataclasses.replace(roles, schema=large.schema).read(large.frame, location=large.name), large
+        except EvenhandError:
+            if large.name == data:
+                raise
+            # A single file is read whole, as one of few rows is: what cannot be counted is said, or done, of that.
+    progress("reading the decisions", 0.0)
+    source = people.read(data)
+    roles, replication = dataclasses.replace(roles, schema=source.schema), asked.replication
+    if replication is not None:
+        columns = list_replicates(replication.columns, list_columns(source.frame))
+        roles = dataclasses.replace(roles, replicates=ReplicateRole(columns, replication.method))
+    return roles.read(source.frame, location=source.name), source
 
 
 class _Audited(NamedTuple):

@@ -111,7 +111,9 @@ ModelArgument = Annotated[
         "Face classifier."
     ),
 ]
-DataArgument = Annotated[str, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")]
+DataArgument = Annotated[
+    str, typer.Argument(help="CSV, Parquet or Excel file, folder or pattern of Parquet files, or a data set's name.")
+]
 
 
 @dataclass(frozen=True)
@@ -394,15 +396,35 @@ def read_data(
     from evenhand.schema import read_schema
 
     given = read_schema(schema) if schema is not None else None
+    if datasets.names_rows(data):
+        return DataSource(datasets.read_frame(data), given, data)
     if not Path(data).exists() and data in datasets.dataset_names():
         dataset = datasets.load_dataset(data, data_home=data_home)
         return DataSource(dataset.frame, given or dataset.schema, f"data set {data}")
     if not Path(data).exists():
         raise OptionError(
             f"there is no file {data!r}, and no data set of that name",
-            hint=f"give a CSV, Parquet or Excel file, or one of: {', '.join(datasets.dataset_names())}",
+            hint="give a CSV, Parquet or Excel file, a folder of Parquet files, or one of:"
+            f"  {', '.join(datasets.dataset_names())}",
         )
     return DataSource(datasets.read_frame(data, encoding=encoding), given, Path(data).name)
+
+
+def open_data(data: str, *, schema: Path | None) -> DataSource | None:
+    """Open DATA whose rows are counted where they are: many of them, a folder of files, or a table of a database.
+
+    Returns:
+        None where DATA is small enough to be read, or a data set's name.
+
+    Raises:
+        EvenhandError: it cannot be opened.
+    """
+    from evenhand import datasets
+    from evenhand.schema import read_schema
+
+    rows = datasets.open_data(data)
+    name = data if datasets.names_rows(data) else Path(data).name
+    return None if rows is None else DataSource(rows, None if schema is None else read_schema(schema), name)
 
 
 def read_terms(protected: list[str] | None, files: list[Path]) -> list[str | identity.IdentityCategory] | None:

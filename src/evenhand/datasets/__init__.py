@@ -16,6 +16,7 @@ from evenhand.datasets.identity.swapping import (
     text_finding,
     words_of,
 )
+from evenhand.datasets.rows import names_rows, open_data
 from evenhand.datasets.tables import MISSING_MARKS, read_frame
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "load_dataset",
     "load_name_list",
     "name_lists",
+    "names_rows",
+    "open_data",
     "pronouns_in",
     "read_frame",
     "resolve_categories",

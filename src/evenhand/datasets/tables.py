@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.datasets.rows import names_rows, read_rows
 from evenhand.errors import DataError, GuessedEncodingWarning, MissingExtraError, OptionError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def read_frame(
 ) -> pd.DataFrame:
     """Read a table: ``.csv``, ``.tsv`` and the like (also ``.gz``, ``.xz``, ``.bz2``, ``.zst``), parquet or ``.xlsx``.
 
+    Folders and patterns of Parquet files, and tables of DuckDB (see ``open_data``), are read up to millions of rows.
+
     A text table has one line of column names; its values are separated by a comma, semicolon, tab or bar, whichever
     fits. It is UTF-8, or UTF-16 where a byte order mark says so. Where it is neither, it is read as UTF-16 if every
     other byte is zero, else as Windows-1252 if it can be that, with a warning that names the guess. A workbook has one
@@ -54,6 +57,8 @@ def read_frame(
     Warns:
         GuessedEncodingWarning: the encoding is a guess.
     """
+    if names_rows(path):
+        return read_rows(path)
     path = Path(path)
     location = str(path)
     if encoding is not None:

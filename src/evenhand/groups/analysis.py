@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from evenhand.groups.metrics import (
     count_benefits,
     count_groups,
     cross_tabulate,
+    cross_tabulate_counts,
     measure_rates,
     number_combinations,
 )
@@ -35,11 +36,12 @@ from evenhand.schema import (
     PeopleWeights,
     ProbableMembership,
     RecordedDecisions,
+    ScoreSums,
     Thresholds,
     describe_scale,
 )
-from evenhand.stats import Quantity, Unknown, auc, decision_inequality
-from evenhand.typing import Booleans, Floats, Progress
+from evenhand.stats import Quantity, Unknown, auc, auc_of_counts, decision_inequality
+from evenhand.typing import Booleans, Floats, Integers, Progress
 
 ROUNDING = 1e-6
 """Scores may leave [0, 1] by this much, as softmax in single precision does."""
@@ -159,7 +161,11 @@ def measure_recorded_decisions(
     refuse_beside_replicates(decisions.weights, **given)
     people, schema = decisions.people, decisions.people.schema
     names = schema.names if config.protected is None else tuple(dict.fromkeys(config.protected))
-    memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
+    if people.counts is not None:
+        _refuse_of_cells(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
+    memberships = [
+        group_by_attribute(schema[name], people.individuals[:, schema.position(name)], people.counts) for name in names
+    ]
     deserving = None if people.labels is None else people.favourable
     found = _build_result(
         memberships,
@@ -167,6 +173,7 @@ def measure_recorded_decisions(
         deserving,
         decisions.scores,
         risks=decisions.risks,
+        cells=None if people.counts is None else _Cells(people.counts, decisions.score_sums),
         weights=decisions.weights,
         in_force=decisions.thresholds,
         why_no_scores=NO_SCORES,
@@ -174,6 +181,8 @@ def measure_recorded_decisions(
         config=config,
         started=started,
     )
+    if people.counts is not None:
+        return found
     weights = None if decisions.weights is None else decisions.weights.values
     known = DecidedPeople(memberships, decisions.selected, deserving, decisions.scores, weights)
     drawn = BootstrapSettings(config.confidence, config.min_group_size, config.seed)
@@ -295,6 +304,27 @@ def measure_decisions(
     )
 
 
+class _Cells(NamedTuple):
+    """How many people each cell has, shape (cells,), and the sums of their scores, where people were counted."""
+
+    people: Integers
+    scores: ScoreSums | None
+
+
+def _refuse_of_cells(**given: bool) -> None:
+    """Refuse what needs every person where people were counted by what they share.
+
+    Raises:
+        OptionError: one of these is asked for.
+    """
+    for name, wanted in given.items():
+        if wanted:
+            raise OptionError(
+                f"`{name}=` needs every person, and these rows are counted where they are",
+                hint="leave it out, or read a sample of the rows into memory",
+            )
+
+
 def _build_result(
     memberships: Sequence[Membership],
     favoured: Booleans,
@@ -302,6 +332,7 @@ def _build_result(
     scores: Floats | None,
     *,
     risks: Floats | None = None,
+    cells: _Cells | None = None,
     weights: PeopleWeights | None = None,
     in_force: Thresholds | None = None,
     why_no_scores: str,
@@ -313,13 +344,21 @@ def _build_result(
     replicates = None if weights is None else weights.replicates
     if scores is not None and deserving is not None:
         area = auc(scores, deserving, config.confidence, weights=None if weights is None else weights.values)
-    probabilities = scores
+    sums = None if cells is None else cells.scores
+    if sums is not None and sums.area is not None:
+        area = auc_of_counts(sums.area.positive, sums.area.negative, sums.area.mixed, config.confidence)
+    seen = scores if sums is None else sums.range
     # Calibration compares scores with rates, which makes sense for probabilities only.
-    if scores is not None and (scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING):
-        probabilities, why_no_scores = None, describe_scale(scores)
-    elif scores is not None:
-        probabilities = np.clip(scores, 0.0, 1.0)
-    tally = cross_tabulate(memberships, favoured, deserving, probabilities, weights)
+    calibrated = seen is not None and seen.min() >= -ROUNDING and seen.max() <= 1 + ROUNDING
+    if seen is not None and not calibrated:
+        why_no_scores = describe_scale(seen)
+    if cells is not None:
+        counted = (cells.people, sums if calibrated else None)
+        tally = cross_tabulate_counts(memberships, favoured, deserving, *counted)
+    else:
+        probabilities = np.clip(scores, 0.0, 1.0) if scores is not None and calibrated else None
+        tally = cross_tabulate(memberships, favoured, deserving, probabilities, weights)
+    people, low_is_good = int(tally.n.sum()), risks is not None or (sums is not None and sums.low_is_good)
     everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
@@ -327,7 +366,7 @@ def _build_result(
     if tally.deserving is not None:
         counts = count_benefits(tally)
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
-            index = decision_inequality(counts, len(favoured), alpha, config.confidence)
+            index = decision_inequality(counts, people, alpha, config.confidence)
             overall[name] = index if replicates is None else Unknown(reason=NOT_REPLICATED)
     references = find_references(config.reference, memberships)
     sets = [[i] for i in range(len(memberships))]
@@ -335,7 +374,7 @@ def _build_result(
     if len(memberships) > 1:
         sets.append(list(range(len(memberships))))
     return GroupMetrics(
-        people=len(favoured),
+        people=people,
         weights=None if weights is None else weights.name,
         replicates=None if replicates is None else replicates.role.description,
         effective_size=None if weights is None else float(everybody.effective[0]),
@@ -347,7 +386,7 @@ def _build_result(
             for chosen in sets
         ),
         calibration=()
-        if probabilities is None or deserving is None
+        if not calibrated or deserving is None
         else tuple(
             cell
             for i, membership in enumerate(memberships)
@@ -355,12 +394,12 @@ def _build_result(
                 membership, i, tally.at(_are_known(memberships, [i], tally)), config.confidence
             )
         ),
-        people_fingerprint=fingerprint_people(memberships, deserving),
+        people_fingerprint=fingerprint_people(memberships, deserving, None if cells is None else cells.people),
         kept=KeptDecisions.keep(memberships, favoured, deserving, {} if scores is None else {"mean_score": scores})
         if config.keep_decisions
         else None,
         decided_by=in_force,
-        low_is_good=risks is not None,
+        low_is_good=low_is_good,
         thresholds=None
         if scores is None or not config.thresholds
         else trace_curves(
@@ -369,7 +408,7 @@ def _build_result(
                 scores if risks is None else risks,
                 deserving,
                 None if weights is None else weights.values,
-                low_is_good=risks is not None,
+                low_is_good=low_is_good,
             ),
             BandSettings(config.confidence, config.min_group_size, config.seed),
             in_force,

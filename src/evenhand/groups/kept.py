@@ -125,9 +125,17 @@ class KeptDecisions(ResultPart):
         return packed
 
 
-def fingerprint_people(memberships: Sequence[Membership], truth: Booleans | Floats | None) -> str:
-    """Return the SHA-256 of everybody's groups and true label (or number), in the order of the data."""
-    found = hashlib.sha256()
+def fingerprint_people(
+    memberships: Sequence[Membership], truth: Booleans | Floats | None, counts: Integers | None = None
+) -> str:
+    """Return the SHA-256 of everybody's groups and true label (or number), in the order of the data.
+
+    Args:
+        memberships, truth: of everybody.
+        counts: how many people each entry stands for, shape (n,); None: one. People who were counted have no order, and
+            never the fingerprint of the same people one by one.
+    """
+    found = hashlib.sha256() if counts is None else hashlib.sha256(counts.astype("<i8").tobytes())
     for membership in memberships:
         # Groups that nobody is in, and the order of the groups, are the schema's and not the people's.
         codes, position = np.unique(membership.codes, return_inverse=True)

@@ -45,8 +45,13 @@ class Membership:
         return self.labels[:-1] if self.unknown else self.labels
 
 
-def group_by_attribute(attribute: Attribute, entries: Floats) -> Membership:
+def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers | None = None) -> Membership:
     """Return the groups by the entries (n,) of an attribute: its values, or readable ranges of an integer with many.
+
+    Args:
+        attribute: what the entries are of.
+        entries: of each person, shape (n,).
+        counts: how many people each entry stands for, shape (n,); None: one.
 
     Raises:
         OptionError: the attribute is real, and people with exactly the same number are not a group.
@@ -59,7 +64,7 @@ def group_by_attribute(attribute: Attribute, entries: Floats) -> Membership:
     missing = np.isnan(entries)
     unknown = attribute.unknown is not None and bool(missing.any())
     if attribute.kind == "integer":
-        return replace(_group_by_numbers(attribute.name, entries), unknown=unknown)
+        return replace(_group_by_numbers(attribute.name, entries, counts), unknown=unknown)
     labels = tuple(attribute.text(entry) for entry in attribute.domain())
     codes = np.where(missing, len(labels), entries).astype(np.int64)
     return Membership(attribute.name, codes, (*labels, MISSING) if missing.any() else labels, unknown)
@@ -118,12 +123,12 @@ def find_references(given: Sequence[str], memberships: Sequence[Membership]) -> 
     return found
 
 
-def _group_by_numbers(name: str, numbers: Floats) -> Membership:
+def _group_by_numbers(name: str, numbers: Floats, counts: Integers | None = None) -> Membership:
     """Return whole numbers (n,), NaN where missing: each for itself, or ranges with about as many people in each."""
     missing = np.isnan(numbers)
     some_missing = bool(missing.any())
     whole = (numbers[~missing] if some_missing else numbers).astype(np.int64)
-    values, sizes = _distinct_numbers(whole)
+    values, sizes = _distinct_numbers(whole, None if counts is None else counts[~missing])
     if len(values) <= MOST_NUMBERS:
         ends, labels = values, [str(value) for value in values.tolist()]
     else:
@@ -148,9 +153,12 @@ def _range_ends(values: Integers, sizes: Integers) -> Integers:
     return np.array([*sorted(inner), int(values[-1])], dtype=np.int64)
 
 
-def _distinct_numbers(numbers: Integers) -> tuple[Integers, Integers]:
+def _distinct_numbers(numbers: Integers, counts: Integers | None = None) -> tuple[Integers, Integers]:
     if len(numbers) == 0:
         return numbers, numbers
+    if counts is not None:
+        values, code = np.unique(numbers, return_inverse=True)
+        return values, np.bincount(code, weights=counts, minlength=len(values)).astype(np.int64)
     lowest, highest = int(numbers.min()), int(numbers.max())
     if highest - lowest > 4 * len(numbers):  # too sparse to count by position
         return np.unique(numbers, return_counts=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.groups.membership import Membership
 from evenhand.groups.names import METRIC_NAMES
-from evenhand.schema import PeopleWeights, ReplicateRole, ReplicateWeights
+from evenhand.schema import PeopleWeights, ReplicateRole, ReplicateWeights, ScoreSums
 from evenhand.stats import (
     Observed,
     Quantity,
@@ -416,6 +416,43 @@ def cross_tabulate(
         replicates=None
         if weights is None or weights.replicates is None
         else _add_replicates(weights.replicates, scores, kind, len(keys)),
+    )
+
+
+def cross_tabulate_counts(
+    memberships: Sequence[Membership],
+    favoured: Booleans,
+    deserving: Booleans | None,
+    counts: Integers,
+    sums: ScoreSums | None,
+) -> ContingencyTable:
+    """Count people by kind who were counted by what they share, as ``cross_tabulate`` counts single people.
+
+    Args:
+        memberships: the group of each cell by each protected attribute.
+        favoured, deserving: decision and truth of each cell, shape (cells,); no truth where it is not known.
+        counts: people in each, shape (cells,).
+        sums: of their scores from 0 to 1.
+    """
+    columns = [(membership.codes, len(membership.labels)) for membership in memberships]
+    if sums is not None:
+        columns.append((sums.tenth, TENTHS))
+    truth = np.zeros_like(favoured) if deserving is None else deserving
+    columns += [(favoured.astype(np.int64), 2), (truth.astype(np.int64), 2)]
+    kind, keys = number_combinations(columns)
+
+    n = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(n, kind, counts)
+    mean, spread = (None, None) if sums is None else sums.moments(kind, n)
+    protected = len(memberships)
+    return ContingencyTable(
+        cells=keys[:, :protected],
+        tenth=np.zeros(len(keys), dtype=np.int64) if sums is None else keys[:, protected],
+        favoured=keys[:, -2] == 1,
+        deserving=None if deserving is None else keys[:, -1] == 1,
+        n=n,
+        mean=mean,
+        spread=spread,
     )
 
 

@@ -16,7 +16,7 @@ from evenhand.schema.people import People, decode, encode
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership, read_known_groups
 from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
 from evenhand.schema.review import ColumnProposal
-from evenhand.schema.rows import is_missing, plain_value
+from evenhand.schema.rows import ScoreSums, is_lazy, is_missing, plain_value
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
@@ -62,6 +62,7 @@ __all__ = [
     "Runs",
     "SampleRoles",
     "Schema",
+    "ScoreSums",
     "Subdomain",
     "Target",
     "TargetKind",
@@ -75,6 +76,7 @@ __all__ = [
     "describe_scale",
     "encode",
     "infer_schema",
+    "is_lazy",
     "is_missing",
     "list_columns",
     "list_entries",

@@ -214,8 +214,12 @@ def list_names(given: Sequence[str], argument: str) -> tuple[str, ...]:
     return names
 
 
-def list_columns(frame: Any) -> list[str]:
+def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
     """Return the names of a data frame's columns.
+
+    Args:
+        frame: any data frame that narwhals knows.
+        lazy: whether one may be lazy, whose rows are not in memory.
 
     Raises:
         DataError: it is not a data frame, has no rows, or its columns are named otherwise than by texts.
@@ -225,8 +229,8 @@ def list_columns(frame: Any) -> list[str]:
     if frame is None:
         raise DataError("expected a data frame, got none", hint="data=, one row per person")
     try:
-        table = nw.from_native(frame, eager_only=True)
-        columns = table.columns
+        table = nw.from_native(frame)
+        columns = table.collect_schema().names()
     except TypeError:
         shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
         raise DataError(
@@ -240,7 +244,13 @@ def list_columns(frame: Any) -> list[str]:
         raise DataError(
             f"expected columns that are named by texts, got {odd[0]!r}", hint="data.columns = data.columns.astype(str)"
         )
-    if len(table) == 0:
+    if isinstance(table, nw.LazyFrame):
+        if not lazy:
+            raise DataError(
+                "expected a data frame in memory, got a lazy one, of which decisions alone are audited",
+                hint="collect it, or a sample of its rows",
+            )
+    elif len(table) == 0:
         raise DataError("expected at least one person, got a data frame without rows")
     return list(columns)
 

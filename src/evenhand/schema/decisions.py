@@ -17,18 +17,27 @@ from evenhand.schema.columns import (
     table_of_columns,
 )
 from evenhand.schema.given_labels import (
-    MOST_LABELS,
+    DecisionLabels,
     GivenLabels,
     RecordedLabels,
     are_known,
     code_labels,
+    different_labels,
     label_of,
+    opposite_label,
 )
-from evenhand.schema.infer import guess_favourable, infer_target
+from evenhand.schema.infer import infer_target
 from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
 from evenhand.schema.review import choose_entries, review_columns
-from evenhand.schema.rows import CodedColumn, list_values, sort_key
+from evenhand.schema.rows import (
+    CodedColumn,
+    CountedRows,
+    ScoreSums,
+    count_rows,
+    is_lazy,
+    rank_scores,
+)
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import OutcomeRole, guess_kind
 from evenhand.schema.thresholds import Thresholds
@@ -62,6 +71,8 @@ class RecordedDecisions:
         thresholds: what made the decisions of the scores; None where they were recorded.
         decided_by: column of the decision, or of the score that made it.
         memberships: groups that are known by probability alone.
+        score_sums: sums of the scores of the people that each entry stands for, where people were counted by what they
+            share (``people.counts``); ``scores`` is None then.
     """
 
     people: People
@@ -74,6 +85,17 @@ class RecordedDecisions:
     thresholds: Thresholds | None = None
     decided_by: str = ""
     memberships: tuple[ProbableMembership, ...] = ()
+    score_sums: ScoreSums | None = None
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether scores are known."""
+        return self.scores is not None or self.score_sums is not None
+
+    @property
+    def low_is_good(self) -> bool:
+        """Whether scores were given of which low ones are good."""
+        return self.risks is not None or (self.score_sums is not None and self.score_sums.low_is_good)
 
     def at(self, rows: Integers) -> RecordedDecisions:
         """Return the decisions about some of the people, by their positions among these, in that order."""
@@ -86,6 +108,7 @@ class RecordedDecisions:
             risks=None if self.risks is None else self.risks[rows],
             weights=None if weights is None else weights.at(rows),
             memberships=tuple(one.at(rows) for one in self.memberships),
+            score_sums=None if self.score_sums is None else self.score_sums.at(rows),
         )
 
 
@@ -151,7 +174,9 @@ class DecisionRoles:
         """Return the decisions in a data frame: yes or no, or several labels, or numbers where the column holds these.
 
         Args:
-            frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person.
+            frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person. The rows of a
+                lazy one (Polars, DuckDB, Spark, ...) are counted where they are: an entry of ``people`` stands for all
+                who share their values, as its ``counts`` say.
             location: how to call the data in messages.
 
         Raises:
@@ -166,30 +191,46 @@ class DecisionRoles:
                 location="`low_is_good=`",
                 hint="name them: `y_score=...`; of numbers that are decided say `favourable=lower`",
             )
-        names = self._protected(list_columns(frame))
-        table = nw.from_native(frame, eager_only=True)
+        names = self._protected(list_columns(frame, lazy=True))
+        counted = self._count(frame, names, thresholds, location) if is_lazy(frame) else None
+        table = nw.from_native(frame, eager_only=True) if counted is None else counted.table
+        counts = None if counted is None else counted.counts
         if self.decision is not None:
             outcome = self._outcome_of(table[self.decision], self.decision)
+            if counted is not None and outcome.kind in ("number", "labels", "ordinal"):
+                raise DataError(
+                    f"column {self.decision!r} has {table[self.decision].n_unique():,} different values, and one "
+                    "favourable decision alone is counted where the rows are",
+                    hint="name the `favourable=` label and say `kind=label`; or read a sample of the rows into memory",
+                )
             if outcome.kind == "number":
-                values = _different_labels(table[self.decision])
+                values = different_labels(table[self.decision])
                 number = infer_target(self.decision, values, self.favourable, outcome)
                 return self._read_numbers(table, names, number, location)
             if outcome.kind in ("labels", "ordinal"):
                 return self._read_labels(table, names, outcome, location)
-        truth = None if self.target is None else _Labels.read(table[self.target], self.favourable, strict=False)
+        truth = None if self.target is None else DecisionLabels.read(table[self.target], self.favourable, strict=False)
         if self.decision is None:
             made = self._name_decisions(truth, len(table))
         else:
-            made = _Labels.read(table[self.decision], self.favourable, strict=True)
+            made = DecisionLabels.read(table[self.decision], self.favourable, strict=True)
         known = made.known if truth is None else made.known & truth.known
         if not known.any():
             raise DataError("no row has both a decision and a true label" if truth else "no row has a decision")
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
-        schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
-        people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
+        schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals, counts=counts)
+        people = encode(
+            schema,
+            table.select(list(names)).filter(known.tolist()).to_native(),
+            location=location,
+            counts=None if counts is None else counts[known],
+        )
         kept = np.flatnonzero(known)[people.rows]
         labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
+        if counted is not None:
+            people = replace(people, labels=labels, rows=kept)
+            return self._of_cells(frame, counted, people, made.favourable, truth, thresholds)
         scores = None if self.score is None else read_numbers(table[self.score], kept, "score")
         selected = made.favourable[kept]
         if thresholds is not None and scores is not None:
@@ -210,6 +251,89 @@ class DecisionRoles:
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
             memberships=read_memberships(table, kept, self.membership or {}, self.known or {}),
+        )
+
+    def _count(self, frame: Any, names: Sequence[str], thresholds: Thresholds | None, location: str) -> CountedRows:
+        """Count the rows of a lazy frame by attributes, decision, true label, and tenth of the score.
+
+        Raises:
+            OptionError: something is asked for that needs every person.
+        """
+        own = thresholds is not None and thresholds.attribute is not None
+        given = {"weight": self.weight, "membership": self.membership, "threshold": own}
+        for name, value in given.items():
+            if value:
+                raise OptionError(
+                    f"`{name}=` needs every person{' here' if own else ''}, and these rows are counted where they are",
+                    hint="leave it out, or read a sample of the rows into memory",
+                )
+        columns = dict.fromkeys([*names, *(one for one in (self.decision, self.target) if one is not None)])
+        return count_rows(
+            frame,
+            list(columns),
+            self.score,
+            low_is_good=self.low_is_good,
+            threshold=None if thresholds is None else thresholds.default,
+            location=location,
+        )
+
+    def _of_cells(
+        self,
+        frame: Any,
+        counted: CountedRows,
+        people: People,
+        favourable: Booleans,
+        truth: DecisionLabels | None,
+        thresholds: Thresholds | None,
+    ) -> RecordedDecisions:
+        """Return the decisions about people who were counted, in one order whatever counted them."""
+        kept, counts, sums = people.rows, counted.counts, counted.scores
+        selected = favourable[kept]
+        if sums is not None:
+            sums = sums.at(kept)
+            if sums.unusable.any():
+                raise DataError(
+                    f"column {self.score!r}: expected finite numbers as scores ({int(sums.unusable.sum()):,} rows have "
+                    "none)",
+                    hint="leave those rows or the column of scores out",
+                )
+            if thresholds is not None and counted.selected is not None:
+                thresholds.check_scale(sums.given_range)
+                selected = counted.selected[kept]
+            if truth is not None and self.target is not None and self.score is not None:
+                here = np.zeros(len(counts), dtype=np.int64)
+                here[kept] = counts[kept]
+                columns = {name: CodedColumn.read(counted.table[name], here) for name in counted.table.columns}
+                labels = columns[self.target]
+                good = sorted(set(labels.codes[truth.favourable].tolist()))
+                area = rank_scores(
+                    frame, self.score, self.target, columns, [labels.values[code] for code in good], sums
+                )
+                sums = replace(sums, area=area)
+        # Of engines that give cells in any order, and values that mean the same, one table is made.
+        width = len(people.schema.attributes)
+        about = [people.individuals[:, :width], people.labels, selected, None if sums is None else sums.tenth]
+        key = np.column_stack([one for one in about if one is not None])
+        order = np.lexsort(key.T[::-1])
+        first = np.flatnonzero(np.r_[True, ~_are_equal(key[order][1:], key[order][:-1])])
+        merged = people.at(order[first])
+        rows = np.arange(len(first))
+        if people.schema.carries_rows:
+            merged.individuals[:, width] = rows
+        merged = replace(
+            merged,
+            rows=rows,
+            frame=counted.table[kept[order[first]].tolist()].to_native(),
+            counts=np.add.reduceat(counts[kept][order], first),
+        )
+        return RecordedDecisions(
+            people=merged,
+            selected=selected[order[first]],
+            score_sums=None if sums is None else sums.merge(order, first),
+            truth=self.target,
+            undecided=int(counts.sum()) - people.size - people.dropped,
+            thresholds=thresholds,
+            decided_by=str(self.decision or self.score),
         )
 
     def _thresholds(self) -> Thresholds | None:
@@ -234,14 +358,14 @@ class DecisionRoles:
             raise OptionError("a threshold needs scores", hint="name them: `y_score=...`")
         return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
 
-    def _name_decisions(self, truth: _Labels | None, people: int) -> _Labels:
+    def _name_decisions(self, truth: DecisionLabels | None, people: int) -> DecisionLabels:
         """Return the labels that scores decide between: those of the truth, else *selected* and its opposite."""
         if truth is not None:
             names = truth.names
         else:
             good = "selected" if self.favourable is None else self.favourable
-            names = (_opposite(good), good)
-        return _Labels(names, np.ones(people, dtype=bool), np.zeros(people, dtype=bool))
+            names = (opposite_label(good), good)
+        return DecisionLabels(names, np.ones(people, dtype=bool), np.zeros(people, dtype=bool))
 
     def _protected(self, columns: list[str]) -> tuple[str, ...]:
         """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
@@ -270,7 +394,7 @@ class DecisionRoles:
 
     def _outcome_of(self, column: Any, name: str) -> OutcomeRole:
         """Return what the decision is: as was said, as the schema's grades if it holds these, or as it looks."""
-        values, outcome = _different_labels(column), self.outcome or OutcomeRole()
+        values, outcome = different_labels(column), self.outcome or OutcomeRole()
         grades = None if self.schema is None else self.schema.target
         if grades is not None and grades.kind == "ordinal" and outcome.kind in (None, "ordinal"):
             order = outcome.order or grades.values or ()
@@ -349,8 +473,19 @@ class DecisionRoles:
         )
 
 
+def _are_equal(one: Floats, other: Floats) -> Booleans:
+    """Return which rows are the same, missing values included, shape (n,)."""
+    return np.asarray(((one == other) | (np.isnan(one) & np.isnan(other))).all(axis=1))
+
+
 def describe_groups(
-    table: Any, names: Sequence[str], target: dict[str, Any], schema: Schema | None, *, accept: bool
+    table: Any,
+    names: Sequence[str],
+    target: dict[str, Any],
+    schema: Schema | None,
+    *,
+    accept: bool,
+    counts: Integers | None = None,
 ) -> Schema:
     """Return a schema of the attributes that groups are made by, with what was decided as its target.
 
@@ -359,6 +494,7 @@ def describe_groups(
         target: the entry of the target.
         schema: what the columns mean; inferred if None.
         accept: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
+        counts: how many people each row stands for; None: one.
 
     Raises:
         SchemaError: the schema has no such attribute.
@@ -369,7 +505,7 @@ def describe_groups(
         known = f"the attributes are: {', '.join(given)}"
         raise SchemaError(f"the schema has no attribute {missing[0]!r}", hint=suggest_name(missing[0], given) + known)
     if given is None:
-        attributes = choose_entries(review_columns(table, names, protected=names), accept=accept)
+        attributes = choose_entries(review_columns(table, names, protected=names, counts=counts), accept=accept)
     else:
         attributes = [given[name].model_dump(exclude_unset=True) for name in names]
     attributes = [entry | {"protected": False} for entry in attributes]
@@ -380,64 +516,6 @@ def describe_groups(
             for entry in attributes
         ]
     return Schema.parse({"target": target, "attributes": attributes})
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """A column of labels.
-
-    Attributes:
-        names: the labels that occur, the favourable one last.
-        known, favourable: where there is one, and where it is the favourable one, shape (n,).
-    """
-
-    names: tuple[Value, ...]
-    known: Booleans
-    favourable: Booleans
-
-    @classmethod
-    def read(cls, column: Any, favourable: Value | None, *, strict: bool) -> _Labels:
-        """Return a column's labels; where not ``strict``, a favourable label that does not occur is guessed instead."""
-        coded = CodedColumn.read(column)
-        labels = [label_of(value) for value in coded.values]
-        present: list[Value] = sorted({label for label in labels if label is not None}, key=sort_key)
-        if not present:
-            raise DataError(f"column {column.name!r} is empty")
-        if len(present) > MOST_LABELS:
-            raise DataError(
-                f"expected decisions in column {column.name!r}, got {len(present):,} different values",
-                hint="if these are scores: `y_score=...` with `threshold=0.5`, and no decisions; "
-                "if numbers are decided: `kind=number`",
-            )
-        good = None if favourable is None else find_value(favourable, present)
-        if favourable is not None and good is None and strict and len(present) > 1:
-            raise SchemaError(
-                f"the favourable label {favourable!r} does not occur in {column.name!r}",
-                hint=f"the labels are: {list_values(present)}",
-            )
-        if good is None and (favourable is None or not strict):
-            # Where everybody was decided alike, the label that does not occur is thought of too.
-            binary = len(present) == 1 and present[0] in (0, 1)
-            good = guess_favourable(column.name, [present[0], _opposite(present[0])] if binary else present)
-        if good is None:
-            assert favourable is not None
-            good = favourable  # everybody was given another label
-        rest = [value for value in present if value != good]
-        known = np.array([label is not None for label in labels])[coded.codes]
-        given = np.array([label == good for label in labels])[coded.codes]
-        return cls((*(rest or [_opposite(good)]), good), known, given)
-
-
-def _different_labels(column: Any) -> set[Value]:
-    """Return the different labels of a column."""
-    return {one for one in (label_of(value) for value in CodedColumn.read(column).values) if one is not None}
-
-
-def _opposite(label: Value) -> Value:
-    """Return a name for the label that does not occur, where everybody was given the same one."""
-    if isinstance(label, bool):
-        return not label
-    return 1 - label if label in (0, 1) else f"not {label}"
 
 
 def table_of_decisions(
@@ -458,13 +536,17 @@ def table_of_decisions(
             array of shape (n,) or (n, attributes).
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
         membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
-        about: ``favourable``, ``schema``, ``threshold``, ``low_is_good``, ``accept_proposals``, ``outcome`` and
-            ``known`` of ``DecisionRoles``; ``replicate_weights``, a data frame or an array of shape (n, R), with the
-            ``replicate_method`` by which they were made.
+        about: ``data``, a data frame whose columns the others then name; ``favourable``, ``schema``, ``threshold``,
+            ``low_is_good``, ``accept_proposals``, ``outcome`` and ``known`` of ``DecisionRoles``; ``replicate_weights``
+            (a data frame or an array of shape (n, R)), with the ``replicate_method`` by which they were made.
 
     Raises:
         DataError: the columns differ in length, or something given is not a column.
     """
+    if about.get("data") is not None:
+        frame = about.pop("data")
+        features = list_names(sensitive_features, "sensitive_features")
+        return frame, DecisionRoles(y_pred, features, y_true, y_score, sample_weight, membership=membership, **about)
     columns = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
     replicate_weights, method = about.pop("replicate_weights", None), about.pop("replicate_method", "")
     more, probable, numbered = name_sample_columns(membership, replicate_weights)

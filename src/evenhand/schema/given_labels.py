@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import DataError
+from evenhand.errors import DataError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.infer import order_labels
+from evenhand.schema.infer import guess_favourable, order_labels
 from evenhand.schema.people import People
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, sort_key
 from evenhand.schema.target import OutcomeRole
@@ -128,3 +128,61 @@ def _position(label: Value, values: Sequence[Value]) -> int:
     found = find_value(label, values)
     assert found is not None  # every label that occurs is among them
     return list(values).index(found)
+
+
+@dataclass(frozen=True)
+class DecisionLabels:
+    """A column of labels.
+
+    Attributes:
+        names: the labels that occur, the favourable one last.
+        known, favourable: where there is one, and where it is the favourable one, shape (n,).
+    """
+
+    names: tuple[Value, ...]
+    known: Booleans
+    favourable: Booleans
+
+    @classmethod
+    def read(cls, column: Any, favourable: Value | None, *, strict: bool) -> DecisionLabels:
+        """Return a column's labels; where not ``strict``, a favourable label that does not occur is guessed instead."""
+        coded = CodedColumn.read(column)
+        labels = [label_of(value) for value in coded.values]
+        present: list[Value] = sorted({label for label in labels if label is not None}, key=sort_key)
+        if not present:
+            raise DataError(f"column {column.name!r} is empty")
+        if len(present) > MOST_LABELS:
+            raise DataError(
+                f"expected decisions in column {column.name!r}, got {len(present):,} different values",
+                hint="if these are scores: `y_score=...` with `threshold=0.5`, and no decisions; "
+                "if numbers are decided: `kind=number`",
+            )
+        good = None if favourable is None else find_value(favourable, present)
+        if favourable is not None and good is None and strict and len(present) > 1:
+            raise SchemaError(
+                f"the favourable label {favourable!r} does not occur in {column.name!r}",
+                hint=f"the labels are: {list_values(present)}",
+            )
+        if good is None and (favourable is None or not strict):
+            # Where everybody was decided alike, the label that does not occur is thought of too.
+            binary = len(present) == 1 and present[0] in (0, 1)
+            good = guess_favourable(column.name, [present[0], opposite_label(present[0])] if binary else present)
+        if good is None:
+            assert favourable is not None
+            good = favourable  # everybody was given another label
+        rest = [value for value in present if value != good]
+        known = np.array([label is not None for label in labels])[coded.codes]
+        given = np.array([label == good for label in labels])[coded.codes]
+        return cls((*(rest or [opposite_label(good)]), good), known, given)
+
+
+def different_labels(column: Any) -> set[Value]:
+    """Return the different labels of a column."""
+    return {one for one in (label_of(value) for value in CodedColumn.read(column).values) if one is not None}
+
+
+def opposite_label(label: Value) -> Value:
+    """Return a name for the label that does not occur, where everybody was given the same one."""
+    if isinstance(label, bool):
+        return not label
+    return 1 - label if label in (0, 1) else f"not {label}"

@@ -20,6 +20,7 @@ from evenhand.errors import DataError
 from evenhand.schema.attribute import guess_format
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.schema import PASSTHROUGH
+from evenhand.typing import Integers
 
 MAX_CATEGORIES = 1000
 """A column of words with more different ones than this has too many to list."""
@@ -123,6 +124,7 @@ def review_columns(
     protected: Sequence[str] = (),
     compared: Sequence[str] = (),
     target: CodedColumn | None = None,
+    counts: Integers | None = None,
 ) -> list[ReviewedColumn]:
     """Look at some columns of a table that narwhals wraps.
 
@@ -132,8 +134,14 @@ def review_columns(
         protected: those that a decision must not depend on.
         compared: those that groups are made by, and no more; they may be numbers with fractions.
         target: the true labels, to find columns that repeat them.
+        counts: how many people each row stands for; None: one.
     """
-    return [_Review(table[name], name, name in protected, name in compared, target).column() for name in names]
+    return [
+        _Review(
+            table[name], CodedColumn.read(table[name], counts), name, name in protected, name in compared, target
+        ).column()
+        for name in names
+    ]
 
 
 def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[dict[str, Any]]:
@@ -180,12 +188,15 @@ def _open_questions(proposals: Sequence[ColumnProposal]) -> DataError:
 class _Review:
     """One column, and what is said about it."""
 
-    def __init__(self, series: Any, name: str, protected: bool, compared: bool, target: CodedColumn | None) -> None:
+    def __init__(
+        self, series: Any, coded: CodedColumn, name: str, protected: bool, compared: bool, target: CodedColumn | None
+    ) -> None:
         self.series, self.name, self.protected, self.target = series, name, protected, target
         self.groups = protected or compared
-        self.coded = CodedColumn.read(series)
-        missing = self.coded.missing()
-        self.rows, self.present, self.missing = len(missing), int((~missing).sum()), int(missing.sum())
+        self.coded = coded
+        missing = coded.missing()
+        self.present, self.missing = coded.people(~missing), coded.people(missing)
+        self.rows = self.present + self.missing
         self.values = [value for value in self.coded.values if not is_missing(value)]
 
     def column(self) -> ReviewedColumn:
@@ -258,7 +269,7 @@ class _Review:
         found = []
         for value in marks:
             isolated = value - high >= apart or low - value >= apart or (value < 0 <= low)
-            rows = int((self.coded.codes == self.coded.values.index(value)).sum())
+            rows = self.coded.people(self.coded.codes == self.coded.values.index(value))
             if not isolated or rows < REPEATED or rows > MOST_UNKNOWN * self.present:
                 return []  # as one of the others it makes them less plausible as well
             found.append(value)
@@ -454,7 +465,7 @@ class _Review:
         if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
             return False
         those = set(words)
-        rows = int(self.coded.each(lambda value: isinstance(value, str) and value.strip() in those).sum())
+        rows = self.coded.people(self.coded.each(lambda value: isinstance(value, str) and value.strip() in those))
         return rows <= STRAY_SHARE * self.present
 
     def _numbers_rows(self, low: float, high: float) -> bool:

@@ -1,6 +1,6 @@
 """Every statistical formula in one place: numbers that say what they are, and their intervals."""
 
-from evenhand.stats.auc import auc
+from evenhand.stats.auc import auc, auc_of_counts
 from evenhand.stats.bootstrap import expanded_percentiles, simultaneous_critical
 from evenhand.stats.combined import COMBINED, NOTHING_PROVED, Draws, OpenPart, combined_share
 from evenhand.stats.contingency import (
@@ -187,6 +187,7 @@ __all__ = [
     "anytime_confidence",
     "auc",
     "auc_difference",
+    "auc_of_counts",
     "benjamini_yekutieli",
     "betting_bounds",
     "betting_martingales",

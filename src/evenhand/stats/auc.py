@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.quantity import Observed, Unknown
-from evenhand.typing import Booleans, Floats
+from evenhand.typing import Booleans, Floats, Integers
 
 METHOD = "score interval, variance by DeLong or Newcombe"
 
@@ -42,6 +42,44 @@ def auc(
     shares = np.ones(len(scores)) if weights is None else weights
     kept = shares > 0
     above, below = (_ScoredClass.sort(scores[side & kept], shares[side & kept]) for side in (positive, ~positive))
+    method = METHOD if weights is None else f"{METHOD}, weighted and linearised, of Kish's effective sizes"
+    return _measure(above, below, len(scores), confidence, method)
+
+
+def auc_of_counts(
+    positive: Integers, negative: Integers, mixed: Booleans | None = None, confidence: float = 0.95
+) -> Observed | Unknown:
+    """Return the same of people counted by score, as of single people; intervals are as wide as what is not known.
+
+    Within a bin of different scores, every order of positives and negatives is possible: such pairs count half, and
+    the interval is wider by half their share of all pairs on either side.
+
+    Args:
+        positive, negative: people of either class with each score, in ascending order of scores, shape (bins,).
+        mixed: bins that hold different scores, shape (bins,); None: each holds one score.
+        confidence: of the interval.
+    """
+    bins = np.arange(len(positive), dtype=np.float64)
+    above, below = (
+        _ScoredClass(bins[side > 0], side[side > 0].astype(np.float64), float(side.sum()), counted=True)
+        for side in (positive, negative)
+    )
+    n = int(positive.sum() + negative.sum())
+    found = _measure(above, below, n, confidence, METHOD)
+    if isinstance(found, Unknown) or mixed is None:
+        return found
+    unknown = float((positive[mixed].astype(np.float64) * negative[mixed]).sum()) / (above.size * below.size) / 2
+    if unknown == 0:
+        return found
+    low, high = max(0.0, found.low - unknown), min(1.0, found.high + unknown)
+    method = f"{METHOD}, wider by {unknown:.1g} for scores counted in bins"
+    return found.model_copy(update={"low": low, "high": high, "method": method})
+
+
+def _measure(
+    above: _ScoredClass, below: _ScoredClass, people: int, confidence: float, method: str
+) -> Observed | Unknown:
+    """Return the area between two classes with its interval."""
     if len(above.scores) == 0 or len(below.scores) == 0:
         return Unknown(reason="everybody has the same true label")
     wins, losses = below.share_below(above.scores), above.share_below(below.scores)
@@ -56,16 +94,19 @@ def auc(
         return abs(area - t) <= z * math.sqrt(t * (1 - t) * max(newcombe, observed))
 
     low, high = _bisect_edge(inside, area, 0.0), _bisect_edge(inside, area, 1.0)
-    method = METHOD if weights is None else f"{METHOD}, weighted and linearised, of Kish's effective sizes"
-    return Observed(value=area, n=len(scores), low=low, high=high, confidence=confidence, method=method)
+    return Observed(value=area, n=people, low=low, high=high, confidence=confidence, method=method)
 
 
 class _ScoredClass(NamedTuple):
-    """The people of one true label, by score: scores and weights (n,), and Kish's effective size."""
+    """The people of one true label, by score: scores and weights (n,), and Kish's effective size.
+
+    Where people were ``counted``, a weight is how many have that score, and the size is how many there are.
+    """
 
     scores: Floats
     weights: Floats
     size: float
+    counted: bool = False
 
     @classmethod
     def sort(cls, scores: Floats, weights: Floats) -> _ScoredClass:
@@ -88,7 +129,8 @@ class _ScoredClass(NamedTuple):
         """Return the linearised variance of the weighted mean; equal weights give that of the mean (divisor n - 1)."""
         if self.size <= 1:
             return 0.0
-        spread = (self.weights**2 * (values - self.mean(values)) ** 2).sum() / self.weights.sum() ** 2
+        power = 1 if self.counted else 2
+        spread = (self.weights**power * (values - self.mean(values)) ** 2).sum() / self.weights.sum() ** 2
         return float(spread * self.size / (self.size - 1))
 
 

@@ -23,6 +23,10 @@ TIED = 1e-5
 """Maxima this close below a gap, relatively, count as its equals: sums in single precision differ by less."""
 
 
+MOST_DEALT = 10**9
+"""NumPy deals out successes among fewer people than this."""
+
+
 def permute_counts(cell_sizes: ArrayLike, successes: int, permutations: int, rng: np.random.Generator) -> Integers:
     """Return how many successes each cell gets when they are dealt out at random among the people of all cells.
 
@@ -43,10 +47,29 @@ def permute_counts(cell_sizes: ArrayLike, successes: int, permutations: int, rng
     people = int(sizes.sum())
     if permutations < 1 or not 0 <= successes <= people or (sizes < 0).any():
         raise OptionError(f"{successes} of {people} people cannot be dealt out {permutations} times")
+    if people >= MOST_DEALT:
+        return _deal_many(sizes, successes, permutations, rng)
     # NumPy's methods cost so much per cell, or per person dealt with; which is less work depends on the cells.
     dealt = min(successes, people - successes)
     method: Literal["count", "marginals"] = "count" if 8 * len(sizes) > dealt else "marginals"
     return rng.multivariate_hypergeometric(sizes, successes, size=permutations, method=method)
+
+
+def _deal_many(sizes: Integers, successes: int, permutations: int, rng: np.random.Generator) -> Integers:
+    """Return the same of more people than NumPy deals out among.
+
+    Each person has a success with the same chance, whichever it is; where this makes too many, some of them lose it,
+    and where it makes too few, some of the others get one, drawn uniformly. No set of people is then likelier than
+    another of its size, as it must be.
+    """
+    dealt = rng.binomial(sizes, successes / int(sizes.sum()), size=(permutations, len(sizes)))
+    for row in dealt:
+        over = int(row.sum()) - successes
+        pool = np.cumsum(row if over > 0 else sizes - row)
+        chosen = rng.choice(int(pool[-1]), size=abs(over), replace=False, shuffle=False)
+        moved = np.bincount(np.searchsorted(pool, chosen, side="right"), minlength=len(sizes))
+        row -= np.sign(over) * moved
+    return dealt
 
 
 def permute_sums(

@@ -168,8 +168,14 @@ def find_subgroups_of_decisions(
         raise OptionError(f"decisions already made cannot be asked for, as {what} does", hint="leave it out")
     if config.attributes is None:
         config = config.model_copy(update={"attributes": decisions.people.schema.names})
+    if decisions.people.counts is not None and (config.split or config.measure == "score"):
+        what = "a random half of the people" if config.split else "mean scores"
+        raise OptionError(
+            f"{what} needs every person, and these rows are counted where they are",
+            hint="leave it out, or read a sample of the rows into memory",
+        )
     timer = WorkClock.start(clock, config)
-    everybody = len(decisions.people)
+    everybody = decisions.people.size
     decisions = decisions.at(known_rows(decisions.people, config.attributes or ()))
     result = search_exactly(
         decisions.people,
@@ -181,7 +187,7 @@ def find_subgroups_of_decisions(
     )
     return result.model_copy(
         update={
-            "unknown": everybody - len(decisions.people),
+            "unknown": everybody - decisions.people.size,
             "work": timer.work(),
             "seconds": time.perf_counter() - started,
         }

@@ -103,16 +103,20 @@ def cut_attributes(
         raise OptionError(f"an attribute is named twice: {', '.join(names)}")
     cuts, codes = [], []
     for name, column in zip(names, people.schema.positions(names), strict=True):
-        one, code = cut_entries(people.schema[name], people.individuals[:, column], bins, ends)
+        one, code = cut_entries(people.schema[name], people.individuals[:, column], bins, ends, people.counts)
         cuts.append(one)
         codes.append(code)
     return tuple(cuts), np.stack(codes, axis=1)
 
 
 def cut_entries(
-    attribute: Attribute, entries: Floats, bins: int, ends: CellEnds | None = None
+    attribute: Attribute,
+    entries: Floats,
+    bins: int,
+    ends: CellEnds | None = None,
+    counts: Integers | None = None,
 ) -> tuple[AttributeCut, Integers]:
-    """Cut one attribute by the entries (n,) that occur."""
+    """Cut one attribute by the entries (n,) that occur; ``counts`` is how many people each stands for, else one."""
     gone = np.isnan(entries)
     known = entries[~gone]
     edges: tuple[float, ...] | None = None
@@ -122,7 +126,12 @@ def cut_entries(
         codes = np.searchsorted(occurring, known)
     else:
         whole = attribute.kind == "integer"
-        places = (ends or quantile_ends)(known, bins, whole) if len(known) else np.empty(0)
+        if not len(known):
+            places = np.empty(0)
+        elif ends is None:
+            places = quantile_ends(known, bins, whole, None if counts is None else counts[~gone])
+        else:
+            places = ends(known, bins, whole)
         edges = tuple(places.tolist())
         codes = np.clip(np.searchsorted(places, known, side="right") - 1, 0, max(len(places) - 2, 0))
         labels = [
@@ -146,14 +155,16 @@ def cut_entries(
     return found, everybody
 
 
-def quantile_ends(numbers: Floats, cells: int, whole: bool) -> Floats:
+def quantile_ends(numbers: Floats, cells: int, whole: bool, people: Integers | None = None) -> Floats:
     """Return ends between which lie about equally many of the numbers, at round numbers.
 
     Until there are so many cells, the one with the most people is divided: at the roundest number that leaves at least
     ``FEWEST`` of them on either side, else as near to their median as can be. A number that many people share is a cell
-    of its own sooner or later, and whole numbers within ``cells`` of each other are so from the beginning.
+    of its own sooner or later, and whole numbers within ``cells`` of each other are so from the beginning. ``people``
+    is how many have each of the numbers, else one.
     """
-    different, counts = np.unique(numbers, return_counts=True)
+    different, code = np.unique(numbers, return_inverse=True)
+    counts = np.bincount(code, weights=people).astype(np.int64)
     lowest, highest = float(different[0]), float(different[-1])
     if whole and highest - lowest < cells:
         return np.arange(lowest, highest + 2)
@@ -229,16 +240,20 @@ def _is_one_number(lowest: float, highest: float) -> bool:
     return highest - lowest <= max(1e-12 * max(abs(lowest), abs(highest)), 1e-300)
 
 
-def describe_large_cells(cuts: Sequence[AttributeCut], codes: Integers) -> tuple[str, ...]:
+def describe_large_cells(
+    cuts: Sequence[AttributeCut], codes: Integers, counts: Integers | None = None
+) -> tuple[str, ...]:
     """Return a warning for each number of which a single cell holds more than ``LARGE_CELL`` of the people.
 
     Args:
         cuts: of the attributes.
         codes: the cell of each person by each of them, shape (n, attributes).
+        counts: how many people each of these stands for; None: one.
     """
     notes = []
     for cut, code in zip(cuts, codes.T, strict=True):
-        share = np.bincount(code, minlength=1) / max(len(code), 1)
+        people = np.bincount(code, weights=counts, minlength=1)
+        share = people / max(people.sum(), 1)
         largest = int(share.argmax())
         if cut.edges is not None and len(cut.names) > 1 and share[largest] > LARGE_CELL:
             notes.append(

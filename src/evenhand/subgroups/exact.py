@@ -100,11 +100,12 @@ def search_exactly(
             asked=asked_about,
             stratum=None if stratum is None else stratum[rows[where]],
             weights=None if weights is None else weights.values[rows[where]],
+            counts=None if people.counts is None else people.counts[rows[where]],
         )
 
     say = progress or (lambda what, share: None)
     look = _FamilyExamination(rules, config, outcome.better, rng, limit, say)
-    notes = list(describe_large_cells(cuts, codes))
+    notes = list(describe_large_cells(cuts, codes, people.counts))
     if config.split:
         shuffled = rng.permutation(len(rows))
         # Half of the people choose the rule sets and the other half measures them: the intervals then owe nothing to
@@ -278,7 +279,7 @@ def _control_strata(people: People, names: Sequence[str], config: SubgroupConfig
             hint="name another control variable, or leave it out of the attributes",
         )
     entries = people.individuals[:, people.schema.position(config.per)]
-    _, codes = cut_entries(people.schema[config.per], entries, config.bins)
+    _, codes = cut_entries(people.schema[config.per], entries, config.bins, counts=people.counts)
     return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 

@@ -29,8 +29,11 @@ class OccupiedCells:
     sizes: Integers
 
 
-def find_occupied_cells(codes: Integers) -> OccupiedCells:
-    """Return the distinct rows of the people's cells (n, attributes), in lexicographic order."""
+def find_occupied_cells(codes: Integers, counts: Integers | None = None) -> OccupiedCells:
+    """Return the distinct rows of the people's cells (n, attributes), in lexicographic order.
+
+    ``counts`` is how many people each row stands for; None: one.
+    """
     key, largest = np.zeros(len(codes), dtype=np.int64), 1
     for column, size in zip(codes.T, (codes.max(axis=0, initial=0) + 1).tolist(), strict=True):
         if largest * size >= 2**63:  # renumber what occurs, in the same order
@@ -38,7 +41,8 @@ def find_occupied_cells(codes: Integers) -> OccupiedCells:
             largest = len(different)
         key, largest = key * size + column, largest * size
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
-    return OccupiedCells(codes[first], of.astype(np.int64), np.bincount(of, minlength=len(first)))
+    sizes = np.bincount(of, weights=counts, minlength=len(first)).astype(np.int64)
+    return OccupiedCells(codes[first], of.astype(np.int64), sizes)
 
 
 def sum_rule_sets(family: RuleSetFamily, cells: OccupiedCells, weights: Floats) -> Floats:
@@ -116,6 +120,7 @@ class CellTable:
         stratum: of each person, shape (n,).
         strata: how many there are.
         weights: how much each person counts, shape (n,); None where all count alike.
+        counts: how many people each entry stands for, shape (n,); None: one.
     """
 
     cells: OccupiedCells
@@ -125,6 +130,7 @@ class CellTable:
     stratum: Integers
     strata: int
     weights: Floats | None = None
+    counts: Integers | None = None
 
     @cached_property
     def width(self) -> float:
@@ -134,20 +140,20 @@ class CellTable:
     @property
     def people(self) -> int:
         """How many there are."""
-        return len(self.values)
+        return len(self.values) if self.counts is None else int(self.counts.sum())
 
     @property
     def effective_people(self) -> float:
         """How many people drawn alike say as much (Kish's effective size); without weights, people."""
-        weights = np.ones(self.people) if self.weights is None else self.weights
-        return float(kish_size(weights.sum(), np.square(weights).sum()))
+        return float(self.people if self.weights is None else kish_size(self.weights.sum(), (self.weights**2).sum()))
 
     @cached_property
     def moments(self) -> list[Floats]:
         """What is added up of weights w and values v, 1, w, w^2, w v, w^2 v, w^2 v^2 and w^3, each of shape (n,)."""
-        weights = np.ones(self.people) if self.weights is None else self.weights
+        weights = np.ones(len(self.values)) if self.weights is None else self.weights
         valued = weights * self.values
-        return [np.ones(self.people), weights, weights**2, valued, weights * valued, valued**2, weights**3]
+        each = [np.ones(len(weights)), weights, weights**2, valued, weights * valued, valued**2, weights**3]
+        return each if self.counts is None else [one * self.counts for one in each]
 
     @cached_property
     def total_moments(self) -> Floats:
@@ -168,7 +174,13 @@ class CellTable:
 
     def sums(self, weights: Floats | None = None) -> Floats:
         """Return people, or sums of a weight of each, by occupied cell, shape (cells,)."""
-        return np.bincount(self.cells.of, weights=weights, minlength=len(self.cells.sizes)).astype(np.float64)
+        return self._add_up(self.cells.of, weights, len(self.cells.sizes))
+
+    def _add_up(self, of: Integers, each: Floats | None, number: int) -> Floats:
+        """Return sums of a number of each person (None: people) by what ``of`` says of them, shape (number,)."""
+        if self.counts is not None:
+            each = self.counts.astype(np.float64) if each is None else each * self.counts
+        return np.bincount(of, weights=each, minlength=number).astype(np.float64)
 
     def match_queries(self) -> Booleans:
         """Return which occupied cells each rule set asked about holds, shape (asked, cells)."""
@@ -205,8 +217,7 @@ class CellTable:
     def totals(self) -> tuple[Floats, Floats, Floats]:
         """Of each stratum: people, sum of values, sum of squared values, shape (strata,)."""
         n, total, squares = (
-            np.bincount(self.stratum, weights=weights, minlength=self.strata).astype(np.float64)
-            for weights in (None, self.values, np.square(self.values))
+            self._add_up(self.stratum, each, self.strata) for each in (None, self.values, np.square(self.values))
         )
         return n, total, squares
 
@@ -216,9 +227,7 @@ class CellTable:
         n, total, squares = self.totals
         mean = total / np.maximum(n, 1)
         away = self.values - mean[self.stratum]
-        second, third = (
-            np.bincount(self.stratum, weights=away**power, minlength=self.strata) / np.maximum(n, 1) for power in (2, 3)
-        )
+        second, third = (self._add_up(self.stratum, away**power, self.strata) / np.maximum(n, 1) for power in (2, 3))
         varied = second > 1e-12 * np.maximum(squares / np.maximum(n, 1), 1e-300)
         return np.divide(third, np.maximum(second, 1e-300) ** 1.5, out=np.zeros(self.strata), where=varied)
 
@@ -238,7 +247,8 @@ class CellTable:
             chosen = np.flatnonzero(self.stratum == stratum) if self.strata > 1 else slice(None)
             values = self.values[chosen]
             if self.counted:
-                drawn[:, here] = permute_counts(self.cells.sizes[here], int(values.sum()), permutations, rng)
+                successes = values if self.counts is None else values * self.counts[chosen]
+                drawn[:, here] = permute_counts(self.cells.sizes[here], int(successes.sum()), permutations, rng)
             else:
                 of = np.searchsorted(here, self.cells.of[chosen])
                 drawn[:, here] = permute_sums(of, values, len(here), permutations, rng)
@@ -262,6 +272,7 @@ def tabulate_people(
     asked: Booleans | None = None,
     stratum: Integers | None = None,
     weights: Floats | None = None,
+    counts: Integers | None = None,
 ) -> CellTable:
     """Put people into a table.
 
@@ -272,9 +283,11 @@ def tabulate_people(
         asked: who is in each rule set that was asked about, shape (n, asked); it need not be made of cells.
         stratum: of each, 0, 1, ...; all the same where it is None.
         weights: how much each person counts.
+        counts: how many people each of these stands for; None: one.
     """
     n = len(values)
     asked = np.zeros((n, 0), dtype=bool) if asked is None else asked
     stratum = np.zeros(n, dtype=np.int64) if stratum is None else stratum
-    cells = find_occupied_cells(np.column_stack([codes, asked.astype(np.int64), stratum]))
-    return CellTable(cells, codes.shape[1], values, counted, stratum, int(stratum.max(initial=0)) + 1, weights)
+    cells = find_occupied_cells(np.column_stack([codes, asked.astype(np.int64), stratum]), counts)
+    strata = int(stratum.max(initial=0)) + 1
+    return CellTable(cells, codes.shape[1], values, counted, stratum, strata, weights, counts)

@@ -1,0 +1,216 @@
+"""Rows that are counted where they are give the numbers of the same rows in memory, the same bits in every engine."""
+
+import hashlib
+import json
+import math
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import evenhand
+from evenhand import auditing
+from evenhand.errors import EvenhandError, OptionError
+from evenhand.schema import DecisionRoles, Schema
+from evenhand.subgroups import find_subgroups_of_decisions
+from support import scaled
+
+OF_THE_RUN = {"seconds", "fingerprint", "people_fingerprint", "work"}
+"""What is of one run, or of people in an order."""
+
+FULL = {"decision": "selected", "target": "repaid", "score": "score", "protected": ["sex", "race", "age"]}
+
+
+def people(n, seed=0, *, gaps=True):
+    rng = np.random.default_rng(seed)
+    score = rng.choice([rng.random(n), np.round(rng.random(n), 1)])
+    sex = rng.choice(["F", "M", " F"], n, p=[0.5, 0.4, 0.1]).astype(object)
+    frame = pd.DataFrame({"race": rng.choice(["A", "B", "C"], n), "age": rng.integers(18, 80, n), "score": score})
+    repaid = (rng.random(n) < score).astype(float)
+    if gaps:
+        sex[rng.random(n) < 0.05] = None
+        repaid[rng.random(n) < 0.05] = math.nan
+    decided = np.where(score > 0.45 + 0.1 * (sex == "M"), "yes", "no").astype(object)
+    decided[rng.random(n) < 0.02 * gaps] = rng.choice([None, " "])
+    return frame.assign(sex=sex, selected=decided, repaid=repaid)
+
+
+def engines(frame):
+    """The same rows in every engine that is installed."""
+    yield "pandas", nw.from_native(frame).lazy()
+    polars = pytest.importorskip("polars", reason="needs the extra polars")
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    table = polars.from_pandas(frame)
+    yield "polars", table.lazy()
+    yield "pyarrow", nw.from_native(table.to_arrow()).lazy()
+    duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
+    yield "duckdb", duckdb.connect().from_arrow(table.to_arrow())
+
+
+def fingerprint(decisions):
+    found = hashlib.sha256(repr(decisions.people.schema).encode())
+    sums = decisions.score_sums
+    parts = [decisions.people.individuals, decisions.people.counts, decisions.people.labels, decisions.selected]
+    parts += [] if sums is None else [getattr(sums, name) for name in sums.COLUMNS]
+    parts += [] if sums is None or sums.area is None else [sums.area.positive, sums.area.negative, sums.area.mixed]
+    for part in parts:
+        found.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+    return found.hexdigest()
+
+
+def differences(one, other, path=""):
+    """Where two results differ by more than rounding."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = (one.keys() | other.keys()) - OF_THE_RUN
+        return [found for name in names for found in differences(one.get(name), other.get(name), f"{path}/{name}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [found for i, pair in pairs for found in differences(*pair, f"{path}/{i}")]
+    close = isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+    return [] if close or one == other else [(path, one, other)]
+
+
+def compare(frame, roles=FULL, **config):
+    """Audit a frame in memory and in every engine; the result, after a look whether all are the same."""
+    roles = DecisionRoles(**roles)
+    config |= {"seed": 1}
+    memory = auditing.audit_decisions(roles.read(frame), **config)
+    prints = set()
+    for name, rows in engines(frame):
+        decisions = roles.read(rows)
+        prints.add(fingerprint(decisions))
+        if name == "duckdb":
+            counted = auditing.audit_decisions(decisions, **config)
+            assert differences(json.loads(memory.to_json()), json.loads(counted.to_json())) == []
+    assert len(prints) == 1
+    return memory
+
+
+@settings(max_examples=scaled(15))
+@given(st.integers(0, 2**31))
+def test_all_engines_give_the_numbers_of_memory(seed):
+    rng = np.random.default_rng(seed)
+    roles = {"decision": "selected", "protected": list(rng.permutation(["sex", "race", "age"])[: rng.integers(1, 4)])}
+    roles |= {name: value for name, value in (("target", "repaid"), ("score", "score")) if rng.random() < 0.7}
+    compare(people(int(rng.integers(60, 900)), seed), roles)
+
+
+def test_gaps_calibration_the_area_and_subgroups_are_among_them():
+    found = compare(people(4000, 3))
+    assert found.groups.overall["auc"].value > 0.6
+    assert len(found.groups.calibration) > 20
+    assert found.subgroups.findings
+    assert found.data.dropped > 0
+    assert found.data.unknown["sex"] > 0
+
+
+def test_low_scores_thresholds_and_scores_of_any_scale():
+    frame = people(800, 5)
+    compare(frame, FULL | {"low_is_good": True})
+    compare(frame.assign(score=frame["score"] * 100 - 20))
+    compare(frame.assign(score=frame["score"] * 100 - 20), FULL | {"low_is_good": True})
+    compare(frame, {"score": "score", "threshold": 0.5, "protected": ["sex"], "target": "repaid"})
+    compare(frame, {"score": "score", "threshold": 0.5, "protected": ["sex"], "low_is_good": True})
+
+
+def test_a_schema_says_what_is_dropped_unknown_and_cut():
+    schema = Schema.parse(
+        {
+            "target": {"name": "selected", "favourable": "yes", "values": ["no", "yes"]},
+            "attributes": [
+                {"name": "sex", "kind": "categorical", "values": ["F", "M"], "missing": "drop"},
+                {"name": "race", "kind": "categorical", "values": ["A", "B"], "unknown": ["C"]},
+                {"name": "age", "kind": "ordinal", "edges": [18, 30, 50, 80]},
+            ],
+        }
+    )
+    found = compare(people(2000, 7), FULL | {"schema": schema})
+    assert {group.label for group in found.groups.breakdowns[2].groups} >= {"30 to 50"} or found.groups.breakdowns
+
+
+def test_a_worked_example():
+    """Three women and two men, one without a decision: 1 of 2 women, 2 of 2 men."""
+    polars = pytest.importorskip("polars", reason="needs the extra polars")
+    rows = polars.LazyFrame(
+        {"sex": ["F", "F", "F", "M", "M"], "hired": [1, 0, None, 1, 1], "score": [0.75, 0.25, 0.5, 1.0, 0.5]}
+    )
+    read = DecisionRoles(decision="hired", protected=["sex"], score="score").read(rows)
+    assert (read.people.size, len(read.people), read.undecided) == (4, 4, 1)
+    assert sorted(read.score_sums.whole.tolist()) == [2**22, 2**23, 3 * 2**22, 2**24]
+    found = evenhand.audit_predictions("hired", sensitive_features=["sex"], y_score="score", data=rows).groups
+    women, men = found.breakdowns[0].groups
+    assert (women.size, women.metrics["selection_rate"].value, women.metrics["mean_score"].value) == (2, 0.5, 0.5)
+    assert (men.size, men.metrics["selection_rate"].value, men.metrics["mean_score"].value) == (2, 1.0, 0.75)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=50))
+def test_means_and_spreads_of_whole_numbers(scores):
+    frame = pd.DataFrame({"g": ["a"] * len(scores), "d": [0, 1] * (len(scores) // 2) + [0] * (len(scores) % 2)})
+    rows = nw.from_native(frame.assign(s=scores)).lazy()
+    sums = DecisionRoles(decision="d", protected=["g"], score="s").read(rows).score_sums
+    one = np.zeros(len(sums.tenth), dtype=np.int64)
+    mean, spread = sums.moments(one, np.array([len(scores)]))
+    assert mean[0] == pytest.approx(np.mean(scores), abs=1e-14)
+    assert spread[0] == pytest.approx(len(scores) * np.var(scores), abs=len(scores) * 2**-22)
+
+
+def test_subgroups_of_counts_are_those_of_people():
+    frame = people(1500, 11)
+    roles = DecisionRoles(**FULL)
+    rows = roles.read(nw.from_native(frame).lazy())
+    for config in (
+        {"measure": "false-negative"},
+        {"measure": "false-positive", "against": "best"},
+        {"per": "race", "attributes": ("sex", "age")},
+        {"judged": ("age >= 60 and sex == M",), "control": "BY"},
+    ):
+        one, other = (
+            json.loads(find_subgroups_of_decisions(read, **config).to_json()) for read in (roles.read(frame), rows)
+        )
+        assert differences(one, other) == []
+
+
+@pytest.mark.parametrize("config", [{"split": True}, {"measure": "score"}])
+def test_subgroups_that_need_every_person_are_refused(config):
+    rows = DecisionRoles(**FULL).read(nw.from_native(people(500)).lazy())
+    with pytest.raises(OptionError, match="needs every person"):
+        find_subgroups_of_decisions(rows, **config)
+
+
+@pytest.mark.parametrize(
+    ("roles", "config", "message"),
+    [
+        ({"weight": "age", "protected": ["sex"]}, {}, "weight"),
+        ({"membership": {"race": {"a": "wide", "b": "age"}}, "protected": ["sex"]}, {}, "membership"),
+        ({}, {"thresholds": True}, "thresholds"),
+        ({}, {"keep_decisions": True}, "keep_decisions"),
+        ({}, {"metrics": {"mine": len}}, "metrics"),
+        ({"decision": "age", "protected": ["sex"], "score": None}, {}, "different values"),
+        ({"decision": None, "threshold": [0.5, "sex=M:0.4"]}, {}, "threshold"),
+        ({"score": "race", "protected": ["sex"]}, {}, "expected numbers"),
+        ({"protected": ["wide"]}, {}, "too many to count people by"),
+    ],
+)
+def test_what_needs_every_person_is_refused(roles, config, message):
+    frame = people(11_000, 2, gaps=False)
+    rows = nw.from_native(frame.assign(wide=np.arange(len(frame)))).lazy()
+    with pytest.raises(EvenhandError, match=message) as error:
+        auditing.audit_decisions(DecisionRoles(**FULL | roles).read(rows), **config)
+    assert error.value.hint or "expected numbers" in message
+
+
+def test_scores_that_are_no_numbers_are_named_with_how_many_there_are():
+    frame = people(200, 4, gaps=False)
+    frame.loc[:4, "score"] = [math.nan, math.inf, 0.5, -math.inf, math.nan]
+    for _, rows in engines(frame):
+        with pytest.raises(EvenhandError, match="4 rows have none"):
+            DecisionRoles(**FULL).read(rows)
+
+
+def test_models_are_not_asked_about_rows_elsewhere():
+    rows = nw.from_native(people(200)).lazy()
+    with pytest.raises(EvenhandError, match="expected a data frame in memory"):
+        evenhand.audit(lambda frame: np.ones(len(frame)), rows, target="selected", protected=["sex"])

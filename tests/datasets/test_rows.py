@@ -1,0 +1,93 @@
+"""Folders, patterns and databases are opened without being read, and what is wrong with them is said at once."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.datasets import open_data, read_frame
+from evenhand.datasets import rows as opened
+from evenhand.errors import DataError, MissingExtraError
+
+duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
+pytest.importorskip("pyarrow", reason="needs the extra parquet")
+
+
+def people(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"sex": rng.choice(["F", "M"], n), "hired": rng.integers(0, 2, n)})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "people" / "more").mkdir(parents=True)
+    people(30, 1).to_parquet(tmp_path / "people" / "a.parquet")
+    people(20, 2).to_parquet(tmp_path / "people" / "more" / "b.parquet")
+    (tmp_path / "people" / "readme.txt").write_text("about these people")
+    return tmp_path / "people"
+
+
+@pytest.fixture
+def database(tmp_path):
+    connection = duckdb.connect(str(tmp_path / "people.duckdb"))
+    connection.register("given", people(40))
+    connection.execute('CREATE TABLE "the people" AS SELECT * FROM given')
+    connection.close()
+    return tmp_path / "people.duckdb"
+
+
+def count(rows):
+    return rows.count("*").fetchall()[0][0]
+
+
+def test_folders_patterns_and_tables_are_opened(folder, database, tmp_path, monkeypatch):
+    assert count(open_data(folder)) == 50
+    assert count(open_data(f"{folder}/*.parquet")) == 30
+    assert count(open_data(f"{folder}/**/*.parquet")) == 50
+    assert count(open_data(f"duckdb:///{database}?table=the%20people")) == 40
+    monkeypatch.chdir(tmp_path)
+    assert count(open_data("duckdb:///people.duckdb?table=the people")) == 40
+    assert len(read_frame(folder)) == 50
+
+
+def test_a_single_file_is_opened_where_it_has_many_rows(folder, monkeypatch):
+    path = folder / "a.parquet"
+    assert open_data(path) is None
+    monkeypatch.setattr(opened, "MANY", 30)
+    assert count(open_data(path)) == 30
+    assert open_data(folder / "readme.txt") is None
+
+
+def test_too_many_rows_are_not_read(folder, monkeypatch):
+    monkeypatch.setattr(opened, "MOST_IN_MEMORY", 49)
+    with pytest.raises(DataError, match="50 rows are too many") as error:
+        read_frame(folder)
+    assert "sample" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("empty", "this folder has no Parquet file"),
+        ("people/*.pq", "this pattern fits no file"),
+        ("broken", "the rows cannot be read"),
+        ("duckdb:///people.duckdb", "expected a file and a table"),
+        ("duckdb://people.duckdb?table=x", "expected a file and a table"),
+        ("duckdb:///none.duckdb?table=x", "there is no file 'none.duckdb'"),
+        ("duckdb:///people.duckdb?table=peple", "there is no table 'peple'"),
+        ("duckdb:///people/a.parquet?table=x", "the rows cannot be read"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused(folder, database, tmp_path, monkeypatch, place, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(DataError, match=message):
+        open_data(place)
+
+
+def test_without_duckdb_the_extra_is_named(folder, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
+    with pytest.raises(MissingExtraError) as error:
+        open_data(folder)
+    assert "'.[duckdb]'" in error.value.hint
