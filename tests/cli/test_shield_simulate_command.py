@@ -121,3 +121,17 @@ def test_a_configuration_that_is_none(evenhand, tmp_path):
     ran = evenhand("shield", "simulate", "--config", tmp_path / "none.yaml")
     assert ran.code == 2
     assert "none.yaml" in ran.err
+
+
+def test_workers_are_processes_or_a_cluster(evenhand, config, tmp_path):
+    simulate = ("shield", "simulate", "--config", config())
+    done = evenhand(*simulate, "--runs", 40, "--workers", 1, "--state", tmp_path / "kept")
+    assert done.code == 0
+    assert len(list((tmp_path / "kept").glob("unit-*"))) == 20
+    for wrong, said in (("many", "no workers 'many'"), ("0", "1 worker or more"), ("dask://127.0.0.1:1", "Dask")):
+        refused = evenhand(*simulate, "--workers", wrong)
+        assert refused.code == 2
+        assert said in refused.err
+    alone = evenhand(*simulate, "--state", tmp_path / "kept")
+    assert alone.code == 2
+    assert "add --workers N" in alone.err

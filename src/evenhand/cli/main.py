@@ -32,7 +32,7 @@ from evenhand.cli import (
 )
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
-from evenhand.errors import EvenhandError, GuessedEncodingWarning
+from evenhand.errors import EvenhandError, GuessedEncodingWarning, LostWorkWarning
 from evenhand.interrupts import INTERRUPTED, StopSignals
 
 FAULT = 70
@@ -86,7 +86,8 @@ def main() -> None:
         # Warnings of the libraries underneath are not meant for users of a command.
         warnings.filterwarnings("ignore")
         if "--quiet" not in sys.argv:
-            warnings.filterwarnings("always", category=GuessedEncodingWarning)
+            for category in (GuessedEncodingWarning, LostWorkWarning):
+                warnings.filterwarnings("always", category=category)
             warnings.showwarning = _show_warning
         code = _run()
     compiling = sys.modules.get("evenhand.kernels")

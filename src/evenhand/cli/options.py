@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.models import Subject
     from evenhand.schema import OutcomeRole, People, SampleRoles, Schema
     from evenhand.typing import Progress
+    from evenhand.workers import Workforce
 
 PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
 """How errors name what a caller may set, such as `time_limit=SECONDS`."""
@@ -256,6 +257,39 @@ class ConsentOptions:
                 raise OptionError(f"{message}, and needs your agreement", hint=hint)
             typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
         return forecast
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """Who does the work of a command, and where what is done is kept."""
+
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            "--workers",
+            metavar="N|dask://HOST:PORT|ray://HOST:PORT",
+            help="Work with so many processes, or on a cluster. The result does not depend on how many.",
+        ),
+    ] = None
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", help="With --workers: keep what is done in this folder, and go on from what is in it."),
+    ] = None
+
+    @property
+    def workforce(self) -> Workforce | None:
+        """The workers; None where the command works by itself.
+
+        Raises:
+            OptionError: there is a folder and there are no workers.
+        """
+        if self.workers is None:
+            if self.state is not None:
+                raise OptionError("--state keeps the work of workers", location="--state", hint="add --workers N")
+            return None
+        from evenhand.workers import Workforce
+
+        return Workforce(self.workers, self.state)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import HomeOption, PageOptions, SeedOption
+from evenhand.cli.options import HomeOption, PageOptions, SeedOption, WorkerOptions
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def shields(
     data_home: HomeOption = None,
     seed: SeedOption = 0,
     *,
+    working: WorkerOptions,
     output: PageOptions,
 ) -> None:
     """Fairness Shields (AAAI 2025): shields on four data sets, with a bounded horizon and periodic."""
@@ -58,6 +59,7 @@ def shields(
             only=only or (),
             data_home=data_home,
             seed=seed,
+            workforce=working.workforce,
             progress=progress,
         )
     _finish(found, output, interrupted=found.interrupted)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import OutputOptions, PageOptions, ReadOptions
+from evenhand.cli.options import OutputOptions, PageOptions, ReadOptions, WorkerOptions
 from evenhand.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class ArrivalOptions(ReadOptions):
 def simulate(
     config: Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")],
     people: ArrivalOptions,
+    working: WorkerOptions,
     output: PageOptions,
     model: Annotated[
         str | None,
@@ -103,7 +104,14 @@ def simulate(
     with view.show_progress(quiet=output.silent) as progress:
         source = people.read_arrivals(plan, model, data, progress) if model and data else None
         result = simulate_shield(
-            plan, source, runs=runs, periods=periods, order=wanted, seed=people.seed, progress=progress
+            plan,
+            source,
+            runs=runs,
+            periods=periods,
+            order=wanted,
+            seed=people.seed,
+            workforce=working.workforce,
+            progress=progress,
         )
     written = output.write_page(result.document)
     output.finish(result, result.document, written, interrupted=result.interrupted)

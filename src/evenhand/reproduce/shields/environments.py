@@ -53,6 +53,13 @@ class Environment:
         """Return data set and attribute."""
         return f"{self.dataset}, {self.attribute}"
 
+    def __reduce__(self) -> tuple[Callable[[str], Environment], tuple[str]]:
+        return _environment_called, (self.name,)  # functions without a name cannot be sent to another process
+
+
+def _environment_called(name: str) -> Environment:
+    return next(one for one in ENVIRONMENTS if one.name == name)
+
 
 @dataclass(frozen=True, eq=False)
 class EnvironmentSample:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core import Document
 from evenhand.errors import LimitError
@@ -47,6 +48,7 @@ from evenhand.shields import (
     simulate_runs,
 )
 from evenhand.typing import Integers, Progress
+from evenhand.workers import Workforce, fingerprint_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -102,6 +104,7 @@ def reproduce_shields(
     only: Sequence[str] = (),
     data_home: str | Path | None = None,
     seed: int = 0,
+    workforce: Workforce | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
     """Train the classifiers, synthesise the shields, and let both decide on the people they were not trained on.
@@ -113,6 +116,7 @@ def reproduce_shields(
         only: data sets (``adult``) or environments (``adult:race``); all unless given.
         data_home: folder of data sets that are not bundled (COMPAS, Bank); they are fetched if they are not there.
         seed: the same seed gives the same result.
+        workforce: workers who run the settings, which are the same with any; classifiers are trained here.
         progress: called with what is being done and the share that is done.
 
     Raises:
@@ -135,6 +139,7 @@ def reproduce_shields(
     total = sum(setting.expected_seconds() for _, name in pairs for setting in todo[name])
     trained: list[ClassifierRecord] = []
     cells: list[SettingRuns] = []
+    later: list[tuple[classifiers.TrainedClassifier, ExperimentSetting]] = []
     done = 0.0
     interrupted = False
     advance = progress or (lambda what, share: None)
@@ -147,10 +152,19 @@ def reproduce_shields(
             people = environments.sample_environment(environment, data[environment.dataset], seed=seed)
             classifier = classifiers.train_classifier(name, people, layers=settings.layers, seed=seed)
             trained.append(describe_classifier(classifier, time.perf_counter() - began))
+            if workforce is not None:
+                later += [(classifier, setting) for setting in todo[name]]
+                continue
             for setting in todo[name]:
                 advance(f"{environment.name}: {setting.shield}, {setting.property}, {setting.kappa}", done / total)
                 cells.append(_run_setting(classifier, setting, settings, seed))
                 done += setting.expected_seconds()
+        if workforce is not None:
+            task = _Experiments(tuple(later), settings, seed)
+            found, ended = workforce.compute(task, len(later), progress)
+            cells, interrupted = list(found.values()), ended.interrupted or bool(ended.given_up)
+            if not cells:
+                raise KeyboardInterrupt
     except (KeyboardInterrupt, LimitError):  # the latter from a simulation that was interrupted
         interrupted = True
         if not cells:
@@ -176,6 +190,31 @@ def plan_settings(settings: ShieldExperimentSettings, *, periodic: bool = True) 
             yield ExperimentSetting(name, kappa, FINITE, costs, empty_group)
         for shield in PERIODIC if periodic else ():
             yield ExperimentSetting(name, kappa, shield, PUBLISHED_COSTS, empty_group)
+
+
+@dataclass(frozen=True)
+class _Experiments:
+    """Settings with their classifiers, each a unit of work."""
+
+    settings: tuple[tuple[classifiers.TrainedClassifier, ExperimentSetting], ...]
+    chosen: ShieldExperimentSettings
+    seed: int
+    kind = "running settings"
+
+    @property
+    def fingerprint(self) -> str:
+        which = [[classifier.name, classifier.sample.environment.name, vars(one)] for classifier, one in self.settings]
+        scores = {id(classifier): classifier.scores for classifier, _ in self.settings}.values()
+        return fingerprint_of("shields paper", which, self.chosen.model_dump(mode="json"), self.seed, *scores)
+
+    def run(self, unit: int) -> SettingRuns:
+        return _run_setting(*self.settings[unit], self.chosen, self.seed)
+
+    def pack(self, result: SettingRuns) -> dict[str, NDArray[Any]]:
+        return {"json": np.frombuffer(result.model_dump_json().encode(), dtype=np.uint8)}
+
+    def unpack(self, arrays: dict[str, NDArray[Any]]) -> SettingRuns:
+        return SettingRuns.model_validate_json(arrays["json"].tobytes())
 
 
 def _run_setting(

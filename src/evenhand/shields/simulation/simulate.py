@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import LimitError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.runtime.periodic_state import plan_digest
+from evenhand.shields.runtime.shield import running_digest
 from evenhand.shields.simulation.result import QUANTILE_LEVELS, BiasHistogram, BiasQuantiles, ShieldSimulationResult
 from evenhand.shields.simulation.simulated_shields import (
     NO_ASSUMPTION,
@@ -27,12 +31,16 @@ from evenhand.shields.spec.plan import ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.stats import Estimated, Proved, Quantity, Unknown, estimated_rate, student_interval
 from evenhand.typing import Booleans, Floats, Integers, Progress
+from evenhand.workers import UnitsDone, Workforce, fingerprint_of
 
 DEFAULT_PERIODS = 10
 """Periods of a run, for shields that work in periods."""
 
 CHUNK_CELLS = 2**22
 """Arrivals drawn at a time, so that memory does not grow with the number of runs."""
+
+CHUNKS = 32
+"""Chunks that workers simulate, or more: enough to share out evenly, few enough to be simulated fast."""
 
 WATCHED_RUNS = 2000
 """Runs whose bias is kept in the course of time."""
@@ -114,6 +122,7 @@ def simulate_shield(
     periods: int | None = None,
     order: Order = "random",
     seed: int = 0,
+    workforce: Workforce | None = None,
     progress: Progress | None = None,
 ) -> ShieldSimulationResult:
     """Let a shield decide in many runs, and count how many of them are fair, with it and without it.
@@ -127,6 +136,8 @@ def simulate_shield(
             ``alternating``, ``worst`` (one group is always recommended, the others never), ``greedy`` (sees the
             counters, and mostly sends whom widens the gap).
         seed: the same seed gives the same result.
+        workforce: workers who simulate the runs, ``CHUNKS`` chunks of them; as many runs simulated here, in fewer
+            chunks, draw other people.
         progress: called with what is being done and the share that is done.
 
     Returns:
@@ -135,9 +146,10 @@ def simulate_shield(
     Raises:
         OptionError: an option makes no sense, or the source has other groups than the shield.
     """
-    return _summarize_runs(
-        simulate_runs(shield, source, runs=runs, periods=periods, order=order, seed=seed, progress=progress), seed
+    done = simulate_runs(
+        shield, source, runs=runs, periods=periods, order=order, seed=seed, workforce=workforce, progress=progress
     )
+    return _summarize_runs(done, seed)
 
 
 def simulate_runs(
@@ -148,6 +160,7 @@ def simulate_runs(
     periods: int | None = None,
     order: Order = "random",
     seed: int = 0,
+    workforce: Workforce | None = None,
     progress: Progress | None = None,
 ) -> CompletedRuns:
     """Return what ``simulate_shield`` sums up, run by run; arguments and errors as there."""
@@ -158,32 +171,100 @@ def simulate_runs(
     if progress is not None:
         progress("synthesising the shield", 0.0)
     decider = simulated_shield_for(shield)
-    steps = periods * plan.horizon
-    moments = recorded_times(plan, periods)
-    chunk = max(1, min(runs, CHUNK_CELLS // steps, decider.max_runs))
-    parts: list[RunRecords] = []
-    done = 0
-    interrupted = False
+    chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs))
+    if workforce is not None:
+        chunk = min(chunk, -(-runs // CHUNKS))
+    simulation = _Simulation(shield, source, order, runs, periods, seed, chunk)
+    parts: dict[int, RunRecords] = {}
     try:
-        for number, start in enumerate(range(0, runs, chunk)):
-            size = min(chunk, runs - start)
-            rng = np.random.default_rng([seed, number])
-
-            def advance(share: float, base: int = start, size: int = size) -> None:
-                if progress is not None:
-                    progress(f"simulating {runs:,} runs", (base + size * share) / runs)
-
-            stream = ArrivalStream(source, order, runs=size, steps=steps, horizon=plan.horizon, rng=rng)
-            watched = max(0, min(size, WATCHED_RUNS - start))
-            parts.append(_simulate_chunk(plan, decider, stream, size, periods, moments, watched, advance))
-            done += size
+        if workforce is not None:
+            parts, ended = workforce.compute(simulation, simulation.chunks, progress)
+        else:
+            ended = UnitsDone()
+            for number in range(simulation.chunks):
+                parts[number] = simulation.simulate(decider, number, progress)
     except KeyboardInterrupt:
-        interrupted = True
-        if not done:
-            raise LimitError("the simulation was stopped before any run was complete") from None
+        ended = UnitsDone(interrupted=True)
+    if not parts:
+        raise LimitError("the simulation was stopped before any run was complete")
     return CompletedRuns(
-        plan, source, order, periods, moments, _join_chunks(parts), decider, time.perf_counter() - started, interrupted
+        plan,
+        source,
+        order,
+        periods,
+        recorded_times(plan, periods),
+        _join_chunks(list(parts.values())),
+        decider,
+        time.perf_counter() - started,
+        ended.interrupted or bool(ended.given_up),
     )
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """All runs in chunks, which can be simulated anywhere and in any order: each has random numbers of its own."""
+
+    shield: ShieldPlan | ShieldPolicy
+    source: ArrivalSource
+    order: Order
+    runs: int
+    periods: int
+    seed: int
+    chunk: int
+    kind = "simulating runs"
+
+    @property
+    def plan(self) -> ShieldPlan:
+        return self.shield if isinstance(self.shield, ShieldPlan) else self.shield.plan
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.runs // self.chunk)
+
+    @property
+    def fingerprint(self) -> str:
+        source = self.source
+        return fingerprint_of(
+            "shield simulation",
+            [running_digest(self.shield) if isinstance(self.shield, ShieldPolicy) else plan_digest(self.shield)],
+            [self.order, self.runs, self.periods, self.seed, self.chunk, source.real, *source.groups],
+            *(getattr(source, name) for name in ("group", "recommendation", "cost", "label", "weight")),
+        )
+
+    @cached_property
+    def _decider(self) -> SimulatedShield:
+        return simulated_shield_for(self.shield)
+
+    def run(self, unit: int) -> RunRecords:
+        return self.simulate(self._decider, unit)
+
+    def pack(self, result: RunRecords) -> dict[str, NDArray[Any]]:
+        return vars(result)
+
+    def unpack(self, arrays: dict[str, NDArray[Any]]) -> RunRecords:
+        return RunRecords(**arrays)
+
+    def simulate(self, decider: SimulatedShield, number: int, progress: Progress | None = None) -> RunRecords:
+        """Return the runs of a chunk, complete."""
+        start = number * self.chunk
+        size = min(self.chunk, self.runs - start)
+
+        def advance(share: float) -> None:
+            if progress is not None:
+                progress(f"simulating {self.runs:,} runs", (start + size * share) / self.runs)
+
+        plan = self.plan
+        stream = ArrivalStream(
+            self.source,
+            self.order,
+            runs=size,
+            steps=self.periods * plan.horizon,
+            horizon=plan.horizon,
+            rng=np.random.default_rng([self.seed, number]),
+        )
+        watched = max(0, min(size, WATCHED_RUNS - start))
+        moments = recorded_times(plan, self.periods)
+        return _simulate_chunk(plan, decider, stream, size, self.periods, moments, watched, advance)
 
 
 def recorded_times(plan: ShieldPlan, periods: int) -> list[int]:

@@ -1,0 +1,22 @@
+"""Work in units: on the processes of this machine, on a Dask or Ray cluster, or on any executor."""
+
+from evenhand.workers.pools import MOST_LOSSES, Worker, WorkerLostError, WorkerPool, Workers, open_pool
+from evenhand.workers.store import UnitStore, fingerprint_of
+from evenhand.workers.units import UnitsDone, UnitTask, run_units
+from evenhand.workers.workforce import StoredTask, Workforce
+
+__all__ = [
+    "MOST_LOSSES",
+    "StoredTask",
+    "UnitStore",
+    "UnitTask",
+    "UnitsDone",
+    "Worker",
+    "WorkerLostError",
+    "WorkerPool",
+    "Workers",
+    "Workforce",
+    "fingerprint_of",
+    "open_pool",
+    "run_units",
+]

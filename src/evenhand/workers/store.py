@@ -1,0 +1,87 @@
+"""What was computed of units of work, kept in a folder: work that was stopped goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import DataError, OptionError
+from evenhand.files import write_atomically
+
+INDEX = "work.json"
+
+
+def fingerprint_of(kind: str, *parts: Any) -> str:
+    """Return what tells work from other work: its kind, this version, settings (JSON) and arrays."""
+    from evenhand import __version__
+
+    found = hashlib.sha256(f"{kind} {__version__}".encode())
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            found.update(f"{part.dtype} {part.shape}".encode())
+            found.update(np.ascontiguousarray(part).tobytes())
+        else:
+            found.update(json.dumps(part, sort_keys=True).encode())
+    return found.hexdigest()
+
+
+class UnitStore:
+    """A folder with a file of arrays for each unit that is done.
+
+    Args:
+        folder: it is made unless it is there.
+        kind: what the work is, in a word or two.
+        fingerprint: of all that the results depend on.
+
+    Raises:
+        OptionError: the folder is of other work.
+        DataError: it cannot be made or read.
+    """
+
+    def __init__(self, folder: Path, kind: str, fingerprint: str) -> None:
+        self._folder = folder
+        mine = {"kind": kind, "fingerprint": fingerprint}
+        index = folder / INDEX
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not any(folder.iterdir()):
+                write_atomically(index, json.dumps(mine))
+            found = json.loads(index.read_text()) if index.exists() else None
+        except (OSError, ValueError) as error:
+            raise DataError(f"what was computed cannot be kept there: {error}", location=str(folder)) from None
+        if found is None:
+            raise OptionError(
+                "the folder has files, and they are not of work that was begun",
+                location=str(folder),
+                hint="name a folder that is empty or not there yet",
+            )
+        if found != mine:
+            raise OptionError(
+                "the folder is of other work: another model, data, settings or version",
+                location=str(folder),
+                hint="repeat the command that it was begun with, or name another folder",
+            )
+
+    def read(self, unit: int | str) -> dict[str, NDArray[Any]] | None:
+        """Return the arrays of a unit, a number or a name; None if it is not done, or its file is damaged."""
+        try:
+            with np.load(io.BytesIO(self._path(unit).read_bytes()), allow_pickle=False) as found:
+                return dict(found)
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            return None
+
+    def write(self, unit: int | str, arrays: dict[str, NDArray[Any]]) -> None:
+        """Keep the arrays of a unit that is done."""
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)  # type: ignore[arg-type]  # names of arrays, not its options
+        write_atomically(self._path(unit), content.getvalue())
+
+    def _path(self, unit: int | str) -> Path:
+        return self._folder / (f"unit-{unit:06d}.npz" if isinstance(unit, int) else f"{unit}.npz")
