@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
+from evenhand.certification.bounds.distributed import distributed_bounder
 from evenhand.certification.bounds.interval import search
 from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
@@ -37,6 +38,7 @@ from evenhand.population import MixturePopulation, ProductPopulation, uniform_mi
 from evenhand.schema import Schema
 from evenhand.stats import Draws
 from evenhand.typing import Progress
+from evenhand.workers import Workforce
 
 if TYPE_CHECKING:
     from evenhand.models import TreeEnsemble
@@ -51,6 +53,7 @@ def certify(
     drawn: Draws | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
+    workforce: Workforce | None = None,
     **settings: Any,
 ) -> Certificate:
     """Prove for which share of the population the label is the same under all values of the protected attributes.
@@ -70,6 +73,8 @@ def certify(
             estimate. By plausible counterparts, of those who have one.
         progress: called as work goes on.
         clock: by which limits of time are told; one made of ``Certificate.work`` repeats that run.
+        workforce: workers who split and prove boxes by linear bounds; the result depends on neither how many they are
+            nor which answer. What is proved in other ways is proved here.
         settings: fields of ``CertifyConfig`` by name, in place of those in ``config``. With ``relax`` the label must be
             the same for everybody within that distance too, inside the domain.
 
@@ -102,7 +107,7 @@ def certify(
 
     def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
         if isinstance(network, AdditiveNetwork):
-            return _prove_network(network, population, config, least, writer, say, timer)
+            return _prove_network(network, population, config, least, writer, (say, timer, workforce))
         return _prove_trees(network, population, config, least, say, timer)
 
     with writer or nullcontext():
@@ -147,10 +152,10 @@ def _prove_network(
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
-    say: Progress,
-    timer: WorkClock,
+    how: tuple[Progress, WorkClock, Workforce | None],
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a network, where so many different labels treat somebody unfairly."""
+    say, timer, workforce = how
     started, processor = time.perf_counter(), time.process_time()
     query: Query
     if config.tolerance is not None:
@@ -185,9 +190,14 @@ def _prove_network(
     elif enumerated:
         outcome = run.prove_by_enumeration(lambda: enumerate_domain(query), recorder)
     elif bounder is not None:
-        undecided, proved, stop = refine_boxes(
-            bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
-        )
+        with (
+            nullcontext(bounder)
+            if workforce is None
+            else distributed_bounder(bounder, query, None if narrow else config.device, workforce) as asked
+        ):
+            undecided, proved, stop = refine_boxes(
+                asked, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
+            )
         outcome = ProofOutcome(undecided, proved, stop, used)
     else:
         undecided, stop = search.refine_by_intervals(

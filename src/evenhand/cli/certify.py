@@ -17,6 +17,7 @@ from evenhand.cli.options import (
     ProtectedOption,
     SeedOption,
     SourceOptions,
+    WorkerOptions,
     WorkOption,
     read_clock,
 )
@@ -195,6 +196,7 @@ def certify(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="Model file or module:function; it must be a white box.")],
     domain: DomainOptions,
+    working: WorkerOptions,
     output: OutputOptions,
     certificate: Annotated[
         Path | None, typer.Option("--certificate", help="Write every box and its proof for check-certificate.")
@@ -216,7 +218,13 @@ def certify(
         wider = choose_population(kind, people, as_published=config.as_published)
     with view.show_progress(quiet=output.silent) as progress:
         result = certifying.certify(
-            network, config, population=wider, certificate=certificate, progress=progress, clock=clock
+            network,
+            config,
+            population=wider,
+            certificate=certificate,
+            progress=progress,
+            clock=clock,
+            workforce=working.workforce,
         )
     interrupted = result.stopped_by == "interrupt"
     if result.boxes == 0 and not interrupted:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +23,36 @@ INDEX = "work.json"
 
 
 def fingerprint_of(kind: str, *parts: Any) -> str:
-    """Return what tells work from other work: its kind, this version, settings (JSON) and arrays."""
+    """Return what tells work from other work: its kind, this version, and what it is about.
+
+    Parts are arrays, plain values, and data classes, mappings and sequences of these.
+    """
     from evenhand import __version__
 
-    found = hashlib.sha256(f"{kind} {__version__}".encode())
+    return hashlib.sha256(b"".join(_say(kind, __version__, *parts))).hexdigest()
+
+
+def _say(*parts: Any) -> Iterator[bytes]:
     for part in parts:
-        if isinstance(part, np.ndarray):
-            found.update(f"{part.dtype} {part.shape}".encode())
-            found.update(np.ascontiguousarray(part).tobytes())
+        yield f"<{type(part).__name__} ".encode()
+        if isinstance(part, np.ndarray) and part.dtype != object:
+            yield f"{part.dtype} {part.shape}".encode()
+            yield np.ascontiguousarray(part).tobytes()
+        elif dataclasses.is_dataclass(part):
+            yield from _say({one.name: getattr(part, one.name) for one in dataclasses.fields(part)})
+        elif isinstance(part, Mapping):
+            yield from _say(*(each for item in part.items() for each in item))
+        elif isinstance(part, list | tuple | np.ndarray):
+            yield from _say(*part)
+        elif isinstance(part, set | frozenset):
+            yield from _say(*sorted(part, key=repr))
+        elif part is None or isinstance(part, str | bytes | int | float | Fraction | np.generic | Enum):
+            yield repr(part).encode()
+        elif hasattr(part, "model_dump"):
+            yield from _say(part.model_dump())
         else:
-            found.update(json.dumps(part, sort_keys=True).encode())
-    return found.hexdigest()
+            raise TypeError(f"a fingerprint is of values, not of {type(part).__name__}")
+        yield b">"
 
 
 class UnitStore:

@@ -21,7 +21,7 @@ from evenhand.certification.bounds.linear import BoxFrontier, LinearBounder
 from evenhand.certification.query.question import Query
 from evenhand.errors import LostWorkWarning
 from evenhand.typing import Floats
-from evenhand.workers import MOST_LOSSES, UnitStore, WorkerLostError, WorkerPool, Workforce, open_pool
+from evenhand.workers import MOST_LOSSES, UnitStore, WorkerLostError, WorkerPool, Workforce, fingerprint_of, open_pool
 
 
 class DistributedBounder:
@@ -29,19 +29,16 @@ class DistributedBounder:
 
     Args:
         local: the same bounds here, for what is no work.
-        query: what is asked; each worker lays it out once.
-        device: where workers compute; None: by compiled kernels.
+        asked: query and device, pickled; each worker lays it out once.
         pool: the workers.
         store: keeps answers; None: they are not kept.
     """
 
-    def __init__(
-        self, local: LinearBounder, query: Query, device: str | None, pool: WorkerPool, store: UnitStore | None
-    ) -> None:
+    def __init__(self, local: LinearBounder, asked: bytes, pool: WorkerPool, store: UnitStore | None) -> None:
         self.jobs = pool.size
         self.proofs_per_box = local.proofs_per_box
         self._local, self._pool, self._store = local, pool, store
-        self._asked = pickle.dumps((query, device))
+        self._asked = asked
 
     def root(self) -> BoxFrontier:
         """Return the domain as one box."""
@@ -88,16 +85,22 @@ class DistributedBounder:
 
 @contextmanager
 def distributed_bounder(
-    local: LinearBounder, query: Query, device: str | None, workforce: Workforce, fingerprint: str
+    local: LinearBounder, query: Query, device: str | None, workforce: Workforce
 ) -> Iterator[DistributedBounder]:
     """Open the workers of a bounder, and close them at the end.
 
     Args:
-        fingerprint: of everything that the answers depend on, for the folder where they are kept.
+        local: the same bounds here.
+        query: what is asked.
+        device: where workers compute; None: by compiled kernels.
+        workforce: who they are, and where answers are kept.
     """
-    store = None if workforce.state is None else UnitStore(workforce.state, "certificate", fingerprint)
+    asked = pickle.dumps((query, device))
+    store = None
+    if workforce.state is not None:
+        store = UnitStore(workforce.state, "certificate", fingerprint_of("bounds", query, device))
     with open_pool(workforce.workers) as pool:
-        yield DistributedBounder(local, query, device, pool, store)
+        yield DistributedBounder(local, asked, pool, store)
 
 
 def answer_call(asked: bytes, call: str, boxes: BoxFrontier, options: tuple[Any, ...]) -> dict[str, NDArray[Any]]:
