@@ -70,8 +70,8 @@ def test_a_page_brings_no_other_pages_engines(function, strangers):
 
 
 ON_USE = frozenset(
-    {"PIL", "altair", "diffusers", "duckdb", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars", "pyarrow",
-     "scipy", "skl2onnx", "sklearn", "skops", "torch", "transformers", "vl_convert", "xgboost", "zstandard"}
+    {"PIL", "altair", "diffusers", "duckdb", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars",
+     "pyarrow", "scipy", "skl2onnx", "sklearn", "skops", "torch", "transformers", "vl_convert", "xgboost", "zstandard"}
 )  # fmt: skip
 BASES = {"fair_classifier.py": frozenset({"sklearn"})}
 """What a class is derived from has to be there when it is defined; nobody imports these modules before using them."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from test_units import Squares
 
 from evenhand.errors import OptionError
 from evenhand.workers import Workforce, open_pool
-from test_units import Squares
 
 distributed = pytest.importorskip("distributed", reason="needs the extra dask")
 
