@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,18 @@ from numpy.typing import NDArray
 from evenhand.checker.question import AskedQuestion, RecordedQuestion, recorded_question_of
 from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, ClaimedPartition, read_certificate
 from evenhand.checker.reprove import BoxProof, BoxProver
-from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox
+from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict
+from evenhand.checker.verification import CheckState, ClaimedBoxes, verify_boxes
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork
 from evenhand.schema import Schema
 from evenhand.stats import clopper_pearson, zero_count_upper
-from evenhand.typing import Booleans, Floats, Progress
+from evenhand.typing import Floats, Progress
 
 SAMPLE_BOXES = 1000
 CONFIDENCE = 0.99
 MAX_LISTED = 100
-BATCH_BOXES = 256
+EXACT_BOXES = 10
 
 Cells = NDArray[np.integer]
 Loader = Callable[[Schema], AdditiveNetwork]
@@ -37,32 +38,37 @@ def check_certificate(
     model: AdditiveNetwork | Loader,
     question: AskedQuestion | None = None,
     *,
-    sample: int | None = SAMPLE_BOXES,
+    sample: int | Literal["fitting"] | None = "fitting",
+    exact: int = EXACT_BOXES,
     seed: int | None = None,
+    state: Path | str | None = None,
     progress: Progress | None = None,
 ) -> CertificateCheck:
     """Check whether what a certificate file claims about this model is true.
 
-    Nothing of the code that wrote the file is used. All arithmetic that the verdict rests on is exact: whole numbers
-    and fractions. The file, the model, the question, the partition and the totals are always checked completely; boxes
-    are proved again in a random sample, drawn with replacement, each with a probability in proportion to the mass that
-    it claims as proved.
+    Nothing of the code that wrote the file is used. The file, the model, the question, the partition and the totals are
+    always checked completely, in exact arithmetic. Boxes are proved again in float64 rounded to the safe side, and in
+    whole numbers where that is not enough and for a few drawn at random: all of them, or a random sample, drawn with
+    replacement, each with a probability in proportion to the mass that it claims as proved. An interrupt (Ctrl-C) ends
+    the run with what was proved by then.
 
     Args:
         path: the certificate.
         model: the model that it should be about, or what loads it once the schema in the file is known.
         question: what it should answer; where it answers another question, the verdict is ``restricted`` at best.
-        sample: boxes to draw; None for all boxes.
+        sample: boxes to draw; None for all boxes; ``fitting`` for all where float64 serves, else 1,000.
+        exact: boxes to prove in whole numbers too, drawn from those that are proved again.
         seed: of the draw. By default it is taken from the operating system, so that it cannot be predicted which
             boxes will be drawn; the result names it.
+        state: file that holds which boxes are confirmed, to go on from after an interrupt.
         progress: called with what is being done and the share done.
 
     Raises:
-        OptionError: an option makes no sense.
+        OptionError: an option makes no sense, or the state is of another certificate.
         DataError: the file is not a certificate.
         EvenhandError: the model cannot be loaded.
     """
-    if sample is not None and sample < 1:
+    if isinstance(sample, int) and sample < 1:
         raise OptionError(f"at least one box must be drawn, not {sample}", location="`sample=`")
     started = time.perf_counter()
     seed = secrets.randbits(53) if seed is None else seed
@@ -88,32 +94,37 @@ def check_certificate(
             seed=seed,
             seconds=time.perf_counter() - started,
         )
+    if sample == "fitting":
+        sample = None if all(prover.quick for prover in provers) else SAMPLE_BOXES
     # One draw from the boxes of all partitions, of so many for each.
     boxes = ClaimedBoxes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     owner = np.repeat(np.arange(len(parts)), [len(part.low) for part in parts])
     claimed = _claimed_masses(recorded, boxes)
     counts = _draw_sample(claimed, None if sample is None else sample * len(parts), seed)
     chosen = np.flatnonzero(counts)
-    proofs = _reprove_boxes(provers, boxes.of(chosen), owner[chosen], say)
-    failures, doubt = 0, 0.0
-    unconfirmed: list[UnconfirmedBox] = []
-    for k, proof in zip(chosen, proofs, strict=True):
-        if not proof.confirmed:
-            failures += int(counts[k])
-            if len(unconfirmed) < MAX_LISTED:
-                unconfirmed.append(_describe_failure(recorded, boxes.of(k), proof))
+    few = np.flatnonzero(_draw_sample(np.where(counts > 0, claimed, 0.0), exact, seed + 1)) if exact else chosen[:0]
+    held = CheckState.open(None if state is None else Path(state), statement.digest, len(boxes.low))
+    found = verify_boxes(provers, boxes, owner, chosen, few, held, say)
+    failures = int(counts[list(found.failed)].sum())
+    unconfirmed = [
+        _describe_failure(recorded, boxes.of(np.intp(k)), found.failed[k]) for k in sorted(found.failed)[:MAX_LISTED]
+    ]
+    checked = int(held.done[chosen].sum()) + len(found.failed)
     draws = int(counts.sum())
-    if sample is not None and draws:
+    doubt = 0.0
+    if sample is not None and draws and not found.interrupted:
         doubt = float(
             zero_count_upper(draws, CONFIDENCE) if not failures else clopper_pearson(failures, draws, CONFIDENCE)[1]
         )
-    elif failures:
-        failed = [k for k, proof in zip(chosen, proofs, strict=True) if not proof.confirmed]
-        doubt = float(claimed[failed].sum() / claimed.sum())
+    elif claimed.sum() > 0:
+        doubt = float(claimed[~held.done].sum() / claimed.sum())
+    verdict: Verdict = "restricted" if recorded.restricted else "confirmed"
+    if failures or found.interrupted:
+        verdict = "not confirmed" if failures else "unfinished"
     shares = [[max(Fraction(0), share - recorded.distance) for share in both] for both in totals]
     certified, falsified = shares[0]
     return CertificateCheck(
-        verdict="not confirmed" if failures else "restricted" if recorded.restricted else "confirmed",
+        verdict=verdict,
         model=network.name,
         protected=tuple(statement.protected),
         population=recorded.population,
@@ -133,7 +144,9 @@ def check_certificate(
         falsified=_float_below(falsified),
         undecided=float(1 - certified - falsified),
         boxes=sum(len(part.low) for part in statement.partitions),
-        checked=len(chosen),
+        checked=checked,
+        exact=found.exact,
+        interrupted=found.interrupted,
         draws=None if sample is None else draws,
         unconfirmed=tuple(unconfirmed),
         failures=failures,
@@ -148,19 +161,6 @@ def _float_below(share: Fraction) -> float:
     """Return the largest float that is not above a fraction."""
     nearest = float(share)
     return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)
-
-
-class ClaimedBoxes(NamedTuple):
-    """Boxes of the file: their first and last cells, shape (n, attributes), and the shares that each claims."""
-
-    low: Cells
-    high: Cells
-    fair: NDArray[np.uint32]
-    unfair: NDArray[np.uint32]
-
-    def of(self, which: slice | np.intp | NDArray[np.intp] | Booleans) -> ClaimedBoxes:
-        """Return some of the boxes."""
-        return ClaimedBoxes(self.low[which], self.high[which], self.fair[which], self.unfair[which])
 
 
 def _check_partition(question: RecordedQuestion, claimed: ClaimedPartition) -> ClaimedBoxes:
@@ -237,20 +237,6 @@ def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.i
     tickets = np.random.default_rng(seed).random(sample) * running[-1]
     drawn = np.minimum(np.searchsorted(running, tickets, side="right"), len(claimed) - 1)
     return np.bincount(drawn, minlength=len(claimed)).astype(np.int64)
-
-
-def _reprove_boxes(
-    provers: list[BoxProver], boxes: ClaimedBoxes, owner: NDArray[np.intp], say: Progress
-) -> list[BoxProof]:
-    """Prove boxes again, each by the prover of its partition; boxes of a partition stand together."""
-    proofs: list[BoxProof] = []
-    for number, prover in enumerate(provers):
-        mine = boxes.of(owner == number)
-        for at in range(0, len(mine.low), BATCH_BOXES):
-            some = mine.of(slice(at, at + BATCH_BOXES))
-            proofs += prover.prove(some.low.astype(np.int64), some.high.astype(np.int64), some.fair, some.unfair)
-            say("proving boxes again", len(proofs) / len(boxes.low))
-    return proofs
 
 
 def _describe_failure(question: RecordedQuestion, box: ClaimedBoxes, proof: BoxProof) -> UnconfirmedBox:

@@ -156,7 +156,7 @@ def float32_errors_of(question: RecordedQuestion, form: LayeredForm) -> Float32E
         strips=tuple(strips),
         weights=tuple(weights),
         biases=tuple(biases),
-        tie=_scale_up(_telling_margins(question, len(folds)), exponents[-1], ERROR_BITS),
+        tie=_scale_up(telling_margins(question, len(folds)), exponents[-1], ERROR_BITS),
     )
 
 
@@ -201,7 +201,7 @@ def strip_exponent(axis: CellAxis) -> int:
     return int(np.frexp(max(abs(low), abs(high), 2.0**-300))[1]) + 1
 
 
-def _telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.float64]:
+def telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.float64]:
     """Return how far each exact margin must be beyond its zero for the decision to be the one that its sign says."""
     threshold, bands = question.statement.threshold, question.statement.bands
     if bands:

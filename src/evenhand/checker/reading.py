@@ -102,6 +102,7 @@ class CertificateClaim:
         method: how it was proved.
         proofs: how the shares of boxes were counted, in words of its own for each way (``by`` names it).
         cells: of the other attributes.
+        digest: SHA-256 of the file.
         partitions: the boxes, once for two different outcomes, and once for each greater number that is asked about.
     """
 
@@ -117,6 +118,7 @@ class CertificateClaim:
     method: str
     proofs: tuple[dict[str, Any], ...]
     cells: tuple[RecordedCells, ...]
+    digest: bytes
     partitions: tuple[ClaimedPartition, ...]
 
 
@@ -195,7 +197,7 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
         asked = [int(least) for least in head["outcomes"]]
         tolerance, bands = _read_comparison(head, asked)
         partitions = tuple(_read_partition(cells, sections, least, len(proofs)) for least in asked)
-        sections.expect_section(b"DONE")
+        digest = sections.expect_section(b"DONE")
         schema = Schema.parse(head["schema"])
         if head["whole"] != WHOLE:
             raise CertificateError(f"shares in parts of {head['whole']}, not {WHOLE}")
@@ -222,6 +224,7 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
             method=str(head["method"]),
             proofs=proofs,
             cells=cells,
+            digest=digest,
             partitions=partitions,
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:

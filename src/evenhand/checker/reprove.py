@@ -20,10 +20,17 @@ from evenhand.checker.fixed import (
     PrecisionExceeded,
     fixed_point_of,
 )
+from evenhand.checker.float_network import float_network_of, share_events_of
+from evenhand.checker.float_proofs import BoxClaims, prove_claims
 from evenhand.checker.form import LayeredForm, form_of
 from evenhand.checker.question import CellAxis, RecordedQuestion
 from evenhand.checker.reading import WHOLE
+from evenhand.kernels import is_compiled
 
+QUICK_PARTS = 64
+"""Parts that a box is cut into in float64 before whole numbers are tried."""
+UPWARD = 1 + 2.0**-50
+"""Makes a claimed share no smaller by being written as a float."""
 MAX_PARTS = 4096
 """Parts that a box is cut into before it counts as not confirmed."""
 MAX_SLOW_PARTS = 512
@@ -53,12 +60,20 @@ class ProvedShares:
 
 @dataclass(frozen=True)
 class BoxProof:
-    """What was proved of a box, as lower bounds on its shares, and whether it confirms the claim."""
+    """What was proved of a box, as lower bounds on its shares.
+
+    Attributes:
+        confirmed: whether it confirms the claim.
+        refuted: whether it contradicts the claim.
+        fair, unfair: shares proved.
+        parts: into how many parts the box was cut.
+    """
 
     confirmed: bool
     fair: float
     unfair: float
     parts: int
+    refuted: bool = False
 
 
 class BoxProver:
@@ -76,16 +91,19 @@ class BoxProver:
         self._deployed = (
             2 * number_error_of(question) if self._form.differences else float32_errors_of(question, self._form)
         )
+        self._network = self._events = None
+        if not self._form.differences and least == 2:
+            self._network, self._events = float_network_of(question, self._form), share_events_of(self._form)
         self._fast = self._prepare_fixed(FAST_BITS) if len(self._form.layers) <= MAX_LAYERS else None
 
     def prove(
         self,
-        low: NDArray[np.int64],
-        high: NDArray[np.int64],
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
         fair: NDArray[np.integer],
         unfair: NDArray[np.integer],
     ) -> list[BoxProof]:
-        """Prove claims again.
+        """Prove claims again in whole numbers.
 
         Args:
             low, high: boxes of cells with mass, shape (n, attributes).
@@ -93,6 +111,7 @@ class BoxProver:
         """
         if self._question.constant:
             return [BoxProof(not other, 1.0, 0.0, 1) for other in unfair]
+        low, high = low.astype(np.int64), high.astype(np.int64)
         claims = [(int(a), int(b)) for a, b in zip(fair, unfair, strict=True)]
         decided = np.zeros(len(low), dtype=np.int64)
         wholes = np.flatnonzero((fair == WHOLE) | (unfair == WHOLE))
@@ -113,6 +132,47 @@ class BoxProver:
             else:
                 found.append(self._cut(low[k], high[k], claim))
         return found
+
+    @property
+    def quick(self) -> bool:
+        """Whether float64 serves for this question."""
+        return self._network is not None and self._events is not None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its kernels have been compiled."""
+        return is_compiled(prove_claims)
+
+    def prove_quickly(
+        self,
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
+        fair: NDArray[np.integer],
+        unfair: NDArray[np.integer],
+    ) -> list[BoxProof]:
+        """Prove claims again in float64, rounded to the safe side; arguments as for ``prove``."""
+        if self._question.constant:
+            return self.prove(low, high, fair, unfair)
+        n = len(low)
+        claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((3, n)))
+        claims.fair[fair == WHOLE] = 1.0
+        some = np.flatnonzero((fair > 0) | (unfair > 0))
+        taken = BoxClaims(*(np.ascontiguousarray(column[some]) for column in claims))
+        prove_claims(
+            self._network, self._events, low[some].astype(np.int64), high[some].astype(np.int64), taken, QUICK_PARTS
+        )
+        for column, done in zip(claims, taken, strict=True):
+            column[some] = done
+        confirmed = (claims.proved_fair >= claims.fair) & (claims.proved_unfair >= claims.unfair)
+        refuted = (claims.proved_fair > 1 - claims.unfair + 1e-9) | (claims.proved_unfair > 1 - claims.fair + 1e-9)
+        rows = (
+            confirmed,
+            claims.proved_fair,
+            claims.proved_unfair,
+            claims.parts.astype(np.int64),
+            refuted & ~confirmed,
+        )
+        return [BoxProof(*row) for row in zip(*(column.tolist() for column in rows), strict=True)]
 
     @property
     def batch(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -25,6 +25,9 @@ from evenhand.core import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+Verdict: TypeAlias = Literal["confirmed", "restricted", "not confirmed", "unfinished", "rejected"]
 
 
 class UnconfirmedBox(ResultPart):
@@ -52,7 +55,8 @@ class CertificateCheck(Result):
         verdict: ``confirmed``: the file is whole, about this model, its boxes fill the domain, its totals add up, every
             box that was proved again is right, and it answers the question that was asked. ``restricted``: the same,
             but it answers another question: see ``restricted``. ``not confirmed``: for some box the claim was not
-            proved again. ``rejected``: the file is broken, or does not fit the model or itself; see ``fault``.
+            proved again. ``unfinished``: nothing is wrong so far, but somebody interrupted. ``rejected``: the file is
+            broken, or does not fit the model or itself; see ``fault``.
         fault: why it is rejected.
         model: name of the model that was given.
         protected: the attributes that were varied.
@@ -69,6 +73,8 @@ class CertificateCheck(Result):
         certified, falsified, undecided: the totals, added up again; None if rejected.
         boxes: how many there are.
         checked: how many different boxes were proved again; those that claim nothing count.
+        exact: how many of them were proved in whole numbers, the others in float64 rounded to the safe side.
+        interrupted: whether others were to be proved again, and were not.
         draws: size of the random sample; None if all boxes were checked.
         unconfirmed: boxes whose claim was not proved again, at most 100; ``failures`` says how many.
         failures: draws (or boxes, if all were checked) that were not confirmed.
@@ -78,7 +84,7 @@ class CertificateCheck(Result):
     """
 
     kind: Literal["certificate-check"] = "certificate-check"
-    verdict: Literal["confirmed", "restricted", "not confirmed", "rejected"]
+    verdict: Verdict
     fault: str | None = None
     model: str | None = None
     protected: tuple[str, ...] = ()
@@ -96,6 +102,8 @@ class CertificateCheck(Result):
     undecided: float | None = None
     boxes: int = 0
     checked: int = 0
+    exact: int = 0
+    interrupted: bool = False
     draws: int | None = None
     unconfirmed: tuple[UnconfirmedBox, ...] = ()
     failures: int = 0
@@ -125,10 +133,16 @@ class CertificateCheck(Result):
         )
 
     def _proved_again(self) -> str:
+        exact = f"{self.exact:,} of them in whole numbers, the others in float64 rounded to the safe side"
+        if self.interrupted:
+            return (
+                f"Interrupted: {self.checked:,} boxes were proved again, {exact}; {self.failures:,} not confirmed. "
+                f"{self.doubt or 0.0:.2%} of what is claimed was not."
+            )
         if self.draws is None:
-            return f"All boxes were proved again; {self.failures:,} not confirmed."
+            return f"All {self.checked:,} boxes were proved again, {exact}; {self.failures:,} not confirmed."
         return (
-            f"{self.checked:,} boxes were proved again, drawn {self.draws:,} times by what they claim; "
+            f"{self.checked:,} boxes were proved again, drawn {self.draws:,} times by what they claim, {exact}; "
             f"{self.failures:,} draws not confirmed. With {self.confidence:.0%} confidence at most "
             f"{self.doubt or 0.0:.2%} of what is claimed would not be."
         )

@@ -96,8 +96,14 @@ def check_certificate(
     model: Annotated[str, typer.Argument(help="The model that it should be about.")],
     source: CertificateSource,
     output: OutputOptions,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="Prove so many boxes again, drawn at random.")] = 1000,
-    everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again.")] = False,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Prove so many boxes again, drawn at random.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again, however long it takes.")] = False,
+    exact: Annotated[int, typer.Option("--exact", min=0, help="Prove so many in whole numbers too.")] = 10,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="File that holds what is confirmed: go on after an interrupt.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Of the draw; by default it cannot be known beforehand.")
     ] = None,
@@ -108,6 +114,8 @@ def check_certificate(
 
     people = None if source.data is None else source.read(source.data)
     question = source.question(people)
+    if everything and sample is not None:
+        raise OptionError("--all proves every box, and --sample some of them", hint="give one of the two")
 
     def load(stated: Schema) -> AdditiveNetwork:
         described = stated if source.schema is None else read_schema(source.schema)
@@ -121,9 +129,16 @@ def check_certificate(
 
     with view.show_progress(quiet=output.silent) as progress:
         result = checker.check_certificate(
-            file, load, question, sample=None if everything else sample, seed=seed, progress=progress
+            file,
+            load,
+            question,
+            sample=None if everything else sample or "fitting",
+            exact=exact,
+            seed=seed,
+            state=state,
+            progress=progress,
         )
-    output.finish(result, result.document)
+    output.finish(result, result.document, interrupted=result.interrupted)
     if result.verdict != "confirmed":
         raise typer.Exit(RESTRICTED_CODE if result.verdict == "restricted" else 1)
 

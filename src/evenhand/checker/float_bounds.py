@@ -1,0 +1,365 @@
+"""Linear lower functions of every margin over a box, in float64 (compiled); see ``float_network`` for their rounding.
+
+Each ReLU is replaced, from the last layer to the first, by a line on the right side of it, as ``bounds`` does in whole
+numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats, Integers
+
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False)
+
+OFF, ON, MIXED = 0, 1, 2
+
+
+class BoundArrays(NamedTuple):
+    """Work arrays of one thread.
+
+    Attributes:
+        low, high: bounds of units before ReLU, (layers, units).
+        state: OFF, ON or MIXED; chord: slope of the line through both ends.
+        error: float32 errors of units, (layers, units).
+        near, far: smallest and largest entry of each attribute in the box.
+        coefficient, following: coefficients of a layer on the way back.
+        unit: those of first units when it has come there; column: of columns.
+        function: final coefficients, (functions, slopes, columns).
+        constant: final constants, (functions, slopes).
+        least: least values over the box, (functions, slopes).
+        offset: constants under each assignment where all are bounded together, (signs, slopes, assignments).
+        weight: size of all final coefficients of first units; spread: how wide each attribute makes first units.
+        smallest, largest: of the rows of a range of cells.
+    """
+
+    low: Floats
+    high: Floats
+    state: Integers
+    chord: Floats
+    error: Floats
+    near: Floats
+    far: Floats
+    coefficient: Floats
+    following: Floats
+    unit: Floats
+    column: Floats
+    function: Floats
+    constant: Floats
+    least: Floats
+    offset: Floats
+    weight: Floats
+    spread: Floats
+    smallest: Floats
+    largest: Floats
+
+
+@jit
+def bound_arrays(net, functions):
+    """Fresh work arrays."""
+    layers, widest = len(net.sizes), net.pads.shape[1]
+    axes, columns = len(net.line), net.columns.shape[1]
+    return BoundArrays(
+        np.zeros((layers, widest)),
+        np.zeros((layers, widest)),
+        np.zeros((layers, widest), np.int64),
+        np.zeros((layers, widest)),
+        np.zeros((layers, widest)),
+        np.zeros(axes),
+        np.zeros(axes),
+        np.zeros(widest),
+        np.zeros(widest),
+        np.zeros(widest),
+        np.zeros(max(1, columns)),
+        np.zeros((functions, 2, max(1, columns))),
+        np.zeros((functions, 2)),
+        np.zeros((functions, 2)),
+        np.zeros((2, 2, len(net.bases))),
+        np.zeros(widest),
+        np.zeros((max(1, axes), widest)),
+        np.zeros(widest),
+        np.zeros(widest),
+    )
+
+
+@jit
+def bound_box(net, first, last, low, high, w):
+    """Bound all units but the margins for a box under the assignments ``first`` to ``last - 1``; and their errors."""
+    _bound_first_units(net, first, last, low, high, w)
+    depth = len(net.sizes) - 1
+    for k in range(depth):
+        _choose_lines(net, k, w)
+        _bound_errors(net, k, w)
+        if k + 1 < depth:
+            _bound_layer(net, k + 1, first, last, low, high, w)
+
+
+@jit
+def _bound_first_units(net, first, last, low, high, w):
+    units = net.sizes[0]
+    for j in range(units):
+        a = net.bases[first, j]
+        b = a
+        for p in range(first + 1, last):
+            a = min(a, net.bases[p, j])
+            b = max(b, net.bases[p, j])
+        w.low[0, j] = a
+        w.high[0, j] = b
+        w.error[0, j] = net.terms[j]
+    for i in range(len(net.line)):
+        at = net.start[i]
+        if net.line[i]:
+            c, d = net.cell[i] + low[i], net.cell[i] + high[i]
+            x = min(net.entry_low[c], net.entry_low[d])
+            y = max(net.entry_high[c], net.entry_high[d])
+            w.near[i] = x
+            w.far[i] = y
+            for j in range(units):
+                a = net.columns[j, at] * x
+                b = net.columns[j, at] * y
+                w.low[0, j] += min(a, b)
+                w.high[0, j] += max(a, b)
+                w.error[0, j] += max(abs(a), abs(b))
+                w.spread[i, j] = abs(b - a)
+            continue
+        for j in range(units):
+            a = net.columns[j, at + low[i]]
+            b = a
+            for c in range(at + low[i] + 1, at + high[i] + 1):
+                a = min(a, net.columns[j, c])
+                b = max(b, net.columns[j, c])
+            w.low[0, j] += a
+            w.high[0, j] += b
+            w.error[0, j] += max(abs(a), abs(b))
+            w.spread[i, j] = b - a
+    for j in range(units):
+        w.low[0, j] -= net.pads[0, j]
+        w.high[0, j] += net.pads[0, j]
+        w.error[0, j] *= net.gammas[0]
+
+
+@jit
+def _choose_lines(net, k, w):
+    """Say of each unit of a layer what its ReLU does, and its chord."""
+    for h in range(net.sizes[k]):
+        a, b = w.low[k, h], w.high[k, h]
+        if b <= 0:
+            w.state[k, h] = OFF
+        elif a >= 0:
+            w.state[k, h] = ON
+        else:
+            w.state[k, h] = MIXED
+            w.chord[k, h] = min(1.0, b / (b - a))
+
+
+@jit
+def _bound_errors(net, k, w):
+    """Bound the float32 errors of the next layer's units from those of layer k."""
+    # Computed is z + e with |e| <= error. ReLU moves no two numbers further apart, and gives 0 for both where z + e
+    # cannot be positive. The sum then errs by gamma of the sizes of what it adds: |weight| * (activation + its error).
+    gamma = net.gammas[k + 1]
+    for g in range(net.sizes[k + 1]):
+        total = gamma * net.bias_sizes[k, g]
+        for h in range(net.sizes[k]):
+            b = w.high[k, h]
+            passed = max(0.0, min(w.error[k, h], b + w.error[k, h]))
+            total += net.weight_sizes[k, g, h] * (passed + gamma * (max(b, 0.0) + passed))
+        w.error[k + 1, g] = total * (1 + 2.0**-30)
+
+
+@jit
+def _bound_layer(net, k, first, last, low, high, w):
+    """Bound the units of layer k by lines over the box and by intervals; of several bounds the best."""
+    for g in range(net.sizes[k]):
+        # By intervals.
+        a = b = net.biases[k - 1, g]
+        for h in range(net.sizes[k - 1]):
+            x = net.weights[k - 1, g, h]
+            y, z = max(w.low[k - 1, h], 0.0), max(w.high[k - 1, h], 0.0)
+            a += x * (y if x > 0 else z)
+            b += x * (z if x > 0 else y)
+        for flat in range(2):
+            for side in range(2):
+                sign = 1.0 - 2.0 * side
+                constant = substitute_back(net, k, g, sign, flat == 1, w)
+                value = constant + least_base(net, first, last, w) + least_terms(net, low, high, w.column, w)
+                if side == 0:
+                    a = max(a, value)
+                else:
+                    b = min(b, -value)
+        w.low[k, g] = a - net.pads[k, g]
+        w.high[k, g] = max(b + net.pads[k, g], w.low[k, g])
+
+
+@jit
+def substitute_back(net, k, g, sign, flat, w):
+    """Bring ``sign`` times unit g of layer k down to first units (``w.unit``) and columns; return the constant.
+
+    With ``flat`` a ReLU that may be on or off is bounded by 0 from below, else by whichever of 0 and z is nearer.
+    """
+    constant = sign * net.biases[k - 1, g]
+    current, following = w.coefficient, w.following
+    for h in range(net.sizes[k - 1]):
+        current[h] = sign * net.weights[k - 1, g, h]
+    for m in range(k - 1, -1, -1):
+        units = net.sizes[m]
+        if m > 0:
+            following[: net.sizes[m - 1]] = 0.0
+        else:
+            w.column[:] = 0.0
+        for h in range(units):
+            c = current[h]
+            kind = w.state[m, h]
+            if kind == OFF or c == 0.0:
+                if m == 0:
+                    w.unit[h] = 0.0
+                continue
+            v = c
+            if kind == MIXED:
+                a, b = w.low[m, h], w.high[m, h]
+                if c > 0:
+                    if flat or b < -a:
+                        v = 0.0
+                else:
+                    # c relu(z) is concave: what it is above the line v z is least at an end.
+                    v = c * w.chord[m, h]
+                    constant += min(-v * a, c * b - v * b)
+            if m > 0:
+                constant += v * net.biases[m - 1, h]
+                for q in range(net.sizes[m - 1]):
+                    following[q] += v * net.weights[m - 1, h, q]
+            else:
+                w.unit[h] = v
+                for q in range(net.columns.shape[1]):
+                    w.column[q] += v * net.columns[h, q]
+        current, following = following, current
+    return constant
+
+
+@jit
+def base_of(net, p, w):
+    """What bias and protected attributes add to the function that was brought down."""
+    total = 0.0
+    for h in range(net.sizes[0]):
+        total += w.unit[h] * net.bases[p, h]
+    return total
+
+
+@jit
+def least_base(net, first, last, w):
+    """Return the least of the same over some assignments."""
+    found = base_of(net, first, w)
+    for p in range(first + 1, last):
+        found = min(found, base_of(net, p, w))
+    return found
+
+
+@jit
+def least_terms(net, low, high, column, w):
+    """Return the least that all attributes together add in a box."""
+    total = 0.0
+    for i in range(len(net.line)):
+        at = net.start[i]
+        if net.line[i]:
+            total += min(column[at] * w.near[i], column[at] * w.far[i])
+        else:
+            x = column[at + low[i]]
+            for c in range(at + low[i] + 1, at + high[i] + 1):
+                x = min(x, column[c])
+            total += x
+    return total
+
+
+@jit
+def bound_functions(net, p, low, high, w):
+    """Compute the functions (assignment, margin, sign) of one assignment for a box that was bounded, by both slopes."""
+    margins = net.sizes[len(net.sizes) - 1]
+    for m in range(margins):
+        for side in range(2):
+            f = (p * margins + m) * 2 + side
+            for flat in range(2):
+                constant = _function_of(net, m, side, flat, w) + base_of(net, p, w)
+                _keep_function(net, f, flat, constant, low, high, w)
+
+
+@jit
+def bound_together(net, low, high, w):
+    """Compute the functions of the one margin for all assignments, which then differ by constants (``w.offset``).
+
+    Numbered (which, sign): 0 stands for those assignments for which it is better to take the first choice of slopes, 2
+    for all others, 1 for the assignment for which the function is greatest. What 0 and 2 stand for is chosen later.
+    """
+    assignments = len(net.bases)
+    for side in range(2):
+        for flat in range(2):
+            constant = _function_of(net, 0, side, flat, w)
+            best = -np.inf
+            for p in range(assignments):
+                w.offset[side, flat, p] = constant + base_of(net, p, w)
+                best = max(best, w.offset[side, flat, p])
+            for which in range(3):
+                _keep_function(net, 2 * which + side, flat, best, low, high, w)
+        least = np.inf
+        for p in range(assignments):
+            # What is kept is the constant plus the least terms: those are the same under every assignment.
+            x = w.least[2 + side, 0] - w.constant[2 + side, 0] + w.offset[side, 0, p]
+            y = w.least[2 + side, 1] - w.constant[2 + side, 1] + w.offset[side, 1, p]
+            least = min(least, max(x, y))
+        w.least[side] = w.least[4 + side] = least
+
+
+@jit
+def least_margin(net, p, side, low, high, w):
+    """Return the least value over a box that was bounded of the one margin, or of its negative, under an assignment."""
+    constant = _function_of(net, 0, side, 0, w) + base_of(net, p, w)
+    return constant + least_terms(net, low, high, w.column, w)
+
+
+@jit
+def _function_of(net, m, side, flat, w):
+    """Bring the margin, or its negative, down to columns; return the constant, less all that may be off."""
+    depth = len(net.sizes) - 1
+    off = net.pads[depth, m] + (w.error[depth, m] + net.tie[m]) * (1 + 2.0**-30)
+    sign = 1.0 - 2.0 * side
+    if depth:
+        constant = substitute_back(net, depth, m, sign, flat == 1, w)
+    else:
+        constant = 0.0
+        w.unit[: net.sizes[0]] = 0.0
+        w.unit[m] = sign
+        for q in range(net.columns.shape[1]):
+            w.column[q] = sign * net.columns[m, q]
+    if not flat:
+        for h in range(net.sizes[0]):
+            w.weight[h] += abs(w.unit[h])
+    return constant - off
+
+
+@jit
+def _keep_function(net, f, flat, constant, low, high, w):
+    w.constant[f, flat] = constant
+    w.least[f, flat] = constant + least_terms(net, low, high, w.column, w)
+    for q in range(net.columns.shape[1]):
+        w.function[f, flat, q] = w.column[q]
+
+
+@jit
+def choose_axis(net, low, high, w):
+    """Return the attribute to cut a box along: that which what the lines miss is most to blame on; -1 if none can."""
+    best, found = -1.0, -1
+    for i in range(len(net.line)):
+        if low[i] == high[i]:
+            continue
+        total = 0.0
+        for h in range(net.sizes[0]):
+            a, b = w.low[0, h], w.high[0, h]
+            gap = 0.02
+            if a < 0 and b > 0:
+                gap += -a * b / (b - a) ** 2
+            total += w.weight[h] * gap * w.spread[i, h]
+        if total > best:
+            best, found = total, i
+    return found

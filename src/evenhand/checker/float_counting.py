@@ -1,0 +1,464 @@
+"""How much of a box meets conditions that are sums over its attributes, in float64 rounded down (compiled).
+
+A condition is ``constant + sum of one term per attribute > 0``. Of the attributes some are listed: all their joint
+values are gone through, and the others are kept as a distribution, a table of
+``P(sum of the others >= least sum + j * step)``, for which every term is moved down to a grid of this step. Of several conditions one leads; on the attributes in the
+table each of the others exceeds it by no less than the sum of the least differences of their terms, so that one look-up
+says for whom all hold.
+
+Rounding. With at most 64 attributes, a sum of terms errs by less than 2**-46 of the sum of their sizes, the moves to
+the grid included, each of which may come out too high by 2**-50 of a term's size and 2**-52 of the span: so much is
+taken off each constant and each difference. Probabilities are sums of products of numbers that are not negative, and
+only their relative errors add up: one unit for each addition and product on the way, so at most twice the number of
+grid steps, terms and listed values together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Booleans, Floats, Integers
+
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False)
+
+LEVELS = ((512, 64), (1024, 512), (4096, 4096))
+"""Grid steps and listed joint values: each is tried where those before did not reach a claim."""
+MOST_STEPS, MOST_LISTED = LEVELS[-1]
+MOST_ATOMS = 1024
+"""Joint values of the narrowest tabled attributes that are moved to the grid as they are."""
+LOSS = 2.0**-46
+HOPELESS = -6.0
+"""Standard deviations below zero of a function whose event is not counted."""
+NEVER_OPEN = 1e200
+"""Constant of a function that holds whatever is added."""
+
+
+class CountArrays(NamedTuple):
+    """Work arrays of one thread.
+
+    Attributes:
+        runs, step: in how many runs of how many cells each attribute of the box is looked at.
+        at: where its runs begin in ``chance`` and ``term``.
+        chance: probability of each run.
+        term: what each run adds to each function at least, (functions, runs).
+        low, high: smallest and largest term of each function and attribute.
+        constant, least, most, score: of each function, lowered; its extremes over the box; mean over deviation.
+        middle, deviation: mean of the terms by either choice of slopes, and their deviation, (functions, slopes).
+        listed: which attributes are listed.
+        used: which functions are asked for; live: which events are counted, lead: by which function.
+        partial, weight: sums (functions, joint values) and probabilities of the joint values.
+        needed: what the lead's tabled attributes must add, more than, for each of them.
+        table: tails of each function, (functions, steps + 2); tabled: whether there is one.
+        bottom, inverse: its least sum, and one over its step.
+        waiting, value, chances, here, there, hits: while a table is made.
+    """
+
+    runs: Integers
+    step: Integers
+    at: Integers
+    chance: Floats
+    term: Floats
+    low: Floats
+    high: Floats
+    constant: Floats
+    least: Floats
+    most: Floats
+    score: Floats
+    middle: Floats
+    deviation: Floats
+    listed: Booleans
+    used: Booleans
+    live: Booleans
+    lead: Integers
+    partial: Floats
+    weight: Floats
+    needed: Floats
+    table: Floats
+    tabled: Booleans
+    bottom: Floats
+    inverse: Floats
+    waiting: Booleans
+    value: Floats
+    chances: Floats
+    here: Floats
+    there: Floats
+    hits: Floats
+
+
+@jit
+def count_arrays(net, functions, events):
+    """Fresh work arrays."""
+    axes = max(1, len(net.line))
+    cells = 1
+    for i in range(len(net.line)):
+        cells += min(net.cell[i + 1] - net.cell[i], MOST_LISTED)
+    return CountArrays(
+        np.zeros(axes, np.int64),
+        np.ones(axes, np.int64),
+        np.zeros(axes + 1, np.int64),
+        np.zeros(cells),
+        np.zeros((functions, cells)),
+        np.zeros((functions, axes)),
+        np.zeros((functions, axes)),
+        np.zeros(functions),
+        np.zeros(functions),
+        np.zeros(functions),
+        np.zeros(functions),
+        np.zeros((functions, 2)),
+        np.zeros((functions, 2)),
+        np.zeros(axes, np.bool_),
+        np.zeros(functions, np.bool_),
+        np.zeros(events, np.bool_),
+        np.zeros(events, np.int64),
+        np.zeros((functions, MOST_LISTED)),
+        np.zeros(MOST_LISTED),
+        np.zeros(MOST_LISTED),
+        np.zeros((functions, MOST_STEPS + 2)),
+        np.zeros(functions, np.bool_),
+        np.zeros(functions),
+        np.zeros(functions),
+        np.zeros(axes, np.bool_),
+        np.zeros(MOST_ATOMS),
+        np.zeros(MOST_ATOMS),
+        np.zeros(2 * MOST_STEPS + 8),
+        np.zeros(2 * MOST_STEPS + 8),
+        np.zeros(MOST_STEPS + 2),
+    )
+
+
+@jit
+def lay_out_box(net, low, high, room, together, b, d):
+    """Cut the attributes of a box into at most ``room`` runs, and tabulate what each adds to each function."""
+    cells = 0
+    for i in range(len(net.line)):
+        width = high[i] - low[i] + 1
+        d.step[i] = (width + room - 1) // room if net.line[i] else 1
+        d.runs[i] = (width + d.step[i] - 1) // d.step[i]
+        d.at[i] = cells
+        first = net.cell[i] + i + low[i]
+        whole = net.before[first + width] - net.before[first]
+        for v in range(d.runs[i]):
+            end = min((v + 1) * d.step[i], width)
+            d.chance[cells + v] = (net.before[first + end] - net.before[first + v * d.step[i]]) / whole
+        cells += d.runs[i]
+    for f in range(len(d.constant)):
+        for trial in range(2):
+            d.middle[f, trial], d.deviation[f, trial] = _moments(net, f, trial, low, b, d)
+    if together:
+        _share_out_assignments(net, b, d)
+    for f in range(len(d.constant)):
+        # The better slopes: whichever function's middle is more of its deviations above zero.
+        flat = 0
+        for trial in range(2):
+            score = (b.constant[f, trial] + d.middle[f, trial]) / d.deviation[f, trial]
+            if trial == 0 or score > d.score[f]:
+                d.score[f] = score
+                flat = trial
+        size = abs(b.constant[f, flat])
+        d.least[f] = d.most[f] = b.constant[f, flat]
+        for i in range(len(net.line)):
+            x = b.function[f, flat, net.start[i]]
+            smallest, largest, extent = np.inf, -np.inf, 0.0
+            for v in range(d.runs[i]):
+                if net.line[i]:
+                    c = net.cell[i] + low[i] + v * d.step[i]
+                    e = net.cell[i] + min(low[i] + (v + 1) * d.step[i] - 1, high[i])
+                    y = min(net.entry_low[c], net.entry_low[e])
+                    z = max(net.entry_high[c], net.entry_high[e])
+                    value = min(x * y, x * z)
+                    extent = max(extent, max(abs(x * y), abs(x * z)))
+                else:
+                    value = b.function[f, flat, net.start[i] + low[i] + v]
+                    extent = max(extent, abs(value))
+                d.term[f, d.at[i] + v] = value
+                smallest = min(smallest, value)
+                largest = max(largest, value)
+            d.low[f, i] = smallest
+            d.high[f, i] = largest
+            d.least[f] += smallest
+            d.most[f] += largest
+            size += 2 * extent
+        d.constant[f] = b.constant[f, flat] - LOSS * size
+        d.least[f] -= 2 * LOSS * size
+
+
+@jit
+def _moments(net, f, trial, low, b, d):
+    """Return the mean and the deviation of what the attributes add to a function, about; they only steer."""
+    middle, variance = 0.0, 1e-300
+    for i in range(len(net.line)):
+        at = net.start[i]
+        if net.line[i]:
+            x = b.function[f, trial, at]
+            middle += 0.5 * x * (b.near[i] + b.far[i])
+            variance += (x * (b.far[i] - b.near[i])) ** 2 / 12
+            continue
+        total, square = 0.0, 0.0
+        for v in range(d.runs[i]):
+            y = b.function[f, trial, at + low[i] + v]
+            total += d.chance[d.at[i] + v] * y
+            square += d.chance[d.at[i] + v] * y * y
+        middle += total
+        variance += max(0.0, square - total * total)
+    return middle, math.sqrt(variance)
+
+
+@jit
+def _share_out_assignments(net, b, d):
+    """Give each assignment the better slopes: function 0 stands for those of the first, function 2 for the others."""
+    for side in range(2):
+        f, g = side, 4 + side
+        b.constant[f] = b.constant[g] = np.inf
+        for p in range(len(net.bases)):
+            x = (b.offset[side, 0, p] + d.middle[f, 0]) / d.deviation[f, 0]
+            y = (b.offset[side, 1, p] + d.middle[f, 1]) / d.deviation[f, 1]
+            if x >= y:
+                b.constant[f, 0] = min(b.constant[f, 0], b.offset[side, 0, p])
+            else:
+                b.constant[g, 1] = min(b.constant[g, 1], b.offset[side, 1, p])
+        # Of no assignments everything holds.
+        b.constant[f, 1] = b.constant[g, 0] = -np.inf
+        if b.constant[f, 0] == np.inf:
+            b.constant[f, 0] = NEVER_OPEN
+        if b.constant[g, 1] == np.inf:
+            b.constant[g, 1] = NEVER_OPEN
+
+
+@jit
+def count_shares(net, events, steps, room, d):
+    """Return lower bounds on the shares of the box that was laid out in which people are fair, and unfair."""
+    d.used[:] = False
+    d.tabled[:] = False
+    for e in range(len(events.size)):
+        # An event goes through the function that is least likely to be positive; one that is so everywhere is done.
+        d.lead[e] = -1
+        d.live[e] = True
+        for k in range(events.size[e]):
+            f = events.member[e, k]
+            d.live[e] = d.live[e] and d.most[f] > 0 and d.score[f] > HOPELESS
+            if d.least[f] <= 0 and (d.lead[e] < 0 or d.score[f] < d.score[d.lead[e]]):
+                d.lead[e] = f
+        for k in range(events.size[e]):
+            if d.live[e] and d.least[events.member[e, k]] <= 0:
+                d.used[events.member[e, k]] = True
+    _choose_listed(net, events, room, d)
+    listed = _list_values(net, d)
+    additions = 2 * (steps + listed + MOST_ATOMS)
+    for i in range(len(net.line)):
+        additions += 2 * d.runs[i] + 8
+    loss = 2.0 * additions * 2.0**-53
+    fair, unfair = 0.0, 0.0
+    for e in range(len(events.size)):
+        if not d.live[e]:
+            continue
+        share = 1.0 if d.lead[e] < 0 else _count_event(net, events, e, listed, steps, loss, d)
+        if not events.unfair[e]:
+            fair += share
+        elif events.exclusive:
+            unfair += share
+        else:
+            unfair = max(unfair, share)
+    return min(fair, 1.0), min(unfair, 1.0)
+
+
+@jit
+def _choose_listed(net, events, room, d):
+    """List the attributes in which functions of an event differ most for the number of their values."""
+    axes = len(net.line)
+    d.listed[:] = False
+    points = 1
+    for _ in range(axes):
+        best, chosen = 0.0, -1
+        for i in range(axes):
+            if d.listed[i] or d.runs[i] == 1 or points * d.runs[i] > room:
+                continue
+            worth = 0.0
+            for f in range(len(d.constant)):
+                if d.used[f]:
+                    worth += 0.3 * (d.high[f, i] - d.low[f, i])
+            for e in range(len(events.size)):
+                for k in range(events.size[e] if d.live[e] else 0):
+                    g = events.member[e, k]
+                    if d.least[g] <= 0 and g != d.lead[e]:
+                        a, b = _difference_range(d, d.lead[e], g, i)
+                        worth += b - a
+            worth /= math.log2(d.runs[i])
+            if worth > best:
+                best, chosen = worth, i
+        if chosen < 0:
+            return
+        d.listed[chosen] = True
+        points *= d.runs[chosen]
+
+
+@jit
+def _difference_range(d, f, g, i):
+    """Return the least and the greatest by which the terms of g exceed those of f along an attribute."""
+    a, b = np.inf, -np.inf
+    for v in range(d.at[i], d.at[i] + d.runs[i]):
+        x = d.term[g, v] - d.term[f, v]
+        a = min(a, x)
+        b = max(b, x)
+    return a, b
+
+
+@jit
+def _list_values(net, d):
+    """Fill in the sums and probabilities of all joint values of the listed attributes; return how many there are."""
+    n = 1
+    d.weight[0] = 1.0
+    for f in range(len(d.constant)):
+        d.partial[f, 0] = d.constant[f]
+        for i in range(len(net.line)):
+            if d.runs[i] == 1:
+                d.partial[f, 0] += d.term[f, d.at[i]]
+    for i in range(len(net.line)):
+        if not d.listed[i]:
+            continue
+        # From the last value to the first, so that what is read has not been written over.
+        for v in range(d.runs[i] - 1, -1, -1):
+            chance = d.chance[d.at[i] + v]
+            for k in range(n):
+                d.weight[v * n + k] = d.weight[k] * chance
+        for f in range(len(d.constant)):
+            if d.used[f]:
+                for v in range(d.runs[i] - 1, -1, -1):
+                    x = d.term[f, d.at[i] + v]
+                    for k in range(n):
+                        d.partial[f, v * n + k] = d.partial[f, k] + x
+        n *= d.runs[i]
+    return n
+
+
+@jit
+def _make_table(net, f, steps, d):
+    """Tabulate the tails of function f over the attributes that are not listed."""
+    span, bottom = 0.0, 0.0
+    for i in range(len(net.line)):
+        if not d.listed[i] and d.runs[i] > 1:
+            bottom += d.low[f, i]
+            span += d.high[f, i] - d.low[f, i]
+    inverse = 0.0 if span <= 0 else steps / (span * (1 + 2.0**-40))
+    here, there, hits = d.here, d.there, d.hits
+    for i in range(len(net.line)):
+        d.waiting[i] = not d.listed[i] and d.runs[i] > 1
+    # The narrowest attributes are joined before anything is moved to the grid: all of them are then moved once.
+    atoms = 1
+    d.value[0], d.chances[0] = 0.0, 1.0
+    while True:
+        i = _narrowest(net, d)
+        if i < 0 or atoms * d.runs[i] > MOST_ATOMS:
+            break
+        d.waiting[i] = False
+        for v in range(d.runs[i] - 1, -1, -1):
+            x, p = d.term[f, d.at[i] + v] - d.low[f, i], d.chance[d.at[i] + v]
+            for k in range(atoms):
+                d.value[v * atoms + k] = d.value[k] + x
+                d.chances[v * atoms + k] = d.chances[k] * p
+        atoms *= d.runs[i]
+    here[: steps + 2] = 0.0
+    top = 0
+    for k in range(atoms):
+        j = int(d.value[k] * inverse)
+        here[j] += d.chances[k]
+        top = max(top, j)
+    while True:
+        i = _narrowest(net, d)
+        if i < 0:
+            break
+        d.waiting[i] = False
+        most = 0
+        for v in range(d.at[i], d.at[i] + d.runs[i]):
+            j = int((d.term[f, v] - d.low[f, i]) * inverse)
+            hits[j] += d.chance[v]
+            most = max(most, j)
+        there[: top + most + 1] = 0.0
+        for j in range(most + 1):
+            p = hits[j]
+            if p != 0.0:
+                hits[j] = 0.0
+                for k in range(top + 1):
+                    there[j + k] += p * here[k]
+        top += most
+        here, there = there, here
+    total = 0.0
+    for j in range(steps + 1, top, -1):
+        d.table[f, j] = 0.0
+    for j in range(top, -1, -1):
+        total += here[j]
+        d.table[f, j] = total
+    d.bottom[f] = bottom
+    d.inverse[f] = inverse
+    d.tabled[f] = True
+
+
+@jit
+def _narrowest(net, d):
+    """Return the attribute with the fewest runs that is not in the table yet; -1 if none is left."""
+    found = -1
+    for i in range(len(net.line)):
+        if d.waiting[i] and (found < 0 or d.runs[i] < d.runs[found]):
+            found = i
+    return found
+
+
+@jit
+def _tail(d, f, steps, x):
+    """Return a lower bound on the probability that the tabled attributes add more than x to function f."""
+    y = x - d.bottom[f]
+    if y < 0:
+        return d.table[f, 0]
+    j = y * d.inverse[f] * (1 + 2.0**-45)
+    if d.inverse[f] == 0.0 or j >= steps:
+        return 0.0
+    return d.table[f, int(j) + 1]
+
+
+@jit
+def _count_event(net, events, e, listed, steps, loss, d):
+    """Return a lower bound on the share of people for whom all functions of an event are positive.
+
+    ``loss`` bounds the relative error of all sums and products of probabilities.
+    """
+    lead, other, ahead, behind, others = d.lead[e], -1, 0.0, 0.0, 0
+    if not d.tabled[lead]:
+        _make_table(net, lead, steps, d)
+    needed = d.needed
+    for c in range(listed):
+        needed[c] = -d.partial[lead, c]
+    for k in range(events.size[e]):
+        g = events.member[e, k]
+        if g == lead or d.least[g] > 0:
+            continue
+        gap, rise, size = 0.0, 0.0, 0.0
+        for i in range(len(net.line)):
+            if not d.listed[i] and d.runs[i] > 1:
+                a, b = _difference_range(d, lead, g, i)
+                gap += a
+                rise += b
+                size += abs(d.low[lead, i]) + abs(d.high[lead, i]) + abs(d.low[g, i]) + abs(d.high[g, i])
+        gap -= LOSS * size
+        rise += LOSS * size
+        other, ahead, behind = g, gap, rise
+        others += 1
+        for c in range(listed):
+            needed[c] = max(needed[c], -d.partial[g, c] - gap)
+    share = 0.0
+    if others != 1 or ahead == behind:
+        for c in range(listed):
+            share += d.weight[c] * _tail(d, lead, steps, needed[c])
+        return share * (1 - loss)
+    # Of two conditions the other may lead, or both may be counted apart: those who fail one or the other are no more
+    # than those who fail either.
+    if not d.tabled[other]:
+        _make_table(net, other, steps, d)
+    for c in range(listed):
+        x, y = -d.partial[lead, c], -d.partial[other, c]
+        found = max(_tail(d, lead, steps, needed[c]), _tail(d, other, steps, max(y, x + behind)))
+        apart = _tail(d, lead, steps, x) + _tail(d, other, steps, y) - 1.0 - 2 * loss
+        share += d.weight[c] * max(found, apart)
+    return share * (1 - loss)

@@ -1,0 +1,183 @@
+"""Proving the claims of many boxes again in float64, rounded to the safe side (compiled).
+
+A box is bounded and counted as a whole; if its claim is not reached, it is cut where most is open, and cut again. What
+is not reached so either is left to whole numbers (``reprove``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.checker.float_bounds import (
+    bound_arrays,
+    bound_box,
+    bound_functions,
+    bound_together,
+    choose_axis,
+    least_margin,
+)
+from evenhand.checker.float_counting import LEVELS, count_arrays, count_shares, lay_out_box
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats
+
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False)
+
+STEPS = tuple(steps for steps, _ in LEVELS)
+LISTED = tuple(listed for _, listed in LEVELS)
+MASS_LOSS = 2.0**-40
+"""Relative error of the mass of a part of a box, and of sums of them, with room to spare."""
+
+
+class BoxClaims(NamedTuple):
+    """What is claimed of boxes, and what becomes of it.
+
+    Attributes:
+        fair, unfair: shares that must be reached, 1 where all of the box is claimed.
+        proved_fair, proved_unfair: shares that were proved.
+        parts: how many parts each box was cut into.
+    """
+
+    fair: Floats
+    unfair: Floats
+    proved_fair: Floats
+    proved_unfair: Floats
+    parts: Floats
+
+
+@compile_kernel(nogil=True)
+def prove_claims(net, events, low, high, claims, most):
+    """Prove claims about boxes, each cut into at most ``most`` parts; fills in what was proved in ``claims``."""
+    axes = low.shape[1]
+    functions = 0
+    for e in range(len(events.size)):
+        for k in range(events.size[e]):
+            functions = max(functions, events.member[e, k] + 1)
+    functions = max(functions, 2 * net.sizes[len(net.sizes) - 1] * (3 if events.together else len(net.bases)))
+    bounds, counts = bound_arrays(net, functions), count_arrays(net, functions, len(events.size))
+    lows, highs = np.zeros((most + 1, axes), np.int64), np.zeros((most + 1, axes), np.int64)
+    mass, fair, unfair = np.zeros(most + 1), np.zeros(most + 1), np.zeros(most + 1)
+    axis = np.zeros(most + 1, np.int64)
+    for k in range(len(low)):
+        lows[0] = low[k]
+        highs[0] = high[k]
+        mass[0] = 1.0
+        n = 1
+        wanted, other = claims.fair[k], claims.unfair[k]
+        whole = wanted == 1.0 or other == 1.0
+        axis[0] = _bound_part(net, events, lows[0], highs[0], bounds, fair, unfair, 0)
+        level = 0
+        while not _is_reached(wanted, other, mass, fair, unfair, n) and not whole and level < len(STEPS):
+            _count_part(net, events, level, lows[0], highs[0], bounds, counts, fair, unfair, 0)
+            level += 1
+        while n < most and not _is_reached(wanted, other, mass, fair, unfair, n):
+            if _is_refuted(wanted, other, mass, fair, unfair, n):
+                break
+            best, chosen = 0.0, -1
+            for p in range(n):
+                open_mass = mass[p] * (1.0 - fair[p] - unfair[p])
+                if axis[p] >= 0 and open_mass > best:
+                    best, chosen = open_mass, p
+            if chosen < 0:
+                break
+            i = axis[chosen]
+            cut = (lows[chosen, i] + highs[chosen, i]) // 2
+            lows[n] = lows[chosen]
+            highs[n] = highs[chosen]
+            lows[n, i] = cut + 1
+            at = net.cell[i] + i
+            share = (net.before[at + highs[n, i] + 1] - net.before[at + cut + 1]) / (
+                net.before[at + highs[n, i] + 1] - net.before[at + lows[chosen, i]]
+            )
+            highs[chosen, i] = cut
+            mass[n] = mass[chosen] * share
+            mass[chosen] *= 1.0 - share
+            for p in (chosen, n):
+                axis[p] = _bound_part(net, events, lows[p], highs[p], bounds, fair, unfair, p)
+                if not whole and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
+                    _count_part(net, events, 2, lows[p], highs[p], bounds, counts, fair, unfair, p)
+            n += 1
+        claims.parts[k] = n
+        claims.proved_fair[k] = _sum_shares(mass, fair, n)
+        claims.proved_unfair[k] = _sum_shares(mass, unfair, n)
+
+
+@jit
+def _sum_shares(mass, share, n):
+    """Return the share of a box from those of its parts, rounded down; 1 if it is 1 everywhere."""
+    total, everywhere = 0.0, True
+    for p in range(n):
+        total += mass[p] * share[p]
+        everywhere = everywhere and share[p] == 1.0
+    return 1.0 if everywhere else total * (1 - MASS_LOSS)
+
+
+@jit
+def _is_reached(wanted, other, mass, fair, unfair, n):
+    return _sum_shares(mass, fair, n) >= wanted and _sum_shares(mass, unfair, n) >= other
+
+
+@jit
+def _is_refuted(wanted, other, mass, fair, unfair, n):
+    """Return whether so much is proved of one kind that the claim of the other cannot hold."""
+    return _sum_shares(mass, fair, n) > 1 - other + 1e-9 or _sum_shares(mass, unfair, n) > 1 - wanted + 1e-9
+
+
+@jit
+def _bound_part(net, events, low, high, b, fair, unfair, p):
+    """Bound a part of a box, and decide it as a whole if bounds do; return where to cut it, -1: nowhere."""
+    single = True
+    for i in range(len(low)):
+        single = single and low[i] == high[i]
+    b.weight[:] = 0.0
+    fair[p] = unfair[p] = 0.0
+    assignments = len(net.bases)
+    if events.together and single:
+        _decide_person(net, low, high, b, fair, unfair, p)
+        return -1
+    if events.together:
+        bound_box(net, 0, assignments, low, high, b)
+        bound_together(net, low, high, b)
+    else:
+        for q in range(assignments):
+            bound_box(net, q, q + 1, low, high, b)
+            bound_functions(net, q, low, high, b)
+    for e in range(len(events.size)):
+        holds = True
+        for k in range(events.size[e]):
+            f = events.member[e, k]
+            holds = holds and max(b.least[f, 0], b.least[f, 1]) > 0
+        if holds and events.unfair[e]:
+            unfair[p] = 1.0
+            return -1
+        if holds:
+            fair[p] = 1.0
+            return -1
+    return choose_axis(net, low, high, b)
+
+
+@jit
+def _decide_person(net, low, high, b, fair, unfair, p):
+    """Decide one person between two labels under every assignment by itself."""
+    always = [True, True]
+    ever = [False, False]
+    for q in range(len(net.bases)):
+        bound_box(net, q, q + 1, low, high, b)
+        for side in range(2):
+            # Without a range nothing is lost by either choice of slopes.
+            holds = least_margin(net, q, side, low, high, b) > 0
+            always[side] = always[side] and holds
+            ever[side] = ever[side] or holds
+    if always[0] or always[1]:
+        fair[p] = 1.0
+    elif ever[0] and ever[1]:
+        unfair[p] = 1.0
+
+
+@jit
+def _count_part(net, events, level, low, high, b, d, fair, unfair, p):
+    lay_out_box(net, low, high, max(STEPS[level] // 4, LISTED[level]), events.together, b, d)
+    more, other = count_shares(net, events, STEPS[level], LISTED[level], d)
+    fair[p] = max(fair[p], more)
+    unfair[p] = max(unfair[p], other)
