@@ -24,7 +24,6 @@ from evenhand.models import AdditiveNetwork, network_from_dense
 from evenhand.population import ProductPopulation
 from support import scaled
 
-arrays_of = callable_kernel(bound_arrays)
 bounded = callable_kernel(bound_box)
 functions_of = callable_kernel(bound_functions)
 
@@ -158,7 +157,7 @@ def test_functions_lie_below_the_margin_in_exact_arithmetic(
     low = rng.integers(0, [7, 5])
     high = rng.integers(low, [7, 5])
     cells = np.array(list(itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))))
-    w = arrays_of(net, 4)
+    w = bound_arrays(net, 4)
     for p in range(2):
         bounded(net, p, p + 1, low, high, w)
         functions_of(net, p, low, high, w)
@@ -187,7 +186,7 @@ def test_float32_rounded_against_us_stays_within_its_bound(
     low = rng.integers(0, [7, 5])
     high = np.minimum(low + rng.integers(0, 3, size=2), [6, 4])
     cells = np.array(list(itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))))
-    w = arrays_of(net, 4)
+    w = bound_arrays(net, 4)
     for p in range(2):
         bounded(net, p, p + 1, low, high, w)
         rows = rows_of(question, cells, p)

@@ -20,10 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.checker.float_network import FloatNetwork
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Booleans, Floats, Integers
 
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False)
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 LEVELS = ((512, 64), (1024, 512), (4096, 4096))
 """Grid steps and listed joint values: each is tried where those before did not reach a claim."""
@@ -89,13 +90,10 @@ class CountArrays(NamedTuple):
     hits: Floats
 
 
-@jit
-def count_arrays(net, functions, events):
+def count_arrays(net: FloatNetwork, functions: int, events: int) -> CountArrays:
     """Fresh work arrays."""
     axes = max(1, len(net.line))
-    cells = 1
-    for i in range(len(net.line)):
-        cells += min(net.cell[i + 1] - net.cell[i], MOST_LISTED)
+    cells = 1 + int(np.minimum(np.diff(net.cell), MOST_LISTED).sum())
     return CountArrays(
         np.zeros(axes, np.int64),
         np.ones(axes, np.int64),

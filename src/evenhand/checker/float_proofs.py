@@ -19,10 +19,11 @@ from evenhand.checker.float_bounds import (
     least_margin,
 )
 from evenhand.checker.float_counting import LEVELS, count_arrays, count_shares, lay_out_box
+from evenhand.checker.float_network import FloatNetwork, ShareEvents
 from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats
+from evenhand.typing import Floats, Integers
 
-jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False)
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 
 STEPS = tuple(steps for steps, _ in LEVELS)
 LISTED = tuple(listed for _, listed in LEVELS)
@@ -46,22 +47,38 @@ class BoxClaims(NamedTuple):
     parts: Floats
 
 
-@compile_kernel(nogil=True)
-def prove_claims(net, events, low, high, claims, most):
-    """Prove claims about boxes, each cut into at most ``most`` parts; fills in what was proved in ``claims``."""
-    axes = low.shape[1]
-    functions = 0
-    for e in range(len(events.size)):
-        for k in range(events.size[e]):
-            functions = max(functions, events.member[e, k] + 1)
-    functions = max(functions, 2 * net.sizes[len(net.sizes) - 1] * (3 if events.together else len(net.bases)))
-    bounds, counts = bound_arrays(net, functions), count_arrays(net, functions, len(events.size))
-    lows, highs = np.zeros((most + 1, axes), np.int64), np.zeros((most + 1, axes), np.int64)
-    mass, fair, unfair = np.zeros(most + 1), np.zeros(most + 1), np.zeros(most + 1)
-    axis = np.zeros(most + 1, np.int64)
+class BoxParts(NamedTuple):
+    """The parts of the box at hand: cells, share of its mass, shares proved, and where each had best be cut."""
+
+    low: Integers
+    high: Integers
+    mass: Floats
+    fair: Floats
+    unfair: Floats
+    axis: Integers
+
+
+def prove_claims(
+    net: FloatNetwork, events: ShareEvents, low: Integers, high: Integers, claims: BoxClaims, most: int
+) -> None:
+    """Prove claims about boxes (n, attributes), each cut into at most ``most`` parts; fills in what was proved."""
+    margins, axes = int(net.sizes[-1]), low.shape[1]
+    functions = max(int(events.member.max()) + 1, 2 * margins * (3 if events.together else len(net.bases)))
+    parts = BoxParts(
+        *np.zeros((2, most + 1, axes), dtype=np.int64), *np.zeros((3, most + 1)), np.zeros(most + 1, dtype=np.int64)
+    )
+    work = bound_arrays(net, functions), count_arrays(net, functions, len(events.size))
+    prove_boxes(net, events, low, high, claims, most, parts, *work)
+
+
+@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+def prove_boxes(net, events, low, high, claims, most, parts, bounds, counts):
+    """Prove claims about boxes with work arrays that are given."""
+    lows, highs, mass, fair, unfair, axis = parts
     for k in range(len(low)):
-        lows[0] = low[k]
-        highs[0] = high[k]
+        for i in range(low.shape[1]):
+            lows[0, i] = low[k, i]
+            highs[0, i] = high[k, i]
         mass[0] = 1.0
         n = 1
         wanted, other = claims.fair[k], claims.unfair[k]
@@ -83,8 +100,9 @@ def prove_claims(net, events, low, high, claims, most):
                 break
             i = axis[chosen]
             cut = (lows[chosen, i] + highs[chosen, i]) // 2
-            lows[n] = lows[chosen]
-            highs[n] = highs[chosen]
+            for j in range(low.shape[1]):
+                lows[n, j] = lows[chosen, j]
+                highs[n, j] = highs[chosen, j]
             lows[n, i] = cut + 1
             at = net.cell[i] + i
             share = (net.before[at + highs[n, i] + 1] - net.before[at + cut + 1]) / (
@@ -160,18 +178,18 @@ def _bound_part(net, events, low, high, b, fair, unfair, p):
 @jit
 def _decide_person(net, low, high, b, fair, unfair, p):
     """Decide one person between two labels under every assignment by itself."""
-    always = [True, True]
-    ever = [False, False]
+    always_second = always_first = True
+    ever_second = ever_first = False
     for q in range(len(net.bases)):
         bound_box(net, q, q + 1, low, high, b)
-        for side in range(2):
-            # Without a range nothing is lost by either choice of slopes.
-            holds = least_margin(net, q, side, low, high, b) > 0
-            always[side] = always[side] and holds
-            ever[side] = ever[side] or holds
-    if always[0] or always[1]:
+        # Without a range nothing is lost by either choice of slopes.
+        second = least_margin(net, q, 0, low, high, b) > 0
+        first = least_margin(net, q, 1, low, high, b) > 0
+        always_second, always_first = always_second and second, always_first and first
+        ever_second, ever_first = ever_second or second, ever_first or first
+    if always_second or always_first:
         fair[p] = 1.0
-    elif ever[0] and ever[1]:
+    elif ever_second and ever_first:
         unfair[p] = 1.0
 
 

@@ -21,7 +21,7 @@ from evenhand.checker.fixed import (
     fixed_point_of,
 )
 from evenhand.checker.float_network import float_network_of, share_events_of
-from evenhand.checker.float_proofs import BoxClaims, prove_claims
+from evenhand.checker.float_proofs import BoxClaims, prove_boxes, prove_claims
 from evenhand.checker.form import LayeredForm, form_of
 from evenhand.checker.question import CellAxis, RecordedQuestion
 from evenhand.checker.reading import WHOLE
@@ -141,7 +141,7 @@ class BoxProver:
     @property
     def compiled(self) -> bool:
         """Whether its kernels have been compiled."""
-        return is_compiled(prove_claims)
+        return is_compiled(prove_boxes)
 
     def prove_quickly(
         self,
