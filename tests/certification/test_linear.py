@@ -31,8 +31,8 @@ from evenhand.certification.bounds.compiled.functions import build_functions, me
 from evenhand.certification.bounds.compiled.lanes import LANES
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.bounds.compiled.splits import halving_cell, split_by_plan
-from evenhand.certification.bounds.linear import COARSE, FINE, MEDIUM, BoxFrontier
-from evenhand.certification.query.boxes import whole_domain
+from evenhand.certification.bounds.frontier import root_frontier
+from evenhand.certification.bounds.schedule import COARSE, FINE, MEDIUM
 from evenhand.certification.query.question import Query, query_of
 from evenhand.models import AdditiveNetwork, AffineLayer, network_from_dense
 from evenhand.population import ProductPopulation
@@ -421,13 +421,6 @@ def _by_hand(hidden: bool) -> AdditiveNetwork:
     return network_from_dense(schema, [(first, np.array([-3.5]))])
 
 
-def _domain(query: Query) -> BoxFrontier:
-    box = whole_domain(query)
-    return BoxFrontier(
-        box.lo, box.hi, np.zeros((1, 4), dtype=np.int8), box.mass, box.mass, box.region, np.zeros(1, dtype=np.int8)
-    )
-
-
 def test_a_box_by_hand() -> None:
     """Its lines, and the 9 of 16 people whom they decide, of 12 who are treated alike.
 
@@ -436,14 +429,14 @@ def test_a_box_by_hand() -> None:
     for x + y <= 1 (3 people), and the 4 people with x + y = 3, treated unfairly, take a split.
     """
     query = query_of(_by_hand(hidden=True))
-    box = whole_domain(query)
+    box = root_frontier(query.counts)
     bounded = Bounded(query, box.lo.repeat(LANES, 0), box.hi.repeat(LANES, 0), joint_from=9)
     slopes = [[1, 0], [1, 0], [-2 / 3, -2 / 3], [-5 / 6, -5 / 6]]
     constants = [[-3.5, -1.5], [-2.5, -1.5], [1.5, 1.5], [1.5, 1.5]]
     assert bounded.g[:, :, 0, 0] == pytest.approx(np.array(slopes), abs=1e-5)
     assert bounded.g[:, :, 0, 1] == pytest.approx(np.array(slopes), abs=1e-5)
     assert bounded.constant[:, :, 0] == pytest.approx(np.array(constants), abs=1e-5)
-    fair, unfair = CompiledBounder(bounded.problem, 1).prove(_domain(query), FINE)[0]
+    fair, unfair = CompiledBounder(bounded.problem, 1).prove(root_frontier(query.counts), FINE)[0]
     assert fair == pytest.approx(9 / 16, abs=1e-11)
     assert unfair == 0
     result = prove(_by_hand(hidden=True), method="linear", enumeration=False)
@@ -452,7 +445,7 @@ def test_a_box_by_hand() -> None:
 
 def test_one_box_is_enough_where_the_network_is_linear() -> None:
     query = query_of(_by_hand(hidden=False))
-    fair, unfair = CompiledBounder(problems.compiled_problem_of(query), 1).prove(_domain(query), FINE)[0]
+    fair, unfair = CompiledBounder(problems.compiled_problem_of(query), 1).prove(root_frontier(query.counts), FINE)[0]
     assert (fair, unfair) == pytest.approx((12 / 16, 4 / 16), abs=1e-11)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import certification
-from evenhand.certification.bounds import linear
 from evenhand.certification.bounds.scores import ScoreTable
 from evenhand.certification.certificate.conclusion import estimate_unfair_mass
 from evenhand.certification.certificate.result import Evidence
@@ -565,35 +563,3 @@ def test_a_published_network_between_husbands_and_wives() -> None:
     assert result.undecided < 0.1
     for found in result.counterexamples:
         replay(network, found)
-
-
-def test_a_finer_proof_that_is_timed_as_the_cheaper_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less than no time more is none: 1 + seconds / refined stays positive, and its power real."""
-    bounder = _ScriptedBounder(np.array([50.0, 1e-4, 1e-4]))
-    monkeypatch.setattr("evenhand.core.work.time", SimpleNamespace(perf_counter=bounder.clock))
-    frontier = linear.empty_frontier(2, 1000)
-    frontier.mass[:], frontier.open[:] = 1e-3, 5e-4
-    limits = linear.SearchLimits(1e9, None, None)
-    run = linear.LinearSearch(bounder, None, limits, None, None, None)
-    run.refined = 10_000.0  # long enough for a trial of the finer proofs to be worth its time
-    run._probe_precision(frontier)
-    assert run.level == 2
-
-
-class _ScriptedBounder:
-    """Proofs that take as long as was written down, and bring more the finer they are."""
-
-    jobs = 1
-    proofs_per_box = 1
-
-    def __init__(self, seconds: np.ndarray) -> None:
-        self.seconds = seconds
-        self.now = 0.0
-
-    def clock(self) -> float:
-        return self.now
-
-    def prove(self, boxes: linear.BoxFrontier, precision: tuple[int, int]) -> np.ndarray:
-        level = linear.LEVELS.index(precision)
-        self.now += self.seconds[level]
-        return np.full((len(boxes), 2), 0.1 * (level + 1))

@@ -12,7 +12,7 @@ compiled call, and none is split while another has more than ``factor`` times it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -27,8 +27,8 @@ from evenhand.typing import Booleans, Floats
 
 CALL_SECONDS = 0.1
 """Seconds that a call should take, if the clock is to be looked at: limits and interrupts wait for its end."""
-MAX_BYTES = 700_000_000
-"""Memory for the boxes held, at most; for a moment twice as much is in use."""
+MAX_BYTES = 900_000_000
+"""Memory for the boxes held, at most: about 20 million. For a moment up to twice as much is in use."""
 ROUNDING_MASS = 1e-13
 """Undecided mass below which a box is not split any more: it is rounding."""
 
@@ -37,7 +37,7 @@ class Frontier(Protocol):
     """Boxes that are not decided as a whole, one row of several arrays each (see ``ArrayRows``)."""
 
     @property
-    def open(self) -> Floats:
+    def open(self) -> NDArray[np.floating]:
         """Undecided mass of each box, estimated or proved."""
 
     @property
@@ -56,9 +56,12 @@ class Frontier(Protocol):
 
     def __getitem__(self, chosen: Booleans | NDArray[np.integer] | slice, /) -> Self: ...
 
+    def divide(self, chosen: Booleans, /) -> tuple[Self, Self]:
+        """Return the chosen boxes and the others; the frontier is empty afterwards."""
+
     @classmethod
-    def concatenate(cls, parts: Sequence[Self], /) -> Self:
-        """Return all boxes of several frontiers, in order."""
+    def join(cls, parts: list[Self], /) -> Self:
+        """Return all boxes of several frontiers, in order; they are empty afterwards."""
 
     def boxes(self) -> Boxes:
         """Return the same as ``Boxes``."""
@@ -166,20 +169,19 @@ class BestFirst(ABC, Generic[F]):
             threshold = min(threshold, max(float(frontier.open[able].max()) / self.factor, ROUNDING_MASS))
             chosen = able & (frontier.open > threshold)
             started = self.reading()
-            parts = [frontier[~chosen], frontier[chosen]]
-            del frontier  # it would take as much memory again
-            frontier, stop = self.split_round(parts, threshold)
+            frontier, stop = self.split_round(*frontier.divide(chosen), threshold)
             self.round_done(frontier, stop, self.reading() - started)
             if stop is not None:
                 return frontier, stop
             threshold /= self.factor
 
-    def split_round(self, parts: list[F], threshold: float) -> tuple[F, Stop | None]:
-        """Split the second of two parts of the frontier, which are taken out of the list; return all there is then."""
-        todo, kept = parts.pop(), [parts.pop()]
+    def split_round(self, todo: F, rest: F, threshold: float) -> tuple[F, Stop | None]:
+        """Split the boxes of ``todo``; return all there is then, ``rest`` first."""
+        kept = [rest]
         # The heaviest regions first would favour some: the order of the regions mixes them all.
-        todo = todo[np.argsort(todo.region, kind="stable")]
-        undecided, held = float(kept[0].open.sum() + todo.open.sum()), len(kept[0]) + len(todo)
+        order = np.argsort(todo.region, kind="stable")
+        region = todo.region[order]
+        undecided, held = float(rest.open.sum() + todo.open.sum()), len(rest) + len(todo)
         at = 0
         stop: Stop | None = None
         # Invariant: the boxes kept, those of todo from ``at`` on and what was counted make up the domain, disjoint; so
@@ -189,8 +191,8 @@ class BestFirst(ABC, Generic[F]):
             size = self.call_size(room)
             pieces: list[F] = []
             while at < len(todo) and len(pieces) < size.calls:
-                same = int(np.searchsorted(todo.region[at:], todo.region[at], side="right"))
-                pieces.append(todo[at : at + min(same, size.boxes)])
+                same = int(np.searchsorted(region[at:], region[at], side="right"))
+                pieces.append(todo[order[at : at + min(same, size.boxes)]])
                 at += len(pieces[-1])
             limit = min(size.limit, float(np.floor(room / len(pieces))))
             started = self.reading()
@@ -206,4 +208,4 @@ class BestFirst(ABC, Generic[F]):
             stop = self.stop_within_round(undecided, held)
             if stop is None and held * todo.row_bytes > MAX_BYTES:
                 stop = "boxes"
-        return type(todo).concatenate([*kept, todo[at:]]), stop
+        return type(rest).join([*kept, todo[order[at:]]]), stop

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.query.boxes import ArrayRows, Boxes
+from evenhand.certification.bounds.frontier import BoxFrontier
+from evenhand.certification.bounds.schedule import LEVELS, Proofs, ProofSchedule, level_by_share
+from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
 from evenhand.certification.refinement import CALL_SECONDS, MAX_BYTES, BestFirst, Bounder, CallSize
 from evenhand.interrupts import InterruptCounter
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.typing import Booleans, Floats
 
 if TYPE_CHECKING:
     from evenhand.certification.bounds.compiled.shares import AttributeAxes
@@ -32,10 +34,18 @@ CALL_BOXES = 256
 """Boxes taken up per call: a call takes a fraction of a second."""
 CONCURRENT_CALLS = 8
 """Calls under way at once, whatever the number of threads: the result must not depend on it."""
+CALL_SHARE = 0.02
+"""Part of the time limit that a call may take."""
 PROVED_BOXES, WATCHED_BOXES = 2048, 256
-"""Boxes proved per call; fewer where progress is watched, so that even short rounds have work for all threads."""
-NEGLIGIBLE_SHARE = 0.03
-"""Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
+"""Boxes proved per call, at most; where progress is watched even short rounds have work for all threads."""
+PROVED_BLOCK = 1 << 16
+"""Boxes that are proved before any that promise less."""
+REPLANNED, PROVING_SHARE = 8, 0.85
+"""How often levels are chosen again while boxes are proved; the part of the time left that first proofs may take."""
+SPLIT_SECONDS = 1e-5
+"""Seconds that bounding a box takes, about."""
+WORST_BOXES = 1 << 17
+"""Boxes of which those are split whose proofs leave the most open."""
 ESTIMATE_MARGIN = 1.25
 """Proofs leave up to about so many times as much undecided as was estimated."""
 POLISH_MASS = 1e-3
@@ -44,97 +54,14 @@ FINISHED_MASS = 1e-6
 """Mass left open below which the run is done."""
 GRACE_SECONDS = 2.0
 """Seconds for proofs after an interrupt."""
-SIZES = 80
-"""Powers of two that gains are sorted into."""
-PROBED, RUN = 384, 48
-"""Boxes proved now and then at every precision, and neighbours among them, to see what a proof costs and brings."""
-PROBING_SHARE = 0.1
-"""A finer precision is tried where that takes no more than this part of the time spent on refinement."""
-DECAY_EXPONENT = 0.3
-"""The undecided mass falls about as the time of refinement to the power of minus this."""
+PROBE_GROWTH = 1.4
+"""Proofs are probed whenever the time spent on refinement has grown by this."""
 ROUND_SECONDS = 0.25
 """Seconds that a round of splits and proofs should take where progress is watched."""
 TIME_RESERVE = 0.03
 """Part of the time that is held back, as proofs take as long as they take."""
 LANES = 16
 """Boxes that are bounded side by side, the parts of one box as a rule."""
-
-COARSE, MEDIUM, FINE = LEVELS = (384, 64), (1024, 256), (4096, 4096)
-"""Grid steps and exactly enumerated joint values of a proof."""
-
-
-@dataclass(frozen=True)
-class BoxFrontier(ArrayRows):
-    """Boxes that are not decided as a whole.
-
-    Attributes:
-        low, high: cells, shape (boxes, attributes).
-        plan: attributes of the next splits.
-        open: estimated undecided mass.
-        mass: mass.
-        region: the coarse part of the domain each lies in.
-        kind: 0 undecided, 1 fair, 2 unfair as a whole; the decided ones are kept only for a record.
-        state: what the engine knows of hidden units there, in its own form; may be empty.
-    """
-
-    low: NDArray[np.int16] | NDArray[np.int32]
-    high: NDArray[np.int16] | NDArray[np.int32]
-    plan: NDArray[np.int8]
-    open: Floats
-    mass: Floats
-    region: NDArray[np.int16]
-    kind: NDArray[np.int8]
-    state: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.uint8))
-
-    def __post_init__(self) -> None:
-        if len(self.state) != len(self.mass):
-            object.__setattr__(self, "state", np.zeros((len(self.mass), 0), dtype=np.uint8))
-
-    def __len__(self) -> int:
-        return len(self.mass)
-
-    @property
-    def divisible(self) -> Booleans:
-        """Which boxes have a plan."""
-        return self.plan[:, 0] >= 0
-
-    def boxes(self) -> Boxes:
-        """The same as ``Boxes``."""
-        depth = np.zeros(len(self), dtype=np.int16)
-        return Boxes(self.low, self.high, self.mass, depth, self.region)
-
-    def by_expected_gain(self) -> NDArray[np.intp]:
-        """Boxes whose proof may decide something, in order: all but those with the least gain, together negligible."""
-        gain = self.mass - self.open
-        able = np.maximum(gain, 1e-300)
-        size = np.clip(np.log2(able).astype(np.int64) + SIZES, 0, SIZES)
-        below = np.cumsum(np.bincount(size, weights=np.maximum(gain, 0.0), minlength=SIZES + 1))
-        least = int(np.searchsorted(below, NEGLIGIBLE_SHARE * self.open.sum(), side="right"))
-        return np.flatnonzero((size >= least) & (gain > 0))
-
-
-def empty_frontier(attributes: int, count: int, width: int = 0) -> BoxFrontier:
-    """Return room for so many boxes, and so many bytes of what is known of hidden units."""
-    cells = (count, attributes)
-    return BoxFrontier(
-        np.zeros(cells, dtype=np.int32),
-        np.zeros(cells, dtype=np.int32),
-        np.full((count, 4), -1, dtype=np.int8),
-        np.zeros(count),
-        np.zeros(count),
-        np.zeros(count, dtype=np.int16),
-        np.zeros(count, dtype=np.int8),
-        np.zeros((count, width), dtype=np.uint8),
-    )
-
-
-def root_frontier(counts: Integers) -> BoxFrontier:
-    """Return the domain as one box, to be split along its widest attributes; ``counts`` are the cells of each."""
-    root = empty_frontier(len(counts), 1)
-    root.high[:], root.mass[:], root.open[:] = counts - 1, 1.0, 1.0
-    widest = np.argsort(-counts, kind="stable")[:4]
-    root.plan[0, : len(widest)] = widest
-    return root
 
 
 class BoxRecorder(Protocol):
@@ -186,18 +113,16 @@ class LinearSearch(BestFirst[BoxFrontier]):
     """One run: the loop over estimates, then the proofs of what is left.
 
     Attributes:
-        level: precision of the proofs; without a deadline each box has the one that its open share asks for.
-        cost: seconds that a proof takes.
-        worthwhile: part of the boxes whose proof may decide something.
+        schedule: how precisely each box is proved, where there is a deadline.
+        cost: seconds that the proof of a box takes, all boxes counted, those that are not worth one too.
         refined, probed: seconds spent on refinement, now and when proofs were tried last.
         speed: boxes bounded in a second by one thread.
     """
 
     bounder: LinearBounder
     recorder: BoxRecorder | None = None
-    level: int = 0
+    schedule: ProofSchedule = field(default_factory=ProofSchedule)
     cost: float = 2e-5
-    worthwhile: float = 1.0
     refined: float = 0.0
     probed: float = 0.0
     speed: float = 0.0
@@ -237,56 +162,68 @@ class LinearSearch(BestFirst[BoxFrontier]):
         if self.recorder is None:
             return found
         whole = found.kind > 0
-        self.recorder.take(found.low[whole], found.high[whole], found.kind[whole] == 1, found.kind[whole] == 2)
-        return found[~whole]
+        decided, rest = found.divide(whole)
+        self.recorder.take(decided.lo, decided.hi, decided.kind == 1, decided.kind == 2)
+        return rest
 
     def call_size(self, room: float) -> CallSize:
         """With a deadline calls are short enough to look at the clock between them; a box has about fifty parts."""
         calls = int(max(1, min(CONCURRENT_CALLS, room // LANES))) if room < np.inf else CONCURRENT_CALLS
         if self.limits.deadline is None or self.speed == 0:
             return CallSize(calls, CALL_BOXES, np.inf)
-        boxes = int(np.clip(self.speed * CALL_SECONDS / 50, 1, CALL_BOXES))
-        return CallSize(calls, boxes, max(LANES, self.speed * 5 * CALL_SECONDS))
+        work = self.speed * self._call_seconds()
+        return CallSize(min(calls, self.bounder.jobs), int(np.clip(work / 50, 1, CALL_BOXES)), max(LANES, 2 * work))
+
+    def _call_seconds(self) -> float:
+        """Seconds that a call should take: the shorter the time limit, the fewer."""
+        return min(CALL_SECONDS, CALL_SHARE * (self.limits.deadline or np.inf))
 
     def calls_done(self, undecided: float, seconds: float) -> None:
         """Note where the run stands; while it is watched, that is done after the proofs."""
         if not self.watched:
             self.proved_mass.moment()
 
-    def split_round(self, parts: list[BoxFrontier], threshold: float) -> tuple[BoxFrontier, Stop | None]:
+    def split_round(self, todo: BoxFrontier, rest: BoxFrontier, threshold: float) -> tuple[BoxFrontier, Stop | None]:
         """Split boxes, and measure how fast that goes."""
         if self.limits.deadline is None:
-            return super().split_round(parts, threshold)
+            return super().split_round(todo, rest, threshold)
         started, bounded = self.reading(), self.proved_mass.boxes
-        found = super().split_round(parts, threshold)
+        found = super().split_round(todo, rest, threshold)
         seconds = max(self.reading() - started, 1e-6)
         self.speed = (self.proved_mass.boxes - bounded) / seconds / self.bounder.jobs
         return found
 
     def round_done(self, frontier: BoxFrontier, stop: Stop | None, seconds: float) -> None:
-        """Try now and then what proofs would cost and bring."""
+        """Try now and then what proofs cost and lose."""
         self.refined += seconds
-        if stop is None and self.limits.deadline is not None and self.refined > 1.2 * self.probed:
+        if stop is None and self.scheduled and self.refined > PROBE_GROWTH * self.probed:
             self.probed = self.refined
-            self._probe_precision(frontier)
+            self.schedule.probe(frontier, self._seconds_left(), self.bounder.prove, self.reading)
         self.say(self.proved_mass.settled)
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether proofs are made once, at the end, and have to be done by a deadline."""
+        return self.limits.deadline is not None and not self.watched
 
     def stop_before_round(self, frontier: BoxFrontier) -> Stop | None:
         """Return the limit that is reached, or "done" where proofs would bring more than further splits."""
-        undecided = float(frontier.open.sum())
-        proofs = len(frontier.by_expected_gain())
-        self.worthwhile = proofs / max(1, len(frontier))
+        undecided = float(frontier.open.sum(dtype=np.float64))
+        if self.scheduled:
+            self.schedule.set_price(undecided, self.limits.deadline or 0.0)
+            seconds = self.schedule.proof_seconds(self.schedule.choose(frontier.gain))
+            self.cost = seconds / max(1, len(frontier))
         stop: Stop | None = "done" if len(frontier) == 0 and not self.interrupts.count else None
-        stop = stop or self._limit_reached(ESTIMATE_MARGIN * undecided, proofs)
+        stop = stop or self._limit_reached(ESTIMATE_MARGIN * undecided, len(frontier))
         return "done" if stop is None and undecided < POLISH_MASS else stop
 
     def stop_within_round(self, undecided: float, held: int) -> Stop | None:
         """Return the limit that is reached; the estimates say too little in the midst of a round to end at a target."""
-        return self._limit_reached(np.inf, self.worthwhile * held)
+        return self._limit_reached(np.inf, held)
 
-    def _limit_reached(self, undecided: float, proofs: float) -> Stop | None:
-        """Return the limit that is reached if so many proofs are still to be made."""
-        seconds = proofs * self.cost / self.bounder.jobs / (1 - TIME_RESERVE)
+    def _limit_reached(self, undecided: float, boxes: float) -> Stop | None:
+        """Return the limit that is reached if so many boxes are still to be proved."""
+        seconds = boxes * self.cost / self.bounder.jobs / (1 - TIME_RESERVE)
         return (
             "interrupt"
             if self.interrupts.count
@@ -298,139 +235,176 @@ class LinearSearch(BestFirst[BoxFrontier]):
         deadline = self.limits.deadline
         return np.inf if deadline is None else (1 - TIME_RESERVE) * (deadline - self.reading())
 
-    def _probe_precision(self, frontier: BoxFrontier) -> None:
-        """Prove every so-manieth box at each precision: what that costs, and whether refining would bring more."""
-        worthwhile = frontier.by_expected_gain()
-        if len(worthwhile) < PROBED:
-            return
-        # Runs of neighbours, as in the real pass: neighbours bound well together.
-        run = max(1, RUN // self.bounder.proofs_per_box)
-        begins = np.linspace(0, len(worthwhile) - run, PROBED // RUN).astype(np.int64)
-        sample = frontier[worthwhile[(begins[:, None] + np.arange(run)).ravel()]]
-        held = float(frontier.mass[worthwhile].sum())
-        costs: list[float] = []
-        brought: list[float] = []
-        for precision in LEVELS:
-            # A finer level takes about four times as long. The trial itself must not take what it is to save.
-            if costs and 4 * costs[-1] * len(sample) > PROBING_SHARE * self.refined:
-                break
-            started = self.reading()
-            shares = self.bounder.prove(sample, precision)
-            costs.append((self.reading() - started) / len(sample))
-            # What the grid loses of a box has little to do with its mass, of which a few boxes have most.
-            brought.append(held * float(shares.sum(axis=1).mean()))
-        undecided, refined = float(frontier.open.sum()), max(self.refined, 0.1)
-        self.level = 0
-        for level in range(1, len(costs)):
-            # A finer level may be timed as the cheaper one, and a negative sum has no real power.
-            seconds = max(0.0, costs[level] - costs[self.level]) * len(worthwhile) / self.bounder.jobs
-            if self._seconds_left() < costs[level] * len(worthwhile) / self.bounder.jobs:
-                break
-            if brought[level] - brought[self.level] > undecided * (1 - (1 + seconds / refined) ** -DECAY_EXPONENT):
-                self.level = level
-        self.cost = costs[self.level]
-
-    def _proved_shares(self, boxes: BoxFrontier) -> Floats:
-        if self.limits.deadline is not None and not self.watched:
-            return self.bounder.prove(boxes, LEVELS[self.level])
-        shares = np.zeros((len(boxes), 2))
-        share = boxes.open / np.maximum(boxes.mass, 1e-300)
-        wanted = np.where(share > 0.05, 0, np.where(share > 0.01, 1, 2))
-        for level, precision in enumerate(LEVELS):
-            chosen = np.flatnonzero(wanted == level)
-            if len(chosen):
-                shares[chosen] = self.bounder.prove(boxes[chosen], precision)
-        return shares
-
-    def prove(self, frontier: BoxFrontier, *, until: float | None) -> Floats:
-        """Proved shares of the frontier's boxes, those with the most to gain first, until the clock says stop."""
-        shares = np.zeros((len(frontier), 2))
-        order = frontier.by_expected_gain()
-        order = order[np.argsort(frontier.open[order] - frontier.mass[order], kind="stable")]
-        size = WATCHED_BOXES if self.watched else PROVED_BOXES
+    def prove(self, frontier: BoxFrontier, *, until: float | None) -> Proofs:
+        """Prove the shares of the frontier's boxes, those with the most to gain first, until the clock says stop."""
+        proofs = Proofs(np.zeros((len(frontier), 2)), np.full(len(frontier), -1, dtype=np.int8))
+        gain = frontier.gain
+        if self.scheduled:
+            level, order = self.schedule.choose(gain), np.flatnonzero(self.schedule.may_pay(gain))
+            level[order] = np.maximum(level[order], 0)
+        else:
+            level, order = level_by_share(frontier), frontier.by_expected_gain()
+        order = order[np.argsort(-gain[order], kind="stable")]
         # Neighbours bound well together: proofs go block by block of gain, in the boxes' own order inside each.
-        blocks = [np.sort(order[at : at + 65_536]) for at in range(0, len(order), 65_536)]
-        for block in blocks:
-            pieces = [block[at : at + size] for at in range(0, len(block), size)]
-            for at in range(0, len(pieces), CONCURRENT_CALLS):
-                if self.interrupts.count > 1 or self.limits.clock.passed(until):
-                    return shares
-                group = pieces[at : at + CONCURRENT_CALLS]
-                results = self.pool.map(lambda piece: self._proved_shares(frontier[piece]), group)
-                for piece, proved in zip(group, results, strict=True):
-                    shares[piece] = proved
-        return shares
+        size = min(PROVED_BLOCK, -(-len(order) // REPLANNED)) if self.scheduled else PROVED_BLOCK
+        for at in range(0, len(order), max(1, size)):
+            block = np.sort(order[at : at + size])
+            started = self.reading()
+            if not self.prove_boxes(frontier, proofs, block, level[block], until):
+                break
+            if self.scheduled and until is not None:
+                now = self.reading()
+                self.schedule.correct_costs(level[block], (now - started) * self.bounder.jobs)
+                rest = order[at + size :]
+                self.schedule.fit_price(gain[rest], (until - now) * self.bounder.jobs)
+                level[rest] = np.maximum(self.schedule.choose(gain[rest]), 0)
+        return proofs
 
-    def refine_and_prove(self, frontier: BoxFrontier) -> tuple[BoxFrontier, Floats, Stop]:
+    def prove_boxes(
+        self,
+        frontier: BoxFrontier,
+        proofs: Proofs,
+        chosen: NDArray[np.intp],
+        level: NDArray[np.int8],
+        until: float | None,
+    ) -> bool:
+        """Prove chosen boxes at their levels, and keep the better of old and new; return whether there was time."""
+        size, calls = WATCHED_BOXES if self.watched else PROVED_BOXES, CONCURRENT_CALLS
+        if self.scheduled:
+            mean = self.schedule.proof_seconds(level) / max(1, len(level))
+            size, calls = int(np.clip(self._call_seconds() / max(mean, 1e-7), LANES, PROVED_BOXES)), self.bounder.jobs
+
+        def prove_piece(at: int) -> None:
+            for number in np.unique(level[at : at + size]):
+                these = chosen[at : at + size][level[at : at + size] == number]
+                found = self.bounder.prove(frontier[these], LEVELS[number])
+                proofs.share[these] = np.maximum(proofs.share[these], found)
+                proofs.level[these] = number
+
+        for at in range(0, len(chosen), calls * size):
+            if self.interrupts.count > 1 or self.limits.clock.passed(until):
+                return False
+            list(self.pool.map(prove_piece, range(at, min(at + calls * size, len(chosen)), size)))
+        return True
+
+    def refine_and_prove(self, frontier: BoxFrontier) -> tuple[BoxFrontier, Proofs, Stop]:
         """Refine while there is time, prove what is left, and refine where the proofs leave the most open."""
         limits = self.limits
         while True:
             frontier, stop = self.refine(frontier)
-            grace = limits.clock.now() + GRACE_SECONDS if stop == "interrupt" else limits.deadline
-            shares = self.prove(frontier, until=grace)
-            rest = float((frontier.mass * (1 - shares.sum(axis=1))).sum())
+            until = limits.deadline
+            if stop == "interrupt":
+                until = limits.clock.now() + GRACE_SECONDS
+            elif self.scheduled:
+                seconds = PROVING_SHARE * self._seconds_left()
+                self.schedule.fit_price(frontier.gain, seconds * self.bounder.jobs)
+                until = self.reading() + seconds
+            proofs = self.prove(frontier, until=until)
+            rest = float(proofs.left_open(frontier).sum())
             missed = stop == "target" and limits.target_undecided is not None and rest > limits.target_undecided
-            estimated = float(frontier.open.sum())
+            estimated = float(frontier.open.sum(dtype=np.float64))
             if not missed or estimated < POLISH_MASS:
                 break
             # The proofs leave more open than was estimated: aim lower.
             self.limits = replace(limits, target_undecided=0.8 * estimated, min_progress=None)
         self.limits = limits
-        # Among millions of boxes there is no time for the worst of them, and no memory to move the others about.
-        few = 8 * len(frontier) * frontier.row_bytes < MAX_BYTES
-        if len(frontier) and few and (missed or stop in ("done", "time")):
-            frontier, shares, stop = self.refine_proofs(frontier, shares)
-        return frontier, shares, stop
+        if len(frontier) and (missed or stop in ("done", "time")):
+            return self.refine_worst(frontier, proofs)
+        return frontier, proofs, stop
 
-    def refine_proofs(self, frontier: BoxFrontier, shares: Floats) -> tuple[BoxFrontier, Floats, Stop]:
-        """Split the boxes whose proofs leave the most open, prove their parts, and so on while there is time."""
+    def refine_worst(self, frontier: BoxFrontier, proofs: Proofs) -> tuple[BoxFrontier, Proofs, Stop]:
+        """Refine by the proofs: of many boxes only the worst, as there is no time for more, nor to move the others."""
+        if len(frontier) <= WORST_BOXES:
+            return self.refine_proofs(frontier, proofs)
+        loss = proofs.left_open(frontier)
+        promising = np.maximum(*self.schedule.rates(frontier, proofs)[:2]) if self.scheduled else loss
+        worst = np.zeros(len(frontier), dtype=np.bool_)
+        worst[np.argpartition(promising, -WORST_BOXES)[-WORST_BOXES:]] = True
+        besides, settled = float(loss[~worst].sum()), frontier.mass[~worst] @ proofs.share[~worst]
+        (few, many), (found, others) = frontier.divide(worst), proofs.divide(worst)
+        parts, found, stop = self.refine_proofs(few, found, besides=besides, settled=settled)
+        return BoxFrontier.join([many, parts]), Proofs.join([others, found]), stop
+
+    def refine_proofs(
+        self, frontier: BoxFrontier, proofs: Proofs, *, besides: float = 0.0, settled: Floats | float = 0.0
+    ) -> tuple[BoxFrontier, Proofs, Stop]:
+        """Split the boxes whose proofs leave the most open, prove their parts, and so on while there is time.
+
+        Args:
+            frontier: these boxes.
+            proofs: what is proved of each.
+            besides: mass that is left open in other boxes.
+            settled: mass that is proved fair and unfair in them.
+        """
         watch = self.limits.progress_watch()
         while True:
-            loss = frontier.mass * (1 - shares.sum(axis=1))
-            able = frontier.plan[:, 0] >= 0
+            loss = proofs.left_open(frontier)
+            able = frontier.divisible
             number = min(self._affordable_boxes(), int(able.sum()))
+            rest = besides + float(loss.sum())
             stop = self._limit_reached(np.inf, LANES * number)
-            if stop is None and self.limits.target_undecided is not None and loss.sum() <= self.limits.target_undecided:
+            if stop is None and self.limits.target_undecided is not None and rest <= self.limits.target_undecided:
                 stop = "target"
             full = len(frontier) * frontier.row_bytes > MAX_BYTES
             if stop is None and (loss[able].sum() < FINISHED_MASS or full):
                 stop = "boxes" if full else "done"
-            if stop is None and watch.stalled(float(loss.sum())):
+            if stop is None and watch.stalled(rest):
                 stop = "progress"
             if stop is not None:
-                return frontier, shares, stop
-            order = np.argsort(-np.where(able, loss, -1.0), kind="stable")[:number]
-            half = int(np.searchsorted(np.cumsum(loss[order]), 0.5 * loss[able].sum())) + 1
-            chosen = np.zeros(len(frontier), dtype=np.bool_)
-            chosen[order[:half]] = True
-            # Twice the mass of a box is never exceeded: every box is split by its plan once.
+                return frontier, proofs, stop
             started, bounded = self.reading(), self.proved_mass.boxes
-            todo = frontier[chosen]
-            self.worthwhile = len(todo.by_expected_gain()) / len(todo)
-            parts, stop = self.split_round([frontier[:0], todo], 2.0)
+            if self.scheduled:
+                chosen = self.sharpen(frontier, proofs, LANES * number * self.cost)
+            else:
+                order = np.argsort(-np.where(able, loss, -1.0), kind="stable")[:number]
+                half = int(np.searchsorted(np.cumsum(loss[order]), 0.5 * loss[able].sum())) + 1
+                chosen = np.zeros(len(frontier), dtype=np.bool_)
+                chosen[order[:half]] = True
+            # Twice the mass of a box is never exceeded: every box is split by its plan once.
+            (todo, frontier), proofs = frontier.divide(chosen), proofs[~chosen]
+            parts, stop = self.split_round(todo, todo[:0], 2.0)
             # There was time for these when the round began, and without them the proofs of whole boxes would be lost.
-            shares = np.concatenate([shares[~chosen], self.prove(parts, until=None)])
-            frontier = BoxFrontier.concatenate([frontier[~chosen], parts])
-            fair, unfair = (float(mass) for mass in (frontier.mass[:, None] * shares).sum(axis=0))
+            proofs = Proofs.join([proofs, self.prove(parts, until=None)])
+            frontier = BoxFrontier.join([frontier, parts])
+            fair, unfair = (frontier.mass @ proofs.share + settled).tolist()
             if self.watched:
                 boxes = max(LANES, self.proved_mass.boxes - bounded)
                 self.cost = (self.reading() - started) * self.bounder.jobs / boxes
                 self.proved_mass.moment(more=(fair, unfair))
             self.say(min(1.0, self.proved_mass.settled + fair + unfair))
             if stop is not None:
-                return frontier, shares, stop
+                return frontier, proofs, stop
+
+    def sharpen(self, frontier: BoxFrontier, proofs: Proofs, seconds: float) -> Booleans:
+        """Prove boxes once more where only precision is lacking; return those that are better split.
+
+        Args:
+            frontier: boxes.
+            proofs: what is proved of each; takes what is proved besides.
+            seconds: that all this may take, on one thread.
+        """
+        split, finer, cost = self.schedule.rates(frontier, proofs)
+        better = np.maximum(split, finer)
+        taken = np.where(split >= finer, LANES * (cost + SPLIT_SECONDS), cost)
+        order = np.argsort(-better, kind="stable")
+        order = order[: max(1, int(np.searchsorted(np.cumsum(taken[order]), seconds)))]
+        order = order[better[order] > 0]
+        if len(order):
+            self.schedule.price = float(better[order[-1]])
+        chosen = np.zeros(len(frontier), dtype=np.bool_)
+        chosen[order] = True
+        again = np.flatnonzero(chosen & (finer > split))
+        self.prove_boxes(frontier, proofs, again, proofs.level[again] + np.int8(1), None)
+        return chosen & (split >= finer)
 
     def _affordable_boxes(self) -> int:
         """How many boxes to split and prove next: half of those that there is time for, or what a round should take."""
-        if self.watched:
-            seconds = min(ROUND_SECONDS, 0.5 * self._seconds_left())
-            return max(1, int(seconds * self.bounder.jobs / (LANES * self.cost)))
-        if self.limits.deadline is None:
+        if not self.limits.timed:
             return 4 * CALL_BOXES
-        left = self.limits.deadline - self.reading()
-        return int(
-            np.clip(0.5 * left * self.bounder.jobs / (LANES * 1.5 * self.cost), CALL_BOXES // 4, 64 * CALL_BOXES)
-        )
+        seconds = 0.35 * self._seconds_left()
+        if self.watched:
+            seconds = min(ROUND_SECONDS, seconds)
+        return max(1, int(min(seconds * self.bounder.jobs / (LANES * max(self.cost, 1e-6)), 64 * CALL_BOXES)))
 
 
 def refine_boxes(
@@ -440,7 +414,7 @@ def refine_boxes(
     *,
     say: Callable[[float], None],
     recorder: BoxRecorder | None = None,
-) -> tuple[Boxes, Floats, Stop]:
+) -> tuple[BoxSet, Floats, Stop]:
     """Refine by linear bounds, then prove the shares of what is left.
 
     Args:
@@ -457,19 +431,21 @@ def refine_boxes(
     """
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = LinearSearch(bounder, proved_mass, limits, pool, say, interrupts, recorder)
-        run.cost *= bounder.proofs_per_box
+        run.schedule.costs *= bounder.proofs_per_box
         frontier = run.split_domain()
         if run.watched:
-            frontier, shares, stop = run.refine_proofs(frontier, run.prove(frontier, until=None))
+            frontier, proofs, stop = run.refine_proofs(frontier, run.prove(frontier, until=None))
         else:
-            frontier, shares, stop = run.refine_and_prove(frontier)
+            frontier, proofs, stop = run.refine_and_prove(frontier)
+    shares = proofs.share
+    for at in range(0, len(frontier) if recorder is not None else 0, PROVED_BLOCK):
+        boxes, found = frontier[at : at + PROVED_BLOCK], shares[at : at + PROVED_BLOCK]
+        recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1])
+    partly = shares.max(axis=1, initial=0.0) < 1
+    shares *= frontier.mass[:, None]
     for region in np.unique(frontier.region):
         inside = frontier.region == region
-        mass = frontier.mass[inside]
-        fair, unfair = (float((mass * shares[inside, kind]).sum()) for kind in (0, 1))
-        proved_mass.add(int(region), fair, unfair, rest=max(0.0, float(mass.sum()) - fair - unfair))
+        fair, unfair = shares[inside].sum(axis=0).tolist()
+        proved_mass.add(int(region), fair, unfair, rest=max(0.0, float(frontier.mass[inside].sum()) - fair - unfair))
     proved_mass.moment(last=True)
-    if recorder is not None:
-        recorder.take(frontier.low, frontier.high, shares[:, 0], shares[:, 1])
-    partly = shares.max(axis=1, initial=0.0) < 1
-    return frontier.boxes()[partly], (frontier.mass[:, None] * shares)[partly], stop
+    return frontier.divide(partly)[0], shares[partly], stop

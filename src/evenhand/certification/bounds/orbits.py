@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.certification.bounds.linear import BoxFrontier, ReusableBounder
+from evenhand.certification.bounds.frontier import BoxFrontier
+from evenhand.certification.bounds.linear import ReusableBounder
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Query
 from evenhand.typing import Floats
@@ -52,9 +53,9 @@ class OrbitBounder:
         roots = []
         for number, bounder in self._bounders.items():
             root = bounder.root()
-            mass = self._orbits[number].masses.of(root.low, root.high).sum(axis=1)
+            mass = self._orbits[number].masses.of(root.lo, root.hi).sum(axis=1)
             region = np.full(1, number + 1, dtype=np.int16)
-            roots.append(replace(root, mass=mass, open=mass, region=region))
+            roots.append(replace(root, mass=mass, open=mass.astype(np.float32), region=region))
         return BoxFrontier.concatenate(roots)
 
     def expand(
@@ -66,10 +67,10 @@ class OrbitBounder:
         found, totals = self._bounders[number].expand(
             boxes, threshold / self._orbits[number].mass, limit, recording=True
         )
-        mass = self._orbits[number].masses.of(found.low, found.high).sum(axis=1)
+        mass = self._orbits[number].masses.of(found.lo, found.hi).sum(axis=1)
         share = np.divide(found.open, found.mass, out=np.zeros(len(found)), where=found.mass > 0)
         region = np.full(len(found), number + 1, dtype=np.int16)
-        found = replace(found, mass=mass, open=mass * np.minimum(share, 1.0), region=region)
+        found = replace(found, mass=mass, open=(mass * np.minimum(share, 1.0)).astype(np.float32), region=region)
         totals[:2] = [mass[found.kind == kind].sum() for kind in (1, 2)]
         return found[(mass > 0) if recording else (mass > 0) & (found.kind == 0)], totals
 
@@ -83,7 +84,7 @@ class OrbitBounder:
 
     def _prove_orbit(self, number: int, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Prove boxes of one orbit: the classes' shares, weighed by their masses."""
-        masses = self._orbits[number].masses.of(boxes.low, boxes.high)
+        masses = self._orbits[number].masses.of(boxes.lo, boxes.hi)
         total = masses.sum(axis=1)
         proved = np.zeros((len(boxes), 2))
         for z, query in enumerate(self._orbits[number].classes):

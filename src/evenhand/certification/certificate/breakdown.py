@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder
 from evenhand.certification.certificate.result import AttributeSlice, Estimate, Subregion
-from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes
+from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes, BoxSet
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.proved_mass import REGION_DEPTH
@@ -55,7 +55,7 @@ class SamplingPlan:
 
 def attribute_breakdown(
     query: Question,
-    boxes: Boxes,
+    boxes: BoxSet,
     open_mass: Floats,
     undecided: float,
     finder: CounterexampleFinder,
@@ -80,11 +80,13 @@ def attribute_breakdown(
     rng, confidence = np.random.default_rng([sampling.seed, 1]), sampling.confidence
     groups = [_group_cells(cells) for cells in query.cells]
     asked, unfair = _count_unfair(query, groups, finder, sampling, rng)
-    rows, weights = _draw_boxes(boxes, open_mass, rng)
+    rows, weights = _draw_boxes(open_mass, rng)
+    drawn = boxes[rows]
+    lo, hi = drawn.lo, drawn.hi
     found = []
     for i, cells in enumerate(query.cells):
         mass = np.diff(cells.before(np.arange(cells.count + 1))) / cells.total
-        left = undecided * _undecided_by_group(cells, groups[i], boxes, i, rows, weights)
+        left = undecided * _undecided_by_group(cells, groups[i], lo[:, i], hi[:, i], weights)
         low, high = clopper_pearson(unfair[i], asked[i], confidence)
         for g in range(int(groups[i].max()) + 1):
             inside = float(mass[groups[i] == g].sum())
@@ -177,7 +179,7 @@ def _count_unfair(
     return asked, unfair
 
 
-def _draw_boxes(boxes: Boxes, open_mass: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
+def _draw_boxes(open_mass: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
     """Boxes to look at, and what part of the undecided each stands for."""
     running = np.cumsum(open_mass)
     if not len(running) or running[-1] <= 0:
@@ -189,11 +191,11 @@ def _draw_boxes(boxes: Boxes, open_mass: Floats, rng: np.random.Generator) -> tu
 
 
 def _undecided_by_group(
-    cells: Cells, group: NDArray[np.int16], boxes: Boxes, attribute: int, rows: Integers, weights: Floats
+    cells: Cells, group: NDArray[np.int16], lo: NDArray[np.integer], hi: NDArray[np.integer], weights: Floats
 ) -> Floats:
-    """Return which part of the undecided lies in each group of an attribute."""
+    """Return which part of the undecided lies in each group of an attribute, of which boxes have these cells."""
     before = cells.before(np.arange(cells.count + 1))
-    first, last = boxes.lo[rows, attribute].astype(np.int64), boxes.hi[rows, attribute].astype(np.int64) + 1
+    first, last = lo.astype(np.int64), hi.astype(np.int64) + 1
     held = np.maximum(before[last] - before[first], 1)
     shares = np.empty(int(group.max()) + 1)
     for g in range(len(shares)):

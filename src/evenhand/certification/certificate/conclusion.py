@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.certification.certificate.breakdown import SamplingPlan, attribute_breakdown
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder, OrbitCounterexampleFinder
 from evenhand.certification.certificate.result import AttributeSlice, Certificate, Estimate, Evidence, Subregion
-from evenhand.certification.query.boxes import Boxes, whole_domain
+from evenhand.certification.query.boxes import Boxes, BoxSet, whole_domain
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ROUNDING, ProvedMass, Stop
 from evenhand.certification.query.question import Question
@@ -33,7 +33,7 @@ class ProofOutcome:
         regions: where the unfair and the undecided lie; None: as the tally has them.
     """
 
-    undecided: Boxes
+    undecided: BoxSet
     proved: Floats | None
     stop: Stop
     method: str
@@ -72,7 +72,8 @@ def build_certificate(
     shares = tally.shares()
     proved = np.zeros((len(outcome.undecided), 2)) if outcome.proved is None else outcome.proved
     say(f"sampling what is undecided: {' x '.join(query.protected)}", 1.0)
-    left = outcome.undecided[outcome.undecided.mass > 0]
+    inhabited = outcome.undecided.mass > 0
+    left = outcome.undecided if inhabited.all() else outcome.undecided[inhabited]
     inside = ask_undecided(query, left, finder, sampling) if shares[2] > 0 else Draws()
     if shares[1] > 0 and not finder.found:
         # All that is unfair was proved, none of it sampled: show some of it all the same.
@@ -141,7 +142,7 @@ MAX_SAMPLE_QUERIES = 20_000_000
 """Questions to the model per estimate, about: with a large tolerance fewer people are sampled, but always a batch."""
 
 
-def draw_people(query: Question | OrbitQuestion, boxes: Boxes, n: int, rng: np.random.Generator) -> Floats:
+def draw_people(query: Question | OrbitQuestion, boxes: BoxSet, n: int, rng: np.random.Generator) -> Floats:
     """Draw people of the population who lie in these boxes, independently.
 
     Returns:
@@ -149,12 +150,13 @@ def draw_people(query: Question | OrbitQuestion, boxes: Boxes, n: int, rng: np.r
     """
     running = np.cumsum(boxes.mass)
     chosen = np.minimum(np.searchsorted(running, rng.random(n) * running[-1], side="right"), len(boxes) - 1)
-    lo, hi = boxes.lo[chosen].astype(np.int64), boxes.hi[chosen].astype(np.int64)
+    boxes = boxes[chosen]
+    lo, hi = boxes.lo.astype(np.int64), boxes.hi.astype(np.int64)
     if isinstance(query, Question):
         return _draw_inside(query, lo, hi, rng)
     entries = np.empty((n, lo.shape[1] + 1))
-    entries[:, -1] = boxes.region[chosen] - 1
-    for number in np.unique(boxes.region[chosen]) - 1:
+    entries[:, -1] = boxes.region - 1
+    for number in np.unique(boxes.region) - 1:
         orbit, here = query.orbits[number], np.flatnonzero(entries[:, -1] == number)
         running = np.cumsum(orbit.masses.of(lo[here], hi[here]), axis=1)
         latent = (running <= rng.random((len(here), 1)) * running[:, -1:]).sum(axis=1)
@@ -181,7 +183,7 @@ def everybody(query: Question | OrbitQuestion) -> Boxes:
 
 def ask_undecided(
     query: Question | OrbitQuestion,
-    undecided: Boxes,
+    undecided: BoxSet,
     finder: CounterexampleFinder | OrbitCounterexampleFinder,
     sampling: SamplingPlan,
 ) -> Draws:

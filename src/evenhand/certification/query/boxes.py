@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,50 @@ class ArrayRows:
         """All rows of several, in order."""
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
+    # Of tens of millions of rows there is no room for a second copy: these two empty what they are given, field by
+    # field, so that at most one field is held twice.
+
+    def divide(self, chosen: Booleans) -> tuple[Self, Self]:
+        """Return the chosen rows and the others; this object is empty afterwards."""
+        columns = [self.__dict__.pop(each.name) for each in fields(self)]
+        halves: list[list[NDArray[Any]]] = [[], []]
+        while columns:
+            column = columns.pop(0)
+            halves[0].append(column[chosen])
+            halves[1].append(column[~chosen])
+        return type(self)(*halves[0]), type(self)(*halves[1])
+
+    @classmethod
+    def join(cls, parts: list[Self], /) -> Self:
+        """Return all rows of several, in order; they are empty afterwards."""
+        return cls(*(np.concatenate([part.__dict__.pop(each.name) for part in parts]) for each in fields(cls)))
+
 
 CellArray: TypeAlias = NDArray[np.int32] | NDArray[np.int16]
+
+
+class BoxSet(Protocol):
+    """Boxes with their masses, in whatever form: ``Boxes``, or a frontier, whose cells are unpacked when asked for."""
+
+    @property
+    def lo(self) -> NDArray[np.integer]:
+        """First cell of each attribute, shape (boxes, attributes)."""
+
+    @property
+    def hi(self) -> NDArray[np.integer]:
+        """Last cell of each attribute."""
+
+    @property
+    def mass(self) -> Floats:
+        """Share of the population."""
+
+    @property
+    def region(self) -> NDArray[np.int16]:
+        """The coarse part of the domain that each lies in."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, chosen: Booleans | NDArray[np.integer] | slice, /) -> Self: ...
 
 
 @dataclass(frozen=True)

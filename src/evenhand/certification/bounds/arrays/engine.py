@@ -28,7 +28,14 @@ from evenhand.certification.bounds.compiled.shares import (
     prove_shares,
     scratch_buffers,
 )
-from evenhand.certification.bounds.linear import COARSE, BoxFrontier, root_frontier
+from evenhand.certification.bounds.frontier import (
+    MAX_SPLITS,
+    BoxFrontier,
+    frontier_of,
+    pack_cells,
+    root_frontier,
+)
+from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.boxes import Boxes, BoxSplitter
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
@@ -36,8 +43,6 @@ from evenhand.errors import OptionError
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
-PLANNED_SPLITS = 4
-"""A box is split this often at once, where boxes are cheap."""
 STEP, NODE = 2e8, 1e9
 """Multiplications that one call may take, about, and that the parts of one box may: the clock is looked at after a few
 calls, so they end in a fraction of a second, whatever the network's width; only a costly box is split less often."""
@@ -98,7 +103,7 @@ class ArrayEngine:
         self.jobs, self.threads = (jobs, 1) if backend.place is None else (1, jobs)
         self.batch = batch_size(self.network)
         cost = box_cost(self.network)
-        self.splits = int(np.clip(np.log2(max(2.0, NODE / cost)), 1, PLANNED_SPLITS))
+        self.splits = int(np.clip(np.log2(max(2.0, NODE / cost)), 1, MAX_SPLITS))
         self.most = max(1 << self.splits, int(STEP / cost))
         self.memory = FunctionCache(self.network)
 
@@ -160,7 +165,7 @@ class ArrayEngine:
         for at in range(0, len(rest), self.batch):
             these = boxes[rest[at : at + self.batch]]
             with self.network.backend.threads(self.threads):
-                low, high = these.low.astype(np.int64), these.high.astype(np.int64)
+                low, high = these.lo.astype(np.int64), these.hi.astype(np.int64)
                 functions, _ = margin_functions_of(self.network, low, high, scoring=False)
             shares[rest[at : at + self.batch]] = self._proved_shares(these, functions, precision)
         return shares
@@ -181,34 +186,33 @@ class ArrayEngine:
             lived = np.arange(len(place)) if recording else np.flatnonzero(halves.mass > 0)
             order = lived[np.argsort(place[lived], kind="stable")]
             parts, plan = halves[order], plan[place[order]]
-        kind = np.zeros(len(parts), dtype=np.int8)
-        low, high = parts.lo.astype(np.int32), parts.hi.astype(np.int32)
-        return BoxFrontier(low, high, plan, parts.mass, parts.mass, parts.region, kind)
+        cells = pack_cells(parts.lo, parts.hi, boxes.cells.dtype)
+        return replace(frontier_of(cells, parts.mass, parts.mass, plan=plan), region=parts.region)
 
     def _bound_parts(self, parts: BoxFrontier, totals: Floats, recording: bool) -> BoxFrontier:
         """Bound boxes, count the decided ones; the others come back with estimates and plans."""
         kept = []
         for at in range(0, len(parts), self.batch):
             piece = parts[at : at + self.batch]
-            low, high = piece.low.astype(np.int64), piece.high.astype(np.int64)
+            low, high = piece.lo.astype(np.int64), piece.hi.astype(np.int64)
             functions, scores = margin_functions_of(self.network, low, high, scoring=True)
             lived = piece.mass > 0
             kind = np.where(lived, functions.kind, OPEN)
             totals += piece.mass[kind == FAIR].sum(), piece.mass[kind == UNFAIR].sum(), len(piece)
             rest = (kind == OPEN) & lived
             open_ = np.zeros(len(piece))
-            plan = np.full((len(piece), PLANNED_SPLITS), -1, dtype=np.int8)
+            plan = np.full((len(piece), MAX_SPLITS), -1, dtype=np.int8)
             if rest.any():
                 left = likely_events(functions.zscore[rest], self.network.beats, self.network.assignments).open
                 open_[rest] = piece.mass[rest] * left
                 plan[rest] = plan_splits(scores[rest], high[rest] - low[rest] + 1)
-            found = BoxFrontier(piece.low, piece.high, plan, open_, piece.mass, piece.region, kind.astype(np.int8))
+            found = replace(piece, plan=plan, open=open_.astype(np.float32), kind=kind.astype(np.int8))
             self.memory.keep(found[rest], functions[rest])
             kept.append(found if recording else found[rest])
         return BoxFrontier.concatenate(kept)
 
     def _proved_shares(self, boxes: BoxFrontier, functions: MarginFunctions, precision: tuple[int, int]) -> Floats:
-        low, high = boxes.low.astype(np.int64), boxes.high.astype(np.int64)
+        low, high = boxes.lo.astype(np.int64), boxes.hi.astype(np.int64)
         shares = np.zeros((len(boxes), 2))
         net = self.network
         open_ = np.flatnonzero(functions.kind == OPEN)
@@ -263,17 +267,16 @@ class FunctionCache:
 
 
 def _box_keys(boxes: BoxFrontier) -> list[bytes]:
-    cells = np.ascontiguousarray(np.concatenate([boxes.low, boxes.high], axis=1))
-    return [row.tobytes() for row in cells]
+    return [row.tobytes() for row in boxes.cells]
 
 
 def plan_splits(scores: Floats, widths: Integers) -> NDArray[np.int8]:
     """Return the next splits of boxes: the best attribute, its score halved, again; the widest where no score tells."""
     scores, widths = scores.copy(), widths.copy()
     rows = np.arange(len(scores))
-    plan = np.full((len(scores), PLANNED_SPLITS), -1, dtype=np.int8)
+    plan = np.full((len(scores), MAX_SPLITS), -1, dtype=np.int8)
     able = np.ones(len(scores), dtype=np.bool_)
-    for r in range(PLANNED_SPLITS):
+    for r in range(MAX_SPLITS):
         open_scores = np.where(widths > 1, scores, -1.0)
         top = open_scores.max(axis=1, keepdims=True)
         best = np.where((open_scores == top) & (widths > 1), widths, 0).argmax(axis=1)

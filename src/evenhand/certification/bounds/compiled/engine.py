@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.certification.bounds.compiled.expansion import prove_boxes, refine_stack
 from evenhand.certification.bounds.compiled.lanes import LANES
@@ -22,7 +20,15 @@ from evenhand.certification.bounds.compiled.problem import (
     state_bytes,
 )
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
-from evenhand.certification.bounds.linear import CALL_BOXES, COARSE, BoxFrontier, empty_frontier, root_frontier
+from evenhand.certification.bounds.frontier import (
+    MAX_SPLITS,
+    BoxFrontier,
+    frontier_of,
+    pack_cells,
+    root_frontier,
+)
+from evenhand.certification.bounds.linear import CALL_BOXES
+from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.typing import Floats
@@ -89,60 +95,50 @@ class CompiledBounder:
         """
         p = self.problem
         work, _ = self._work()
-        n = boxes.low.shape[1]
-        size, known = len(boxes), self._unit_states(boxes)
+        size = len(boxes)
         if not hasattr(self._own, "room"):
-            self._own.room = tuple(
-                empty_frontier(n, room, known.shape[1]) for room in (CALL_BOXES + 4096, OUTPUT_BOXES)
-            )
+            self._own.room = tuple(_box_room(p, room) for room in (CALL_BOXES + 4096, OUTPUT_BOXES))
         stack, out = self._own.room
-        low, high, plan, state = stack.low, stack.high, stack.plan, stack.state
-        state[:size] = known[::-1]
-        low[:size], high[:size], plan[:size] = boxes.low[::-1], boxes.high[::-1], boxes.plan[::-1]
+        stack.low[:size], stack.high[:size], stack.plan[:size] = boxes.lo[::-1], boxes.hi[::-1], boxes.plan[::-1]
+        stack.state[:size] = 0
         totals = np.zeros(3)
         order = SplitOrder(threshold, float(limit), recording)  # a whole number would be compiled for once more
-        stack_arrays, out_arrays = (
-            BoxArrays(room.low, room.high, room.state, room.plan, room.open, room.mass, room.kind)
-            for room in (stack, out)
-        )
-        kept = np.int16 if p.counts.max(initial=0) < 2**15 else np.int32
+        record = boxes.cells.dtype
         parts: list[BoxFrontier] = []
         while size and totals[2] + LANES <= limit:
-            size, count = refine_stack(p, work, stack_arrays, size, order, out_arrays, totals)
-            part = out[np.arange(count)]
-            parts.append(replace(part, low=part.low.astype(kept), high=part.high.astype(kept)))
+            size, count = refine_stack(p, work, stack, size, order, out, totals)
+            cells = pack_cells(out.low[:count], out.high[:count], record)
+            part = frontier_of(cells, out.mass[:count].copy(), out.open[:count], plan=out.plan[:count].copy())
+            part.kind[:] = out.kind[:count]
+            parts.append(part)
         if size:
-            mass = p.mass(low[:size], high[:size])
-            zeros = np.zeros(size, dtype=np.int16)
+            low, high = stack.low[:size], stack.high[:size]
+            mass = p.mass(low, high)
             # Nothing is known of these yet but that they were worth splitting: half of each may be proved.
-            parts.append(
-                BoxFrontier(
-                    low[:size].astype(kept),
-                    high[:size].astype(kept),
-                    plan[:size],
-                    0.5 * mass,
-                    mass,
-                    zeros,
-                    zeros.astype(np.int8),
-                    state[:size],
-                )
-            )
-        found = BoxFrontier.concatenate(parts)
+            parts.append(frontier_of(pack_cells(low, high, record), mass, 0.5 * mass, plan=stack.plan[:size].copy()))
+        found = BoxFrontier.concatenate(parts) if parts else boxes[:0]
         found.region[:] = boxes.region[0]
         return found, totals
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
         shares = np.zeros((2, len(boxes)))
-        low, high = (np.ascontiguousarray(cells, dtype=np.int32) for cells in (boxes.low, boxes.high))
-        known = np.ascontiguousarray(self._unit_states(boxes))
-        prove_boxes(self.problem, *self._work(), low, high, known, precision, shares)
+        prove_boxes(self.problem, *self._work(), boxes.lo, boxes.hi, precision, shares)
         return shares.T
 
-    def _unit_states(self, boxes: BoxFrontier) -> NDArray[np.uint8]:
-        """What is known of the hidden units in each box."""
-        width = state_bytes(self.problem)
-        return boxes.state if boxes.state.shape[1] == width else np.zeros((len(boxes), width), dtype=np.uint8)
+
+def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
+    """Return room for so many boxes."""
+    cells = (rows, len(problem.counts))
+    return BoxArrays(
+        low=np.zeros(cells, dtype=np.int32),
+        high=np.zeros(cells, dtype=np.int32),
+        state=np.zeros((rows, state_bytes(problem)), dtype=np.uint8),
+        plan=np.zeros((rows, MAX_SPLITS), dtype=np.int8),
+        open=np.zeros(rows),
+        mass=np.zeros(rows),
+        kind=np.zeros(rows, dtype=np.int8),
+    )
 
 
 def _array_shapes(problem: CompiledProblem) -> list[tuple[int, ...]]:

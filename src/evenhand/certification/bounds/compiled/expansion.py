@@ -13,7 +13,7 @@ from evenhand.certification.bounds.compiled.functions import (
     score_labels,
 )
 from evenhand.certification.bounds.compiled.lanes import LANES
-from evenhand.certification.bounds.compiled.relaxation import unpack_states
+from evenhand.certification.bounds.compiled.relaxation import UNKNOWN, unpack_states
 from evenhand.certification.bounds.compiled.shares import prove_shares
 from evenhand.certification.bounds.compiled.splits import plan_splits, split_by_plan
 from evenhand.kernels import compile_kernel
@@ -44,7 +44,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
             break
         size -= 1
         count = split_by_plan(stack.low[size], stack.high[size], stack.plan[size], axes, not recording, b.lo, b.hi)
-        unpack_states(net, roles.biases.shape[0], stack.state[size], True, b.known)
+        unpack_states(net, roles.biases.shape[0], stack.state[size], b.known)
         bound_lanes(net, roles, axes, count, True, b, s)
         totals[2] += count
         for t in range(count):
@@ -81,8 +81,6 @@ def refine_stack(problem, work, stack, size, order, out, totals):
             for i in range(attributes):
                 out.low[found, i] = b.low[i]
                 out.high[found, i] = b.high[i]
-            for i in range(b.state.shape[1]):
-                out.state[found, i] = b.state[t, i]
             out.open[found] = undecided
             out.mass[found] = mass
             out.kind[found] = known
@@ -91,7 +89,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
 
 
 @jit
-def prove_boxes(problem, work, d, low, high, state, precision, shares):
+def prove_boxes(problem, work, d, low, high, precision, shares):
     """Bound the boxes as they are, sixteen neighbours at a time, and prove the shares of each, (2, boxes)."""
     net, roles, axes = problem.network, problem.roles, problem.axes
     b, s, events = work.lanes, work.relaxation, work.events
@@ -101,6 +99,7 @@ def prove_boxes(problem, work, d, low, high, state, precision, shares):
     attributes = axes.first.shape[0]
     at = 0
     size = low.shape[0]
+    b.known[:] = UNKNOWN
     while at < size:
         count = min(LANES, size - at)
         # Lanes without a box of their own repeat the last one, which widens no hull and costs nothing more.
@@ -108,8 +107,6 @@ def prove_boxes(problem, work, d, low, high, state, precision, shares):
             for i in range(attributes):
                 b.lo[i, t] = low[at + min(t, count - 1), i]
                 b.hi[i, t] = high[at + min(t, count - 1), i]
-        for t in range(count):
-            unpack_states(net, roles.biases.shape[0], state[at + t], t == 0, b.known)
         bound_lanes(net, roles, axes, count, False, b, s)
         for t in range(count):
             fair = 0.0

@@ -533,18 +533,13 @@ def pack_states(net, p, passes, t, s, state):
 
 
 @jit
-def unpack_states(net, passes, state, first, known):
-    """Unpack what ``pack_states`` packed into ``known`` (passes, K, m); unless ``first``, keep what agrees with it."""
-    # Lanes may come from different parents: what is known in all of them is what all of them agree on.
+def unpack_states(net, passes, state, known):
+    """Unpack what ``pack_states`` packed into ``known`` (passes, K, m)."""
     at = 0
     for p in range(passes):
         for k in range(1, net.sizes.shape[0] - 1):
             for j in range(net.sizes[k]):
-                x = (state[at >> 2] >> (2 * (at & 3))) & 3
-                if first:
-                    known[p, k, j] = x
-                elif known[p, k, j] != x:
-                    known[p, k, j] = UNKNOWN
+                known[p, k, j] = (state[at >> 2] >> (2 * (at & 3))) & 3
                 at += 1
 
 

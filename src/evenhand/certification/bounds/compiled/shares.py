@@ -401,21 +401,18 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
         if d.most[f] > 0:
             d.needed[used] = f
             used += 1
-    sum_joint_values(
-        used, d.needed, events.number[0], events.size, events.member, events.apart, low, g, constant, gain, axes, grid,
-        depth, n, d.step, d.at, d.chance, d.chosen, d.wanted, d.live, d.lead, d.tables, d.least, d.inverse, d.drop,
-        d.rise, d.position, d.partial, d.weight, d.share,
-    )  # fmt: skip
+    sum_joint_values(used, events, low, functions, axes, grid, depth, d)
 
 
 @jit
-def sum_joint_values(
-    used, needed, events, size, member, apart, low, g, constant, gain, axes, grid, depth, n, step, at, chance, chosen,
-    wanted, live, lead, tables, least, inverse, drop, rise, position, partial, weight, share,
-):  # fmt: skip
+def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
     """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
-    # The arrays come one by one: read out of a named tuple in these loops, proofs take half as long again (measured).
-    #
+    # The arrays are named before the loops: read out of a named tuple inside them, proofs take half as long again.
+    events, size, member, apart = all_events.number[0], all_events.size, all_events.member, all_events.apart
+    g, constant, gain = functions.g, functions.constant, functions.gain
+    n, step, at, chance, chosen, needed = d.n, d.step, d.at, d.chance, d.chosen, d.needed
+    wanted, live, lead, tables, least, inverse = d.wanted, d.live, d.lead, d.tables, d.least, d.inverse
+    drop, rise, position, partial, weight, share = d.drop, d.rise, d.position, d.partial, d.weight, d.share
     # share_e = sum over enumerated values v of P(v) * P(event given v), depth first like an odometer. Invariant:
     # partial[l, f] is the constant of f plus its terms at the first l positions, weight[l] the product of their
     # chances; so moving the last position costs one addition per function.

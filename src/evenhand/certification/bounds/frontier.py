@@ -1,0 +1,118 @@
+"""The frontier of linear bounds: millions of boxes that are not decided as a whole, in a few dozen bytes each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.certification.query.boxes import ArrayRows, Boxes
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_SPLITS = 4
+"""Splits that are planned for a box."""
+NEGLIGIBLE_SHARE = 0.03
+"""Proofs are left out while all that they could still decide is this small a part of what is undecided anyway."""
+SIZES = 80
+"""Powers of two that gains are sorted into."""
+
+
+@dataclass(frozen=True)
+class BoxFrontier(ArrayRows):
+    """Boxes, and what is known of each. Bounds are not kept: they take far more room than time.
+
+    Attributes:
+        cells: first and last cell of each attribute, packed (see ``cell_record``).
+        plan: attributes of the next splits, shape (boxes, ``MAX_SPLITS``).
+        open: estimated undecided mass.
+        mass: mass.
+        region: the coarse part of the domain each lies in.
+        kind: 0 undecided, 1 fair, 2 unfair as a whole; the decided ones are kept only for a record.
+    """
+
+    cells: NDArray[np.void]
+    plan: NDArray[np.int8]
+    open: NDArray[np.float32]
+    mass: Floats
+    region: NDArray[np.int16]
+    kind: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    @property
+    def lo(self) -> NDArray[np.int32]:
+        """First cell of each attribute, shape (boxes, attributes)."""
+        return self._unpack("low")
+
+    @property
+    def hi(self) -> NDArray[np.int32]:
+        """Last cell of each attribute."""
+        return self._unpack("high")
+
+    def _unpack(self, end: str) -> NDArray[np.int32]:
+        names = [name for name in self.cells.dtype.names or () if name.startswith(end)]
+        found = np.empty((len(self), len(names)), dtype=np.int32)
+        for i, name in enumerate(names):
+            found[:, i] = self.cells[name]
+        return found
+
+    @property
+    def divisible(self) -> Booleans:
+        """Which boxes have a plan."""
+        return self.plan[:, 0] >= 0
+
+    @property
+    def gain(self) -> Floats:
+        """Mass that a proof may decide, as estimated."""
+        return self.mass - self.open
+
+    def by_expected_gain(self) -> NDArray[np.intp]:
+        """Boxes whose proof may decide something, in order: all but those with the least gain, together negligible."""
+        gain = self.gain
+        able = np.maximum(gain, 1e-300)
+        size = np.clip(np.log2(able).astype(np.int64) + SIZES, 0, SIZES)
+        below = np.cumsum(np.bincount(size, weights=np.maximum(gain, 0.0), minlength=SIZES + 1))
+        least = int(np.searchsorted(below, NEGLIGIBLE_SHARE * self.open.sum(dtype=np.float64), side="right"))
+        return np.flatnonzero((size >= least) & (gain > 0))
+
+    def boxes(self) -> Boxes:
+        """The same as ``Boxes``."""
+        return Boxes(self.lo, self.hi, self.mass, np.zeros(len(self), dtype=np.int16), self.region)
+
+
+def cell_record(counts: Integers) -> np.dtype[np.void]:
+    """Return the record of a box's first and last cells: each a byte or two where the attribute has few cells."""
+    kinds = [np.min_scalar_type(max(0, int(count) - 1)) for count in counts]
+    return np.dtype([(f"{end}{i}", kind) for end in ("low", "high") for i, kind in enumerate(kinds)])
+
+
+def pack_cells(low: NDArray[Any], high: NDArray[Any], record: np.dtype[np.void]) -> NDArray[np.void]:
+    """Return cells (boxes, attributes) in one record a box."""
+    packed = np.empty(len(low), dtype=record)
+    for i in range(low.shape[1]):
+        packed[f"low{i}"], packed[f"high{i}"] = low[:, i], high[:, i]
+    return packed
+
+
+def frontier_of(
+    cells: NDArray[np.void], mass: Floats, open_mass: Floats, *, plan: NDArray[np.int8] | None = None
+) -> BoxFrontier:
+    """Return boxes that lie in no region yet; without a plan nothing says where to split them."""
+    n = len(cells)
+    if plan is None:
+        plan = np.full((n, MAX_SPLITS), -1, dtype=np.int8)
+    return BoxFrontier(
+        cells, plan, open_mass.astype(np.float32), mass, np.zeros(n, dtype=np.int16), np.zeros(n, dtype=np.int8)
+    )
+
+
+def root_frontier(counts: Integers) -> BoxFrontier:
+    """Return the domain as one box, to be split along its widest attributes; ``counts`` are the cells of each."""
+    last = (counts - 1)[None, :]
+    plan = np.full((1, MAX_SPLITS), -1, dtype=np.int8)
+    widest = np.argsort(-counts, kind="stable")[:MAX_SPLITS]
+    plan[0, : len(widest)] = widest
+    return frontier_of(pack_cells(0 * last, last, cell_record(counts)), np.ones(1), np.ones(1), plan=plan)
