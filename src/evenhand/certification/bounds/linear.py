@@ -438,9 +438,10 @@ def refine_boxes(
         else:
             frontier, proofs, stop = run.refine_and_prove(frontier)
     shares = proofs.share
-    for at in range(0, len(frontier) if recorder is not None else 0, PROVED_BLOCK):
-        boxes, found = frontier[at : at + PROVED_BLOCK], shares[at : at + PROVED_BLOCK]
-        recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1])
+    if recorder is not None:
+        for at in range(0, len(frontier), PROVED_BLOCK):
+            boxes, found = frontier[at : at + PROVED_BLOCK], shares[at : at + PROVED_BLOCK]
+            recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1])
     partly = shares.max(axis=1, initial=0.0) < 1
     shares *= frontier.mass[:, None]
     for region in np.unique(frontier.region):

@@ -113,7 +113,7 @@ class ProofSchedule:
 
     def may_pay(self, gain: Floats) -> Booleans:
         """Return which boxes are worth a proof where there is time for it."""
-        return gain > PRICE_FLOOR * self.worth * self.costs[0]
+        return np.asarray(gain > PRICE_FLOOR * self.worth * self.costs[0])
 
     def proof_seconds(self, level: NDArray[np.int8]) -> float:
         """Return how long the proofs of boxes take, on one thread."""
