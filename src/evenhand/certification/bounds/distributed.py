@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.linear import BoxFrontier, LinearBounder
+from evenhand.certification.bounds.frontier import BoxFrontier
+from evenhand.certification.bounds.linear import LinearBounder
 from evenhand.certification.query.question import Query
 from evenhand.errors import LostWorkWarning
 from evenhand.typing import Floats
