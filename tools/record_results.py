@@ -205,6 +205,7 @@ people: {{names: us-names, compare: [[white woman, black woman]]}}
 FILES = {
     "screening.yaml": SCREENING,
     "blind.yaml": SCREENING + "blind: true\n",
+    "features.yaml": "features: [grade >= 8, grade >= 14, hours >= 20, region == north]\n",
     "dossier.yaml": "outcome: {column: hired, selected: ['yes']}\n"
     "attributes: {sex: {column: sex}, race: {column: race}}\n",
     "small.yaml": 'target: {name: hired, favourable: "yes", values: ["no", "yes"]}\n' + ATTRIBUTES,

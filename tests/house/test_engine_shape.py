@@ -71,6 +71,7 @@ def test_the_engines_are_all_here():
         "measure_recorded_labels",
         "measure_recorded_numbers",
         "mitigate",
+        "refute_alternatives",
         "search",
         "search_numbers",
         "search_texts",

@@ -42,6 +42,7 @@ from evenhand.mitigation import (
     SplitSizes,
     Trial,
     find_alternatives,
+    refute_alternatives,
 )
 from evenhand.models import Subject
 from evenhand.reproduce.mitigation.record import DecisionCounts, MitigatedModel, MitigationRun
@@ -374,6 +375,19 @@ def alternatives() -> Result:
     return find_alternatives(Subject(model, people), against="gap", methods=("thresholds",)).result
 
 
+def refutation() -> Result:
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"grade": rng.integers(0, 21, 800), "race": rng.choice(["Black", "Asian-Pac-Islander"], 800)})
+    frame["hours"] = np.where(frame["race"] == "Black", rng.integers(10, 50, 800), rng.integers(20, 60, 800))
+    merit = frame["grade"] + frame["hours"] / 4 + rng.normal(0, 4, 800)
+    frame["income"] = np.where(merit > 20, ">50K", "<=50K")
+    encoder = make_column_transformer((OneHotEncoder(), ["race"]), remainder="passthrough")
+    model = make_pipeline(encoder, LogisticRegression()).fit(frame[["grade", "race", "hours"]], frame["income"])
+    people = ColumnRoles("income", ["race"], ">50K").read(frame)
+    features = ["grade >= 8", "grade >= 14", "hours >= 25", "hours >= 40"]
+    return refute_alternatives(Subject(model, people), features=features, accuracy=0.72)
+
+
 SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
@@ -402,6 +416,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "language model": (language_audits.audit, {"language gaps", "causes of flips"}),
     "language change": (language_change, {"language changes"}),
     "alternatives": (alternatives, {"alternatives"}),
+    "refutation": (refutation, {"refutation"}),
     "mitigation tables": (mitigation_tables, {"reproduced gaps", "reproduced classifiers"}),
 }
 """Name -> how the result is made, and the drawings that its document names."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -92,10 +92,15 @@ class CertificateSource(SourceOptions):
 
 @grouped
 def check_certificate(
-    file: Annotated[Path, typer.Argument(help="Certificate, as written by evenhand certify --certificate.")],
-    model: Annotated[str, typer.Argument(help="The model that it should be about.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Certificate of evenhand certify --certificate, or JSON of evenhand mitigate --refute."),
+    ],
     source: CertificateSource,
     output: OutputOptions,
+    model: Annotated[
+        str | None, typer.Argument(help="The model that it should be about; a refutation has none.")
+    ] = None,
     sample: Annotated[
         int | None, typer.Option("--sample", min=1, help="Prove so many boxes again, drawn at random.")
     ] = None,
@@ -111,6 +116,14 @@ def check_certificate(
     """Check a certificate: the file, the model, the question, the totals, and the proofs of its boxes."""
     from evenhand import checker, models, view
     from evenhand.schema import encode, read_schema
+
+    if checker.is_refutation(file):
+        _check_refutation(file, model, source, output)
+        return
+    if model is None:
+        raise OptionError(
+            "expected the model that the certificate is about", hint="evenhand check-certificate FILE MODEL"
+        )
 
     people = None if source.data is None else source.read(source.data)
     question = source.question(people)
@@ -141,6 +154,33 @@ def check_certificate(
     output.finish(result, result.document, interrupted=result.interrupted)
     if result.verdict != "confirmed":
         raise typer.Exit(RESTRICTED_CODE if result.verdict == "restricted" else 1)
+
+
+def _check_refutation(file: Path, model: str | None, source: CertificateSource, output: OutputOptions) -> None:
+    """Check a refutation, and count its people again where their data are named."""
+    from evenhand import checker, view
+    from evenhand.schema import ColumnRoles
+
+    if model is not None:
+        raise OptionError("a refutation is about people, not about a model", hint="name the people: --data DATA")
+    for name in ("protected", "where", "population", "threshold", "relax", "tolerance", "bands"):
+        if getattr(source, name) is not None:
+            raise OptionError(
+                f"--{name} is about certificates of models, and this is a refutation", hint="leave it out"
+            )
+
+    def people(held: Mapping[str, Any]) -> People:
+        read = source.read(str(source.data))
+        favourable = None if read.schema is not None else str(held["favourable"])
+        roles = ColumnRoles(str(held["target"]), held["protected"] or None, favourable, schema=read.schema)
+        return roles.read(read.frame, location=read.name)
+
+    with view.show_progress(quiet=output.silent) as progress:
+        progress("adding up the proof", 0.0)
+        result = checker.check_refutation(file, people=None if source.data is None else people)
+    output.finish(result, result.document)
+    if result.verdict != "confirmed":
+        raise typer.Exit(1)
 
 
 # ``evenhand certify MODEL --schema S.yaml``: for which share of everybody the decision provably stays the same.

@@ -67,7 +67,9 @@ app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
 app.command("check-certificate")(certify.check_certificate)
 app.command("search", cls=with_settings(search.ROWS, search.NUMBERS, search.TEXTS))(search.search)
 app.command("subgroups", cls=with_settings(subgroups.ROWS, subgroups.NUMBERS, subgroups.TEXTS))(subgroups.subgroups)
-app.command("mitigate", cls=with_settings(mitigate.SETTINGS, mitigate.ALTERNATIVES))(mitigate.mitigate)
+app.command("mitigate", cls=with_settings(mitigate.SETTINGS, mitigate.ALTERNATIVES, mitigate.REFUTATION))(
+    mitigate.mitigate
+)
 app.command("dossier")(dossier.dossier)
 app.add_typer(shield.app)
 app.add_typer(genai.app)

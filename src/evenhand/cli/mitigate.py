@@ -12,7 +12,6 @@ import typer
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import (
     ConsentOptions,
-    DataArgument,
     DataOptions,
     PageOptions,
     emit_result,
@@ -21,7 +20,7 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.mitigation import AlternativesConfig, MitigationConfig
+    from evenhand.mitigation import AlternativesConfig, MitigationConfig, RefutationConfig
     from evenhand.models import Subject
     from evenhand.schema import People
     from evenhand.typing import Progress
@@ -41,19 +40,30 @@ ALTERNATIVES: ConfigOptions[AlternativesConfig] = ConfigOptions(
     without=("against", "confidence", "seed"),
     renamed={"methods": "method"},
 )
+REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
+    "evenhand.mitigation:RefutationConfig",
+    about="a refutation",
+    hint="leave it out, or leave out --refute",
+    without=("family", "seed"),
+)
 
 
 @grouped
 def mitigate(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="Model file, http(s) URL or module:function.")],
-    data: DataArgument,
+    model: Annotated[
+        str, typer.Argument(help="Model file, http(s) URL or module:function; may be left out with --refute.")
+    ],
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
+    data: Annotated[str | None, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")] = None,
     out: Annotated[
-        Path, typer.Option("--out", help="Write the new model here: the first method's, or the alternative chosen.")
-    ],
+        Path | None,
+        typer.Option(
+            "--out", help="Write the new model here: the first method's, the alternative chosen, or the rule found."
+        ),
+    ] = None,
     test: Annotated[str | None, typer.Option("--test", help="Test set, in no training set: read like DATA.")] = None,
     frontier: Annotated[
         Path | None,
@@ -68,13 +78,48 @@ def mitigate(
         ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Record of the search for alternatives, for a dossier: .json.")
+        Path | None,
+        typer.Option(
+            "--record", help="Record of the search for alternatives, for a dossier: .json; a refutation is added to it."
+        ),
+    ] = None,
+    refute: Annotated[
+        str | None,
+        typer.Option(
+            "--refute",
+            help="Prove that no rule on --features as accurate as --accuracy has a smaller gap: any, linear, scorecard "
+            "or tree.",
+        ),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option("--features", help="Conditions that make features, for --refute: .yaml.")
     ] = None,
 ) -> None:
     """Train the model again on what was found, or train fairly, or search for less discriminatory alternatives."""
     from evenhand import mitigation, view
 
     output.check_places(out=out, frontier=frontier, record=record)
+    if refute is not None:
+        unused = {"--test": test, "--frontier": frontier, "--against": against}
+        for option, value in unused.items():
+            if value is not None:
+                raise OptionError(f"{option} is not about a refutation", hint="leave it out, or leave out --refute")
+        if features is None:
+            raise OptionError("a refutation needs features", location="--refute", hint="--features FILE.yaml")
+        try:
+            config = REFUTATION.read(context, seed=people.seed, family=refute)
+        except OptionError as error:
+            error.location = "--refute" if error.location == "--family" else error.location
+            raise
+        given = None if data is None else model
+        _refute_alternatives(config, given, data or model, features, people, output, consent, (out, record))
+        return
+    if features is not None:
+        raise OptionError("only a refutation has features", location="--features", hint="add --refute linear")
+    if data is None:
+        raise OptionError("expected MODEL and DATA", hint="DATA alone is enough with --refute")
+    if out is None:
+        raise OptionError("expected a file for the new model", location="--out", hint="such as --out new.joblib")
     if against is not None:
         if frontier is not None:
             raise OptionError("the frontier of a search for alternatives is on its page", location="--frontier",
@@ -85,24 +130,24 @@ def mitigate(
         return
     if record is not None:
         raise OptionError("only a search for alternatives has a record", location="--record", hint="add --against gap")
-    config = SETTINGS.read(context, seed=people.seed)
+    settings = SETTINGS.read(context, seed=people.seed)
     _check_outputs(
-        [model, data, test, people.schema, *map(str, config.findings)],
+        [model, data, test, people.schema, *map(str, settings.findings)],
         _outputs(out, output, frontier, None),
     )
-    _check_methods(config)
-    if config.strength is not None:
-        _first_with_strength(config.methods, "--strength")
-    swept = _first_with_strength(config.methods, "--frontier") if frontier is not None else ""
-    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
+    _check_methods(settings)
+    if settings.strength is not None:
+        _first_with_strength(settings.methods, "--strength")
+    swept = _first_with_strength(settings.methods, "--frontier") if frontier is not None else ""
+    with _refusing_texts(model, settings, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         subject, kept, kept_name = _read_people(model, data, test, people, progress)
         if kept is not None:
             subject, kept = mitigation.put_in_one_table(subject, kept)
-        forecast = mitigation.forecast_queries(subject.people, config, test=kept)
-    subject.ledger.budget = consent.approve(model, config.budget, forecast)
-    with _refusing_texts(model, config, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
+        forecast = mitigation.forecast_queries(subject.people, settings, test=kept)
+    subject.ledger.budget = consent.approve(model, settings.budget, forecast)
+    with _refusing_texts(model, settings, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         try:
-            done = mitigation.mitigate(subject, config, test=kept, test_name=kept_name, out=out, progress=progress)
+            done = mitigation.mitigate(subject, settings, test=kept, test_name=kept_name, out=out, progress=progress)
         except KeyboardInterrupt:
             typer.echo("interrupted before there was any model", err=True)
             raise typer.Exit(INTERRUPTED) from None
@@ -115,8 +160,8 @@ def mitigate(
                 swept,
                 given=done.given,
                 seed=people.seed,
-                confidence=config.confidence,
-                time_limit=config.time_limit,
+                confidence=settings.confidence,
+                time_limit=settings.time_limit,
                 data_name=subject.data_name,
                 test_data=kept_name or None,
                 progress=progress,
@@ -127,7 +172,7 @@ def mitigate(
             view.write_page(view.render_page(found.document()), frontier)
         written.append(frontier)
     output.show(done.result.document, written)
-    timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
+    timed_out = settings.time_limit is not None and done.result.seconds >= settings.time_limit
     if done.result.interrupted and not timed_out:
         raise typer.Exit(INTERRUPTED)
 
@@ -159,6 +204,52 @@ def _search_alternatives(
     output.show(done.result.document, written)
     timed_out = config.time_limit is not None and done.result.seconds >= config.time_limit
     if done.result.interrupted and not timed_out:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _refute_alternatives(
+    config: RefutationConfig,
+    model: str | None,
+    data: str,
+    features: Path,
+    people: DataOptions,
+    output: PageOptions,
+    consent: ConsentOptions,
+    written_to: tuple[Path | None, Path | None],
+) -> None:
+    """Prove how small the gap of a rule can be; write the rule found, and add the proof to a record."""
+    from evenhand import mitigation, view
+
+    out, record = written_to
+    written: dict[str, str | Path | None] = {"--html": output.html, "--json": output.json}
+    _check_kept([model, data, people.schema, str(features)], {**written, "--out": out, "--record": record})
+    if out is not None and (config.family == "any" or out.suffix not in (".joblib", ".pkl")):
+        what = "decisions by cell are no model" if config.family == "any" else f"{out} does not end in .joblib or .pkl"
+        raise OptionError(what, location="--out", hint="--refute linear, scorecard or tree --out rule.joblib")
+    search = None if record is None or not record.exists() else mitigation.read_search_record(record)
+    with view.show_progress(quiet=output.silent) as progress:
+        progress("reading the people", 0.0)
+        source = people.read(data)
+        if model is None:
+            found = mitigation.refute_alternatives(
+                people.encode(source, people.protected), config, features=features,
+                data_name=source.name, progress=progress,
+            )  # fmt: skip
+        else:
+            subject = people.read_subject(model, data, progress)
+            subject.ledger.budget = consent.approve(model, None, len(subject.people))
+            found = mitigation.refute_alternatives(subject, config, features=features, progress=progress)
+    files: list[Path] = []
+    if out is not None and found.witness is not None:
+        described = people.encode(source, people.protected).schema
+        files += mitigation.save_witness(found, described, out)
+    files += output.write_page(found.document)
+    if record is not None:
+        emit_result(found if search is None else search.model_copy(update={"refutation": found}), str(record))
+        files.append(record)
+    output.emit(found)
+    output.show(found.document, files)
+    if found.interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
@@ -235,18 +326,28 @@ def _check_outputs(read: Sequence[str | Path | None], written: Mapping[str, str 
         OptionError: a file that is read would be lost, or nothing says how one is to be written.
     """
     out, frontier = Path(str(written["--out"])), written["--frontier"]
-    known = [Path(path) for path in read if path is not None and Path(path).exists()]
+    _check_kept(read, written)
     # A schema may be written beside a network, under its name.
-    for option, name in (*written.items(), ("--out", out.with_name(out.stem + ".schema.yaml"))):
-        place = Path(name) if name not in (None, "-") else None
-        if place is not None and place.exists() and any(place.samefile(path) for path in known):
-            raise OptionError(f"{place} is a file to read, and is kept", location=option, hint="name another file")
+    _check_kept(read, {"--out": out.with_name(out.stem + ".schema.yaml")})
     if not out.suffix:
         raise OptionError(f"{out} has no ending, which says how a model is written", location="--out")
     if frontier is not None and Path(frontier).suffix not in (".html", ".json"):
         raise OptionError(
             f"a frontier is a page or JSON, not {frontier}", location="--frontier", hint="name it ....html"
         )
+
+
+def _check_kept(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        OptionError: a file that is read would be lost.
+    """
+    known = [Path(path) for path in read if path is not None and Path(path).exists()]
+    for option, name in written.items():
+        place = Path(name) if name not in (None, "-") else None
+        if place is not None and place.exists() and any(place.samefile(path) for path in known):
+            raise OptionError(f"{place} is a file to read, and is kept", location=option, hint="name another file")
 
 
 def _check_methods(config: MitigationConfig) -> None:

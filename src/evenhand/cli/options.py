@@ -29,6 +29,7 @@ PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
 OPTIONS = {
     "calls": "budget",
     "constraints": "constraint",
+    "family": "refute",
     "findings": "from",
     "methods": "method",
     "metrics": "metric",

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from evenhand.core import SCHEMA_VERSION, Result, ResultPart
 from evenhand.errors import DataError
-from evenhand.mitigation import AlternativesResult
+from evenhand.mitigation import AlternativesResult, RefutationResult
 from evenhand.stats import Observed, Proved, Quantity, Unknown, quantity_value
 from evenhand.text import format_count, join_names, list_some
 
@@ -35,7 +35,7 @@ COMPARED = {
 }
 """What subgroups are compared by."""
 
-KINDS = ("audit", "subgroups", "mitigation", "alternatives", "certificate")
+KINDS = ("audit", "subgroups", "mitigation", "alternatives", "refutation", "certificate")
 """The kinds of results that are read."""
 
 
@@ -152,13 +152,14 @@ class ResultFile(ResultPart):
         name, sha256: the file; of a result in memory the SHA-256 of its JSON.
         result_kind, schema_version, evenhand, seed: what it is, and what made it.
         about: the model and the people, in words; where the result names them.
-        numbers: what was measured; alternatives: only of a mitigation; record: only of a search for alternatives.
+        numbers: what was measured; alternatives: only of a mitigation; record: only of a search for alternatives;
+            refutation: only of a refutation, which a record of a search may hold too.
         not_run: what could not be run and why; notes: what else a reader must know.
     """
 
     name: str
     sha256: str
-    result_kind: Literal["audit", "subgroups", "mitigation", "alternatives", "certificate"]
+    result_kind: Literal["audit", "subgroups", "mitigation", "alternatives", "refutation", "certificate"]
     schema_version: int
     evenhand: str
     seed: int
@@ -166,6 +167,7 @@ class ResultFile(ResultPart):
     numbers: tuple[EvidenceNumber, ...] = ()
     alternatives: Alternatives | None = None
     record: AlternativesResult | None = None
+    refutation: RefutationResult | None = None
     not_run: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -216,6 +218,9 @@ def _read_result(source: Result | Path | str) -> ResultFile:
     if result.kind == "alternatives":
         about = f"{found.model} on {found.data}, {found.test:,} people kept aside"
         return shown.model_copy(update={"about": about, "record": found, "notes": found.notes})
+    if result.kind == "refutation":
+        about = f"{found.family} rules on {len(found.features)} features, {found.people:,} people of {found.data}"
+        return shown.model_copy(update={"about": about, "refutation": found, "notes": found.notes})
     alternatives = _list_alternatives(found)
     about = f"{alternatives.incumbent} on {alternatives.data}, {alternatives.holdout}"
     return shown.model_copy(update={"about": about, "alternatives": alternatives, "notes": found.notes})
@@ -250,6 +255,7 @@ def _parse_result(text: str, location: str) -> Result:
         "subgroups": SubgroupResult,
         "mitigation": MitigationResult,
         "alternatives": AlternativesResult,
+        "refutation": RefutationResult,
         "certificate": Certificate,
     }
     try:

@@ -179,7 +179,7 @@ def find_open_fields(
         kind, purpose = outline.evidence
         if kind and not any(one.result_kind == kind for one in evidence):
             yield OpenField(dossier=name, field="results", asks=f"the result of an {kind}, for {purpose}")
-        if name == "alternatives" and not any(one.alternatives or one.record for one in evidence):
+        if name == "alternatives" and not any(one.alternatives or one.record or one.refutation for one in evidence):
             raise DossierError(
                 "alternatives are told by the result of a mitigation, and there is none",
                 code="no-alternatives",

@@ -155,11 +155,13 @@ def tell_alternatives(result: DossierResult) -> Iterator[Block]:
     """Yield the incumbent, the declared search, every candidate, and which was chosen or why none."""
     for file in result.evidence:
         found, record = file.alternatives, file.record
-        if found is None and record is None:
+        told = file.refutation if record is None else record
+        if found is None and told is None:
             continue
-        yield Heading(f"Search recorded in {file.name}", anchor=f"alternatives-{file.sha256[:8]}")
-        if record is not None:
-            yield from _tell_record(record.document())
+        what = "Refutation" if file.refutation is not None else "Search"
+        yield Heading(f"{what} recorded in {file.name}", anchor=f"alternatives-{file.sha256[:8]}")
+        if told is not None:
+            yield from _tell_record(told.document())
         if found is None:
             continue
         yield Facts(
@@ -185,7 +187,7 @@ def tell_alternatives(result: DossierResult) -> Iterator[Block]:
 
 
 def _tell_record(record: Document) -> Iterator[Block]:
-    """Yield what the record of a search says, its headings below the dossier's; its drawing stands on its own page."""
+    """Yield what a record says, its headings below the dossier's; its drawing stands on its own page."""
     yield Text(record.lead)
     for block in record.blocks:
         if not isinstance(block, Figure):

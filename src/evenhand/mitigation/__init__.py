@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from evenhand.mitigation.learners import Learner, ResumableLearner, find_learner
     from evenhand.mitigation.methods.registry import FROM_FINDINGS, METHODS, TRAINED, load_methods
     from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
+    from evenhand.mitigation.refutation import (
+        RefutationConfig,
+        RefutationResult,
+        read_search_record,
+        refute_alternatives,
+        save_witness,
+    )
     from evenhand.mitigation.result import (
         PART_TITLES,
         CandidateResult,
@@ -70,6 +77,8 @@ __all__ = [
     "MitigationConfig",
     "MitigationResult",
     "MitigationTask",
+    "RefutationConfig",
+    "RefutationResult",
     "Regression",
     "ResumableLearner",
     "Split",
@@ -85,7 +94,10 @@ __all__ = [
     "load_methods",
     "mitigate",
     "put_in_one_table",
+    "read_search_record",
+    "refute_alternatives",
     "reweighing_weights",
+    "save_witness",
     "split_people",
     "trace_frontier",
 ]

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from evenhand.core import Document, Result, ResultPart
 from evenhand.mitigation.alternatives.config import Family, GapName
+from evenhand.mitigation.refutation.result import RefutationResult
 from evenhand.mitigation.result import Change, ChangeVerdict
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class AlternativesResult(Result):
             None if none is better; reason: why this one, or why none.
         least_loss: the smallest loss that could be allowed so that a candidate with a smaller gap than the given
             model's is feasible; None if there is no such candidate.
+        refutation: what is proved of all rules of a family, where that was asked too (``evenhand mitigate --refute``).
         queries: individuals that the given model was asked about where it is a black box.
         interrupted: whether somebody stopped it, or time was up. notes: what else a reader must know.
     """
@@ -116,6 +118,7 @@ class AlternativesResult(Result):
     chosen: int | None
     reason: str
     least_loss: float | None
+    refutation: RefutationResult | None = None
     queries: int = 0
     interrupted: bool = False
     notes: tuple[str, ...] = ()

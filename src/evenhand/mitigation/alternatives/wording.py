@@ -19,6 +19,7 @@ from evenhand.core import (
 )
 from evenhand.mitigation.alternatives.gaps import GAP_WORDS
 from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativesResult
+from evenhand.mitigation.refutation.wording import state_finding
 from evenhand.mitigation.result import Change
 from evenhand.text import format_count, format_decimal, format_level, format_percent, join_names
 
@@ -48,6 +49,8 @@ def build_document(result: AlternativesResult) -> Document:
     if result.interrupted:
         blocks.append(Note("The search was interrupted: these are the candidates that were made before.", "caution"))
     blocks += _choice_blocks(result)
+    if result.refutation is not None:
+        blocks.append(Text(f"Refutation: {state_finding(result.refutation)}"))
     blocks += [Note(note) for note in result.notes]
     blocks += _frontier_blocks(result)
     blocks += [Heading("The declared search", anchor="search", detail=True), _search_facts(result)]

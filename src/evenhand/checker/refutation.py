@@ -1,0 +1,594 @@
+"""An independent check of refutations: cells, multipliers and trees are gone through again in whole numbers.
+
+A file claims that no rule of a family with at least so many right decisions has a gap below a bound. It holds people by
+cell, group and true label, and a proof in parts. Of each part, with multipliers lambda, mu, kappa of at
+least 0 and ``sum mu <= 1``,
+
+    lambda need - sum kappa limit
+    + sum_c min over z_c of z_c (sum mu difference_c - lambda gain_c + sum kappa factor_c)
+
+is a bound by weak duality, whoever wrote the multipliers; parts fill the space because each is split whole. Cuts are
+checked one by one (see below). Nothing is solved and nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from evenhand.checker.reading import CertificateError
+from evenhand.core import Document, Facts, Note, Result, Text
+from evenhand.errors import DataError
+from evenhand.schema import People, parse_constraint
+
+SCALE = 10**12
+"""Multipliers are whole numbers of this part of 1."""
+
+MOST_POINTS = 5
+"""Of a scorecard, up or down."""
+
+ROUNDING = Fraction(1, 10**9)
+"""By how much numbers that a file states of its witness may be off: they are written in floating point."""
+
+FAMILIES = ("any", "linear", "scorecard", "tree")
+MOST_FILE = 2**28
+"""Bytes of a file, at most."""
+
+
+class RefutationCheck(Result):
+    """Whether a refutation holds what it claims.
+
+    Attributes:
+        verdict: ``confirmed``: cells, proof and witness are right. ``rejected``: something is not; see ``fault``.
+        fault: why it is rejected.
+        family, depth, accuracy, features, groups, decided: what it is about: rules, floor, conditions, and what is
+            decided with the favourable label. It is for the reader to see that this is what was asked.
+        bound: no rule of the family has a smaller gap: added up exactly, and rounded down; None where none reaches the
+            floor, or the file is rejected.
+        claimed: the bound that the file claims.
+        people, cells, parts: how many.
+        data_checked: whether people were counted again in the data.
+    """
+
+    kind: Literal["refutation-check"] = "refutation-check"
+    verdict: Literal["confirmed", "rejected"]
+    fault: str | None = None
+    family: str | None = None
+    depth: int | None = None
+    accuracy: float | None = None
+    features: dict[str, str] = Field(default_factory=dict)
+    groups: dict[str, str] = Field(default_factory=dict)
+    decided: str | None = None
+    bound: float | None = None
+    claimed: float | None = None
+    people: int = 0
+    cells: int = 0
+    parts: int = 0
+    data_checked: bool = False
+
+    def document(self) -> Document:
+        """Return the verdict, and what was gone through."""
+        if self.verdict == "rejected":
+            return Document(
+                "Refutation rejected", "", (Note(f"rejected: {self.fault}", "caution"),), brand="Evenhand check",
+                made=self.provenance,
+            )  # fmt: skip
+        said = (
+            "reaches the floor"
+            if self.bound is None
+            else f"reaches the floor with a gap below {math.floor(self.bound * 10**6) / 10**6:.6f}"
+        )
+        how = "all trees were gone through" if not self.parts and self.family == "tree" else f"{self.parts:,}"
+        counted = (
+            "counted again in the data" if self.data_checked else "as the file states them, not compared with data"
+        )
+        family = {"any": "no decisions by these features", "tree": f"no tree of depth {self.depth}"}.get(
+            str(self.family), f"no {self.family} rule on these features"
+        )
+        return Document(
+            "Refutation confirmed",
+            f"Among {self.people:,} people {family} {said}, in exact arithmetic.",
+            (
+                Facts(
+                    (
+                        ("accuracy floor", f"{self.accuracy}"),
+                        ("decided", str(self.decided)),
+                        ("features", "; ".join(self.features.values())),
+                        ("groups", "; ".join(f"{name}: {text}" for name, text in self.groups.items())),
+                        ("cells", f"{self.cells:,}; people {counted}"),
+                        ("parts of the proof", how),
+                    )
+                ),
+                Text("The witness was counted again."),
+            ),
+            brand="Evenhand check",
+            made=self.provenance,
+        )
+
+
+def is_refutation(path: Path) -> bool:
+    """Return whether a file looks like JSON, as refutations and records of alternatives are."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip()[:1] == b"{"
+    except OSError:
+        return False
+
+
+def check_refutation(
+    path: Path | str, *, people: Callable[[Mapping[str, Any]], People] | None = None
+) -> RefutationCheck:
+    """Check whether what a refutation claims is true, in exact arithmetic and without the code that made it.
+
+    Args:
+        path: the JSON of a refutation, or of a record of alternatives that holds one.
+        people: what reads the people to count again, once it is known what is decided; by default the counts are taken
+            as the file states them.
+
+    Raises:
+        DataError: the file is not a refutation.
+        EvenhandError: the people cannot be read.
+    """
+    started = time.perf_counter()
+    held = _read(Path(path))
+    claim: _Claim | None = None
+    bound: Fraction | None = None
+    try:
+        claim = _understand(held)
+        if people is not None:
+            _count_again(claim, held, people(held))
+        bound = _prove(claim)
+        _check_claim(claim, bound)
+        _check_witness(claim, held)
+        _check_curve(claim, held)
+    except CertificateError as fault:
+        return RefutationCheck(
+            verdict="rejected",
+            fault=fault.message,
+            family=str(held.get("family")),
+            seed=0,
+            seconds=time.perf_counter() - started,
+        )
+    return RefutationCheck(
+        verdict="confirmed",
+        family=claim.family,
+        depth=claim.depth,
+        accuracy=claim.accuracy,
+        features={str(name): str(text) for name, text in held["features"].items()},
+        groups={str(name): str(text) for name, text in held["groups"].items()},
+        decided=f"{held.get('target')}, favourable: {held.get('favourable')}",
+        bound=None if bound is None or bound > 1 else _float_below(bound),
+        claimed=claim.bound,
+        people=claim.people,
+        cells=len(claim.features),
+        parts=len(claim.parts),
+        data_checked=people is not None,
+        seed=0,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Cut(NamedTuple):
+    """``sum factor z <= limit``, the difference of features that makes it valid, and the sum of positive factors."""
+
+    terms: tuple[tuple[int, int], ...]
+    limit: int
+    difference: tuple[int, ...]
+    positive: int
+
+
+class _Claim(NamedTuple):
+    """What a file claims, in whole numbers.
+
+    ``gains``, ``differences`` (in parts of ``whole``) are of each cell when it is accepted; ``need`` of right decisions
+    beyond those of accepting no one.
+    """
+
+    family: str
+    depth: int | None
+    accuracy: float
+    bound: float | None
+    people: int
+    need: int
+    features: tuple[tuple[int, ...], ...]
+    counts: tuple[tuple[tuple[int, int], ...], ...]
+    gains: list[int]
+    differences: list[list[int]]
+    whole: int
+    cuts: tuple[_Cut, ...]
+    parts: tuple[str, ...]
+
+    @property
+    def base(self) -> int:
+        return sum(against for cell in self.counts for against, _ in cell)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > MOST_FILE:
+            raise DataError("the file is too large for a refutation", location=str(path))
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"the file cannot be read: {error.strerror or error}", location=str(path)) from None
+    except (ValueError, RecursionError):
+        raise DataError("this is not JSON", location=str(path)) from None
+    if isinstance(found, dict) and found.get("kind") == "alternatives" and found.get("refutation"):
+        found = found["refutation"]
+    if not isinstance(found, dict) or found.get("kind") != "refutation":
+        raise DataError(
+            "this holds no refutation", location=str(path),
+            hint="give the JSON of a refutation, or a record of alternatives that holds one",
+        )  # fmt: skip
+    return found
+
+
+def _understand(held: Mapping[str, Any]) -> _Claim:
+    """Return what a file claims, with its counts added up.
+
+    Raises:
+        CertificateError: it does not fit itself.
+    """
+    try:
+        family, depth = str(held["family"]), held["depth"]
+        width, groups = len(held["features"]), len(held["groups"])
+        features = tuple(tuple(map(int, cell["features"])) for cell in held["cells"])
+        counts = tuple(tuple((int(no), int(yes)) for no, yes in cell["counts"]) for cell in held["cells"])
+        accuracy, people, need = float(held["accuracy"]), int(held["people"]), int(held["need"])
+        bound = None if held["bound"] is None else float(held["bound"])
+        cuts, parts = list(held["proof"]["cuts"]), tuple(map(str, held["proof"]["parts"]))
+        exact = Fraction(str(accuracy))
+        if family not in FAMILIES or (family == "tree" and depth not in (1, 2, 3)):
+            raise CertificateError(f"there are no rules of family {family!r} and depth {depth!r}")
+        if len(set(features)) < len(features) or any(len(row) != width or set(row) - {0, 1} for row in features):
+            raise CertificateError("the cells are not different values of the features")
+        if any(len(cell) != groups or min(min(pair) for pair in cell) < 0 for cell in counts) or groups < 2:
+            raise CertificateError("the counts of a cell are not those of two groups or more")
+        sizes = [sum(sum(cell[group]) for cell in counts) for group in range(groups)]
+        if sum(sizes) != people or min(sizes) < 1:
+            raise CertificateError(f"the cells hold {sum(sizes):,} people, and the file says {people:,}")
+        if not 0 < accuracy <= 1 or need != math.ceil(exact * people):
+            raise CertificateError(f"an accuracy of {accuracy:g} asks for {math.ceil(exact * people):,}, not {need:,}")
+        whole = math.lcm(*sizes)
+        shares = [[sum(cell[group]) * (whole // sizes[group]) for cell in counts] for group in range(groups)]
+        return _Claim(
+            family=family,
+            depth=None if depth is None else int(depth),
+            accuracy=accuracy,
+            bound=bound,
+            people=people,
+            need=need - sum(no for cell in counts for no, _ in cell),
+            features=features,
+            counts=counts,
+            gains=[sum(yes - no for no, yes in cell) for cell in counts],
+            differences=[
+                [a - b for a, b in zip(shares[one], shares[two], strict=True)]
+                for one in range(groups)
+                for two in range(groups)
+                if one != two
+            ],
+            whole=whole,
+            cuts=tuple(_read_cut(one, features) for one in cuts),
+            parts=parts,
+        )
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"the file does not make sense: {type(error).__name__}: {error}") from None
+
+
+def _read_cut(text: str, features: Sequence[tuple[int, ...]]) -> _Cut:
+    terms = []
+    for term in text.split():
+        cell, factor = map(int, term.split(":"))
+        if not 0 <= cell < len(features) or factor == 0:
+            raise CertificateError(f"the cut {text!r} is about no cell that there is")
+        terms.append((cell, factor))
+    positive = sum(factor for _, factor in terms if factor > 0)
+    if not terms or sum(factor for _, factor in terms) != 0 or len({cell for cell, _ in terms}) < len(terms):
+        raise CertificateError(f"the factors of the cut {text!r} do not cancel")
+    limit = positive - min(abs(factor) for _, factor in terms)
+    width = range(len(features[0]))
+    difference = tuple(sum(factor * features[cell][one] for cell, factor in terms) for one in width)
+    return _Cut(tuple(terms), limit, difference, positive)
+
+
+# The proof, part by part.
+
+
+class _Place(NamedTuple):
+    """Where a part lies: least and most weights, and cells that are refused or accepted."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    fixed: Mapping[int, int]
+
+
+def _prove(claim: _Claim) -> Fraction | None:
+    """Return the bound that the proof gives, above 1 where no rule reaches the floor; None if nothing does.
+
+    Raises:
+        CertificateError: the proof is none.
+    """
+    if claim.need > sum(max(gain, 0) for gain in claim.gains):
+        return None
+    if not claim.parts:
+        if claim.family != "tree":
+            raise CertificateError("there is no proof")
+        return None if claim.bound is None else Fraction(claim.bound)  # what the trees say is looked at in _check_claim
+    width = len(claim.features[0])
+    reach = MOST_POINTS if claim.family == "scorecard" else 1
+    waiting = [_Place((-reach,) * width, (reach,) * width, {})]
+    least: Fraction | None = None
+    for text in claim.parts:
+        if not waiting:
+            raise CertificateError("the proof goes on where nothing is left to prove")
+        place = waiting.pop()
+        try:
+            kind, _, rest = text.partition(" ")
+            if kind == "bound":
+                bound = _add_up(claim, place, rest)
+                least = bound if least is None else min(least, bound)
+            elif kind == "weight" and claim.family in ("linear", "scorecard"):
+                waiting += reversed(list(_split_weight(claim, place, *map(int, rest.split()))))
+            elif kind == "cell" and claim.family in ("linear", "scorecard"):
+                cell = int(rest)
+                if not 0 <= cell < len(claim.features) or cell in place.fixed:
+                    raise CertificateError(f"a part is split along cell {cell}, which is settled or not there")
+                waiting += [place._replace(fixed={**place.fixed, cell: end}) for end in (1, 0)]
+            else:
+                raise CertificateError(f"the part {text[:40]!r} has no meaning for these rules")
+        except (ValueError, TypeError, IndexError) as error:
+            if isinstance(error, CertificateError):
+                raise
+            raise CertificateError(f"the part {text[:40]!r} of the proof cannot be read") from None
+    if waiting or least is None:
+        raise CertificateError("the proof leaves parts open")
+    return least
+
+
+def _split_weight(claim: _Claim, place: _Place, weight: int, at: int) -> Iterator[_Place]:
+    """Yield the halves of a part along a weight: up to ``at``, and from there (of whole points: from the next) on."""
+    step = 1 if claim.family == "scorecard" else 0
+    if not 0 <= weight < len(place.low) or not place.low[weight] <= at <= place.high[weight] or (not step and at != 0):
+        raise CertificateError(f"a part is split along weight {weight} where there is none")
+    for low, high in ((place.low[weight], at), (at + step, place.high[weight])):
+        ends = [list(place.low), list(place.high)]
+        ends[0][weight], ends[1][weight] = low, high
+        yield _Place(tuple(ends[0]), tuple(ends[1]), place.fixed)
+
+
+def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
+    """Return the bound of one part by its multipliers.
+
+    A cut is valid in a part if all its weights w have ``w D <= 0`` for the cut's difference D, or below the sum of the
+    positive factors where points and threshold are whole: were all its positive cells accepted and the others refused,
+    w D would be above 0, or at least that sum.
+    """
+    floor_text, pairs_text, cuts_text = text.split(";")
+    floor, pairs = int(floor_text), [int(one) for one in pairs_text.split()]
+    if floor < 0 or len(pairs) != len(claim.differences) or min(pairs) < 0 or sum(pairs) > SCALE:
+        raise CertificateError("multipliers are below 0, or those of the groups add up to more than 1")
+    price = [-floor * gain * claim.whole for gain in claim.gains]
+    for share, differences in zip(pairs, claim.differences, strict=True):
+        if share:
+            for cell, difference in enumerate(differences):
+                price[cell] += share * difference
+    total = floor * claim.need * claim.whole
+    for term in cuts_text.split():
+        number, value = map(int, term.split(":"))
+        if value < 0 or not 0 <= number < len(claim.cuts):
+            raise CertificateError("the multiplier of a cut is below 0, or of no cut that there is")
+        cut = claim.cuts[number]
+        most = sum(
+            one * (high if one > 0 else low)
+            for one, low, high in zip(cut.difference, place.low, place.high, strict=True)
+        )
+        valid = most < cut.positive if claim.family == "scorecard" else claim.family == "linear" and most <= 0
+        if not valid:
+            raise CertificateError(f"cut {number} is not kept by all rules where the proof uses it")
+        total -= value * cut.limit * claim.whole
+        for cell, factor in cut.terms:
+            price[cell] += value * factor * claim.whole
+    for cell, one in enumerate(price):
+        total += one * place.fixed[cell] if cell in place.fixed else min(0, one)
+    return Fraction(total, SCALE * claim.whole)
+
+
+def _check_claim(claim: _Claim, bound: Fraction | None) -> None:
+    """Compare the claimed bound with what was proved.
+
+    Raises:
+        CertificateError: more is claimed.
+    """
+    if bound is None and claim.need > sum(max(gain, 0) for gain in claim.gains):
+        return  # nothing reaches the floor: any claim about those that do holds
+    if claim.parts:
+        assert bound is not None
+        if claim.bound is None and bound <= 1:
+            raise CertificateError(
+                f"it is claimed that no rule reaches the floor, and proved is a gap of {float(bound):.6f}"
+            )
+        if claim.bound is not None and Fraction(claim.bound) > max(bound, Fraction(0)):
+            raise CertificateError(f"a bound of {claim.bound:.9f} is claimed, and {float(bound):.9f} proved")
+        return
+    better = _find_tree(claim, claim.bound)
+    if better:
+        limit = "that reaches the floor" if claim.bound is None else f"with a gap below {claim.bound:.9f}"
+        raise CertificateError(f"there is a tree {limit}")
+
+
+def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
+    """Count the witness again.
+
+    Raises:
+        CertificateError: it is not what the file says, or does not decide by its weights or its tree.
+    """
+    witness = held.get("witness")
+    if witness is None:
+        return
+    try:
+        decisions = [Fraction(float(one)) for one in witness["decisions"]]
+        if len(decisions) != len(claim.features) or not all(0 <= one <= 1 for one in decisions):
+            raise CertificateError("the witness does not decide about every cell")
+        right = Fraction(claim.base)
+        for gain, one in zip(claim.gains, decisions, strict=True):
+            right += gain * one
+        gap = max(
+            sum(difference * one for difference, one in zip(row, decisions, strict=True)) for row in claim.differences
+        )
+        slack = ROUNDING * claim.people
+        if right < claim.need + claim.base - slack or abs(right - Fraction(float(witness["right"]))) > slack:
+            raise CertificateError(f"the witness decides {float(right):,.1f} people rightly, not as many as it should")
+        if abs(gap / claim.whole - Fraction(float(witness["gap"]))) > ROUNDING:
+            raise CertificateError(f"the witness has a gap of {float(gap / claim.whole):.9f}, not {witness['gap']}")
+        if claim.family == "any":
+            return
+        if any(one not in (0, 1) for one in decisions):
+            raise CertificateError("the witness decides by lot, and such rules do not")
+        if claim.family == "tree":
+            chosen = [_ask_tree(str(witness["tree"]), row, claim.depth or 0) for row in claim.features]
+        else:
+            weights, threshold = [Fraction(one) for one in witness["weights"]], Fraction(witness["threshold"])
+            if claim.family == "scorecard" and any(abs(one) > MOST_POINTS or one.denominator > 1 for one in weights):
+                raise CertificateError("the witness has points that a scorecard has not")
+            chosen = [
+                sum(one * has for one, has in zip(weights, row, strict=True)) >= threshold for row in claim.features
+            ]
+        if [bool(one) for one in decisions] != chosen:
+            raise CertificateError("the witness does not decide as its weights or its tree say")
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"the witness does not make sense: {type(error).__name__}: {error}") from None
+
+
+def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
+    """Return whether a tree, ``feature ? (holds) : (does not)``, accepts who has certain features."""
+    text = text.strip()
+    if text in ("accept", "refuse"):
+        return text == "accept"
+    feature, _, rest = text.partition(" ? (")
+    open_, at = 1, 0
+    while open_:
+        open_ += {"(": 1, ")": -1}.get(rest[at], 0)
+        at += 1
+    if depth < 1 or rest[at : at + 4] != " : (" or not rest.endswith(")"):
+        raise CertificateError("the tree of the witness cannot be read, or is too deep")
+    return _ask_tree(rest[: at - 1] if row[int(feature)] else rest[at + 4 : -1], row, depth - 1)
+
+
+def _check_curve(claim: _Claim, held: Mapping[str, Any]) -> None:
+    """Add up the bounds of any decisions, at this floor and at others.
+
+    Raises:
+        CertificateError: more is claimed than proved.
+    """
+    anything = claim._replace(family="any", cuts=())
+    everywhere = _Place((-1,) * len(claim.features[0]), (1,) * len(claim.features[0]), {})
+    try:
+        points = list(held.get("curve", ()))
+        if held.get("any_bound") is not None:
+            own = {"accuracy": claim.accuracy, "bound": held["any_bound"], "proof": held["proof"]["anything"]}
+            points.append(own)
+        for point in points:
+            need = math.ceil(Fraction(str(float(point["accuracy"]))) * claim.people) - claim.base
+            bound = _add_up(anything._replace(need=need), everywhere, str(point["proof"]).removeprefix("bound "))
+            if Fraction(float(point["bound"])) > max(bound, Fraction(0)):
+                raise CertificateError(f"at accuracy {point['accuracy']} a bound of {point['bound']} is not proved")
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"the bounds at other floors make no sense: {error}") from None
+
+
+# Trees: all of them are gone through again.
+
+
+def _find_tree(claim: _Claim, below: float | None) -> bool:
+    """Return whether some tree reaches the floor with a gap below a number; None: with any gap.
+
+    Outcomes of branches are kept as whole numbers: right decisions beyond those of accepting no one, and the difference
+    of every pair of groups, in parts of ``whole``.
+    """
+    steps = np.array([claim.gains, *claim.differences], dtype=object).T
+    limit = None if below is None else math.ceil(Fraction(below) * claim.whole)
+    features = np.array(claim.features)
+    everybody = np.ones(len(features), dtype=np.bool_)
+    for outcome in _outcomes(features, steps, everybody, 0):
+        if _is_better(outcome, claim.need, limit):
+            return True
+    fits = max(abs(int(one)) for one in steps.ravel()) * len(features) < 2**62
+    for feature in range(features.shape[1]):
+        has = features[:, feature] == 1
+        without, holding = (
+            np.array(
+                sorted(_outcomes(features, steps, members, (claim.depth or 1) - 1)), dtype=np.int64 if fits else object
+            )
+            for members in (~has, has)
+        )
+        holding = holding[np.argsort(holding[:, 0], kind="stable")[::-1]]
+        for one in without[without[:, 0] + holding[0, 0] >= claim.need]:
+            sums = holding[: np.searchsorted(-holding[:, 0], one[0] - claim.need, side="right")] + one
+            if limit is None or bool(np.asarray(sums[:, 1:].max(axis=1) < limit, dtype=np.bool_).any()):
+                return True
+    return False
+
+
+def _is_better(outcome: tuple[int, ...], need: int, limit: int | None) -> bool:
+    return outcome[0] >= need and (limit is None or max(outcome[1:]) < limit)
+
+
+def _outcomes(features: Any, steps: Any, members: Any, depth: int) -> set[tuple[int, ...]]:
+    """Return what all branches of a depth at most do to the people of some cells."""
+    accepted = tuple(int(one) for one in steps[members].sum(axis=0)) if members.any() else (0,) * steps.shape[1]
+    found = {accepted, (0,) * steps.shape[1]}
+    if depth > 0:
+        for feature in range(features.shape[1]):
+            has = features[:, feature] == 1
+            parts = [_outcomes(features, steps, members & side, depth - 1) for side in (~has, has)]
+            found |= {tuple(a + b for a, b in zip(one, two, strict=True)) for one, two in itertools.product(*parts)}
+    return found
+
+
+# The people, counted again.
+
+
+def _count_again(claim: _Claim, held: Mapping[str, Any], people: People) -> None:
+    """Count people by cell, group and true label.
+
+    Raises:
+        CertificateError: the file has other counts.
+    """
+    rows, schema = people.individuals, people.schema
+    if str(schema.target.favourable) != str(held.get("favourable")) or schema.target.name != held.get("target"):
+        raise CertificateError("the data decides something else, or something else is favourable there")
+
+    def column(text: str) -> Any:
+        condition = parse_constraint(text, schema.attributes, location="the refutation")
+        return condition.holds(rows) & ~np.isnan(rows[:, condition.columns]).any(axis=1)
+
+    bits = np.stack([column(text) for text in held["features"].values()], axis=1).astype(int)
+    member = np.stack([column(text) for text in held["groups"].values()], axis=1).astype(int)
+    if len(rows) != claim.people or (member.sum(axis=1) != 1).any():
+        raise CertificateError(f"the data has {len(rows):,} people, and not each is in one of the file's groups")
+    counted: dict[tuple[int, ...], list[list[int]]] = {}
+    for row, group, label in zip(bits.tolist(), member.argmax(axis=1), people.favourable, strict=True):
+        counted.setdefault(tuple(row), [[0, 0] for _ in held["groups"]])[group][int(label)] += 1
+    stated = {row: [list(pair) for pair in cell] for row, cell in zip(claim.features, claim.counts, strict=True)}
+    if counted != stated:
+        wrong = next(row for row in {**counted, **stated} if counted.get(row) != stated.get(row))
+        raise CertificateError(f"the data has other counts than the file in the cell {''.join(map(str, wrong))}")
+
+
+def _float_below(share: Fraction) -> float:
+    nearest = float(share)
+    return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)

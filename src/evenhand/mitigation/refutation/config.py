@@ -1,0 +1,29 @@
+"""Settings of a refutation."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from evenhand.core import Config, setting
+
+RuleFamily: TypeAlias = Literal["any", "linear", "scorecard", "tree"]
+"""Which rules are meant: any decision by cell, also by lot; a threshold on a weighted sum of the features, with weights
+of any size or with whole points from -5 to 5; a decision tree."""
+
+POINTS = 5
+"""Points of a scorecard, at most, up or down."""
+
+
+class RefutationConfig(Config):
+    """Settings of a refutation."""
+
+    family: RuleFamily = setting("linear", "rules that the answer is about")
+    accuracy: float | None = setting(
+        None,
+        "accuracy that a rule must reach, as a share; by default that of the given model",
+        gt=0,
+        le=1,
+    )
+    depth: int = setting(2, "questions that a tree may ask about a person", ge=1, le=3)
+    time_limit: float | None = setting(60.0, "for the proof; what is proved by then is kept", unit="seconds", gt=0)
+    seed: int = setting(0, "same seed, same result", ge=0)

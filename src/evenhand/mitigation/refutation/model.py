@@ -1,0 +1,87 @@
+"""The rule that a refutation found, as a model of its own; and the record of a search that a refutation is added to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from evenhand.errors import DataError, OptionError
+from evenhand.mitigation.alternatives import AlternativesResult
+from evenhand.mitigation.methods.randomized import SaveScorer
+from evenhand.mitigation.refutation.features import holds
+from evenhand.mitigation.refutation.result import RefutationResult
+from evenhand.mitigation.refutation.trees import TreeRule, apply_tree, read_tree
+from evenhand.schema import Constraint, Schema, Value, parse_constraint
+from evenhand.typing import Floats, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class RuleModel:
+    """A rule on binary features as a scorer of two labels.
+
+    Attributes:
+        schema, classes, favourable, name: as of any scorer. features: conditions.
+        weights, threshold: who is accepted; or tree.
+    """
+
+    schema: Schema
+    classes: tuple[Value, ...]
+    favourable: int
+    name: str
+    features: tuple[Constraint, ...]
+    weights: tuple[float, ...] | None
+    threshold: float
+    tree: TreeRule | None
+    label_only: bool = True
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the label of each, shape (n,)."""
+        bits = np.stack([holds(one, individuals) for one in self.features], axis=1).astype(np.int64)
+        if self.weights is not None:
+            accepted = bits @ np.array(self.weights) >= self.threshold - 1e-9
+        else:
+            assert self.tree is not None
+            accepted = apply_tree(self.tree, bits)
+        return np.where(accepted, self.favourable, 1 - self.favourable).astype(np.int64)
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return 1 for the label of each and 0 for the other, shape (n, 2)."""
+        return np.asarray(np.eye(2)[self.predict(individuals)])
+
+
+def save_witness(result: RefutationResult, schema: Schema, path: Path) -> tuple[Path, ...]:
+    """Write the rule that a refutation found as a model, to a .joblib or .pkl file.
+
+    Raises:
+        OptionError: there is none, or it is no rule but decisions by cell.
+    """
+    witness = result.witness
+    if witness is None or (witness.weights is None and witness.tree is None):
+        raise OptionError("there is no rule to write", location=str(path))
+    classes = tuple(schema.target.values or ())
+    favourable = [str(one) for one in classes].index(result.favourable)
+    features = tuple(parse_constraint(one, schema.attributes) for one in result.features.values())
+    model = RuleModel(
+        schema, classes, favourable, f"{result.family} rule", features, witness.weights, witness.threshold or 0.0,
+        None if witness.tree is None else read_tree(witness.tree),
+    )  # fmt: skip
+    read = {column for one in features for column in one.columns}
+    unread = tuple(one.name for at, one in enumerate(schema.attributes) if at not in read)
+    return SaveScorer(model, unread)(path)
+
+
+def read_search_record(path: Path) -> AlternativesResult:
+    """Read the record of a search for alternatives, to which a refutation is added.
+
+    Raises:
+        DataError: the file is another one, which is kept.
+    """
+    try:
+        return AlternativesResult.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, DataError):
+        raise DataError(
+            "expected the record of a search for alternatives, to which the refutation is added, or no such file",
+            location=str(path), hint="name another file",
+        ) from None  # fmt: skip

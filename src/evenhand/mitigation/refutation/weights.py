@@ -1,0 +1,142 @@
+"""Rules with weights that are tried: of given weights the best threshold is found by adding up cells in their order."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack
+
+from evenhand.mitigation.refutation.config import POINTS
+from evenhand.mitigation.refutation.features import FeatureCells
+from evenhand.typing import Booleans, Floats
+
+SAME_SCORE = 1e-7
+"""Scores nearer than this are taken as equal."""
+
+RESTARTS = 4
+"""Random scorecards to start from, whenever weights are learnt from a linear program."""
+
+LARGEST = 60
+"""Weights are written as whole numbers up to this where that decides alike."""
+
+
+class WeightedRule(NamedTuple):
+    """A rule: accept who has ``weights @ features >= threshold``."""
+
+    weights: tuple[float, ...]
+    threshold: float
+    accepted: Booleans
+
+
+class WeightSearch:
+    """The best rule found so far, and a local search for better ones.
+
+    Attributes:
+        gap: of the best rule; infinite where none reaches the floor. best: that rule.
+    """
+
+    def __init__(self, table: FeatureCells, whole: bool, seed: int) -> None:
+        self.table, self.whole = table, whole
+        self.rng = np.random.default_rng(seed)
+        self.gap = math.inf
+        self.best: WeightedRule | None = None
+        self._features = table.features.astype(np.float64)
+        self._gains, self._differences = table.gains, table.differences
+        self._need = table.need - table.base
+
+    def rate(self, weights: Floats) -> tuple[float, Booleans | None]:
+        """Return the least gap over all thresholds that reach the floor, and whom that accepts.
+
+        Where none reaches it: 1 and the share of people lacking.
+        """
+        scores = self._features @ weights
+        order = np.argsort(-scores, kind="stable")
+        last = np.append(scores[order[:-1]] - scores[order[1:]] > SAME_SCORE, True)
+        right = np.append(0, np.cumsum(self._gains[order])[last])
+        rates = np.cumsum(self._differences[:, order], axis=1)[:, last]
+        gaps = np.append(0.0, rates.max(axis=0))
+        reached = right >= self._need
+        if not reached.any():
+            return 1 + (self._need - int(right.max())) / self.table.people, None
+        at = int(np.argmin(np.where(reached, gaps, np.inf)))
+        accepted = np.zeros(len(order), dtype=np.bool_)
+        accepted[order[: 0 if at == 0 else int(np.flatnonzero(last)[at - 1]) + 1]] = True
+        return float(gaps[at]), accepted
+
+    def offer(self, weights: Floats) -> None:
+        """Keep the best rule with certain weights if it is better than the best so far."""
+        if self.whole:
+            weights = np.clip(np.rint(weights), -POINTS, POINTS)
+        gap, accepted = self.rate(weights)
+        if accepted is not None and gap < self.gap - 1e-12:
+            self.gap, self.best = gap, write_rule(self.table, weights, accepted, whole=self.whole)
+
+    def learn(self, decisions: Floats) -> None:
+        """Fit weights to decisions (cells,) of a linear program, and look for better rules around them and the best."""
+        self._climb(self._fit(decisions))
+        if self.best is not None:
+            self._climb(np.array(self.best.weights))
+        width = self.table.features.shape[1]
+        for _ in range(RESTARTS if self.whole else 0):
+            start: Floats = np.asarray(self.rng.integers(-POINTS, POINTS + 1, width), dtype=np.float64)
+            self._climb(start)
+
+    def _fit(self, decisions: Floats) -> Floats:
+        """Return weights that part what is mostly accepted from the rest, with few people on the wrong side."""
+        features = self.table.features
+        cells, width = features.shape
+        side = np.where(decisions > 0.5, 1.0, -1.0)
+        mass = self.table.counts.sum(axis=(1, 2)) / self.table.people * np.abs(2 * decisions - 1) + 1e-6
+        rows = hstack(
+            [csr_array(-side[:, None] * np.column_stack([features, -np.ones(cells)])), -eye_array(cells)]
+        ).tocsr()
+        solved = linprog(
+            np.append(np.zeros(width + 1), mass), A_ub=rows, b_ub=-np.ones(cells),
+            bounds=[*[(-20, 20)] * width, (-20 * width, 20 * width), *[(0, None)] * cells], method="highs",
+        )  # fmt: skip
+        if solved.x is None:
+            return np.asarray(self.rng.normal(size=width))
+        weights: Floats = np.asarray(solved.x[:width])
+        largest = float(np.abs(weights).max())
+        return np.asarray(weights * (POINTS / largest)) if self.whole and largest > 0 else weights
+
+    def _climb(self, weights: Floats, rounds: int = 30) -> None:
+        """Change one weight at a time as long as that helps, and offer the rule."""
+        if self.whole:
+            weights = np.clip(np.rint(weights), -POINTS, POINTS)
+        best, _ = self.rate(weights)
+        for _ in range(rounds):
+            before = best
+            for at in self.rng.permutation(len(weights)):
+                spread = max(float(np.abs(weights).max()), 1.0) / 4
+                steps = (-2, -1, 1, 2) if self.whole else self.rng.normal(0, spread, 4)
+                for step in steps:
+                    moved = weights.copy()
+                    moved[at] += step
+                    if self.whole and abs(moved[at]) > POINTS:
+                        continue
+                    gap, _ = self.rate(moved)
+                    if gap < best:
+                        best, weights = gap, moved
+            if best == before:
+                break
+        self.offer(weights)
+
+
+def write_rule(table: FeatureCells, weights: Floats, accepted: Booleans, *, whole: bool) -> WeightedRule:
+    """Return a rule that decides so, in the smallest whole weights that do."""
+    largest = float(np.abs(weights).max())
+    tried = [] if whole or largest == 0 else [np.rint(weights * size / largest) for size in range(1, LARGEST + 1)]
+    for one in [*tried, weights]:
+        scores = table.features @ one
+        if not accepted.any():
+            return WeightedRule(tuple(map(float, one + 0.0)), float(np.ceil(scores.max()) + 1), accepted)
+        low, high = float(scores[accepted].min()), float(scores[~accepted].max(initial=-math.inf))
+        if low > high + SAME_SCORE:
+            exact = bool((one == np.rint(one)).all())
+            threshold = low if exact or high == -math.inf else (low + high) / 2
+            return WeightedRule(tuple(map(float, one + 0.0)), threshold, accepted)
+    raise AssertionError("a rule has weights that decide so")

@@ -1,0 +1,112 @@
+"""`evenhand mitigate --refute` and the check of what it writes, as a user runs them."""
+
+import json
+import shutil
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.mitigation import AlternativesResult, RefutationResult
+
+FEATURES = "features:\n  - grade >= 8\n  - grade >= 14\n  north: region == north\n"
+
+
+@pytest.fixture
+def folder(case, tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    n = 600
+    frame = pd.DataFrame({
+        "grade": rng.integers(0, 21, n), "sex": rng.choice(["f", "m"], n),
+        "region": rng.choice(["north", "south", "west"], n),
+    })  # fmt: skip
+    points = frame["grade"] + 2 * (frame["sex"] == "m") + rng.normal(0, 3, n)
+    frame["hired"] = np.where(points > 11, "yes", "no")
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    shutil.copy(case.schema, tmp_path / "schema.yaml")
+    (tmp_path / "features.yaml").write_text(FEATURES.replace("  north: ", "  - "), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+ABOUT = ["people.csv", "--schema", "schema.yaml"]
+REFUTE = [*ABOUT, "--refute", "linear", "--features", "features.yaml"]
+
+
+def test_a_refutation_is_said_written_and_checked(evenhand, folder):
+    ran = evenhand("mitigate", *REFUTE, "--accuracy", 0.7, "--json", "r.json", "--html", "r.html", "--out", "r.joblib")
+    assert ran.code == 0, ran.err
+    assert "none with accuracy of at least 70 % on these people has a smaller gap" in " ".join(ran.out.split())
+    assert "<svg" in (folder / "r.html").read_text("utf-8")
+    found = RefutationResult.from_json((folder / "r.json").read_text("utf-8"))
+    frame = pd.read_csv("people.csv")
+    rule = joblib.load("r.joblib")
+    decided = rule.predict(frame.drop(columns=["sex", "hired"]))
+    assert (decided == frame["hired"]).mean() == found.witness.accuracy
+    rates = pd.Series(decided == "yes").groupby(frame["sex"]).mean()
+    assert rates.max() - rates.min() == pytest.approx(found.witness.gap)
+    checked = evenhand("check-certificate", "r.json", "--data", *ABOUT, "--json", "-")
+    assert checked.code == 0, checked.err
+    assert checked.json["verdict"] == "confirmed"
+    assert checked.json["data_checked"]
+    held = json.loads((folder / "r.json").read_text("utf-8"))
+    (folder / "r.json").write_text(json.dumps(held | {"bound": held["bound"] + 0.01}), encoding="utf-8")
+    forged = evenhand("check-certificate", "r.json")
+    assert forged.code == 1
+    assert "rejected" in forged.out
+
+
+def test_a_record_takes_the_refutation_and_the_given_model_sets_the_floor(evenhand, folder, case):
+    about = [case.model, *ABOUT]
+    searched = ["--against", "gap", "--method", "thresholds", "--out", "new.joblib", "--record", "lda.json", "--quiet"]
+    ran = evenhand("mitigate", *about, *searched)
+    assert ran.code == 0, ran.err
+    ran = evenhand("mitigate", case.model, *REFUTE, "--accuracy", 0.7, "--record", "lda.json", "--json", "-")
+    assert ran.code == 0, ran.err
+    record = AlternativesResult.from_json((folder / "lda.json").read_text("utf-8"))
+    assert record.refutation.given.accuracy == ran.json["given"]["accuracy"]
+    assert record.refutation.bound == ran.json["bound"]
+    assert "Refutation:" in record.summary()
+    assert evenhand("check-certificate", "lda.json").code == 0
+    ran = evenhand("mitigate", case.model, *REFUTE, "--json", "-")
+    assert ran.json["accuracy"] == ran.json["given"]["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([*ABOUT, "--refute", "linear", "--accuracy", 0.7], "a refutation needs features"),
+        (REFUTE, "--accuracy"),
+        ([*REFUTE, "--accuracy", 1.7], "--accuracy"),
+        ([*REFUTE, "--accuracy", 0.7, "--against", "gap"], "--against is not about a refutation"),
+        ([*REFUTE, "--accuracy", 0.7, "--method", "tilt"], "--method is not about a refutation"),
+        ([*REFUTE, "--accuracy", 0.7, "--out", "rule.txt"], "does not end in .joblib"),
+        ([*REFUTE, "--accuracy", 0.7, "--json", "features.yaml"], "is a file to read"),
+        ([*ABOUT, "--refute", "lines", "--features", "features.yaml"], "--refute: expected one of: any, linear"),
+        ([*REFUTE, "--accuracy", 0.7, "--record", "schema.yaml"], "is a file to read"),
+        ([*ABOUT, "--features", "features.yaml", "--out", "new.joblib"], "only a refutation has features"),
+        (ABOUT, "expected MODEL and DATA"),
+        (["model.npz", *ABOUT], "--out"),
+        ([*ABOUT, "--refute", "linear", "--features", "missing.yaml", "--accuracy", 0.7], "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_clear_error(evenhand, folder, given, message):
+    ran = evenhand("mitigate", *given)
+    assert ran.code == 2
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+    assert (folder / "features.yaml").read_text("utf-8").startswith("features:")
+
+
+def test_a_check_needs_what_the_file_is_about(evenhand, folder, case):
+    ran = evenhand("check-certificate", "people.csv")
+    assert ran.code == 2
+    assert "expected the model" in ran.err
+    (folder / "other.json").write_text("{}", encoding="utf-8")
+    ran = evenhand("check-certificate", "other.json")
+    assert ran.code == 2
+    assert "no refutation" in ran.err
+    ran = evenhand("check-certificate", "other.json", case.model)
+    assert ran.code == 2
+    assert "not about a model" in ran.err
