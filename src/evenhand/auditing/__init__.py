@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from evenhand.auditing.decisions import audit_decisions
     from evenhand.auditing.example import train_example
     from evenhand.auditing.gates import Gate, GatedResult, measure_values, parse_gate
+    from evenhand.auditing.pieces import PIECES_SAMPLE, PiecesSource, audit_pieces
     from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 
 __all__ = [
+    "PIECES_SAMPLE",
     "AuditComparison",
     "AuditConfig",
     "AuditResult",
@@ -28,9 +30,11 @@ __all__ = [
     "Gate",
     "GatedResult",
     "ModelCard",
+    "PiecesSource",
     "SkippedAnalysis",
     "audit",
     "audit_decisions",
+    "audit_pieces",
     "compare_audits",
     "forecast_queries",
     "measure_values",

@@ -87,7 +87,7 @@ def audit_decisions(
             white_box=False,
             recorded=True,
         ),
-        data=_make_data_card(decisions, data_name),
+        data=make_decision_card(decisions, data_name),
         described=schema,
         protected=schema.names,
         groups=by_group,
@@ -141,7 +141,8 @@ def _search_subgroups(
     return found.interrupted, found
 
 
-def _make_data_card(decisions: RecordedDecisions, name: str) -> DataCard:
+def make_decision_card(decisions: RecordedDecisions, name: str) -> DataCard:
+    """Return whom decisions were about, with the fingerprint of the data; ``name`` is what they are called."""
     people = decisions.people
     weights = people.counts if decisions.weights is None else decisions.weights.values
     seen = [people.individuals, decisions.selected, people.labels, decisions.scores, weights]

@@ -12,13 +12,14 @@ import typer
 from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions, open_data
+from evenhand.cli.rankings import RankingOptions, audit_rankings, refuse_for_rankings
 from evenhand.errors import OptionError
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate, GatedResult
+    from evenhand.datasets import RowGroup
     from evenhand.dossier import DossierName
-    from evenhand.groups import rankings as ranked
     from evenhand.models import Subject
     from evenhand.schema import (
         DecisionRoles,
@@ -50,51 +51,6 @@ SETTINGS: ConfigOptions[AuditConfig] = ConfigOptions(
     without=("confidence", "samples", "searched", "seed", "threshold"),
     parsed={"bands": lambda given: parse_edges(given)},
 )
-
-RANKINGS: ConfigOptions[ranked.RankingConfig] = ConfigOptions(
-    "evenhand.groups.rankings:RankingConfig",
-    about="rankings",
-    hint="leave it out, or leave --rank and --rank-by out",
-    without=("confidence", "draws", "seed"),
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class RankingOptions:
-    """What the columns of DATA say of rankings."""
-
-    rank: Annotated[
-        str | None,
-        typer.Option(
-            "--rank", help="Audit rankings: the column of recorded ranks, 1 is the first; no model is needed."
-        ),
-    ] = None
-    rank_by: Annotated[
-        str | None, typer.Option("--rank-by", help="Audit rankings by the score in this column, the highest first.")
-    ] = None
-    query: Annotated[
-        str | None,
-        typer.Option("--query", help="Column that names the list of each row, e.g. a search; else one list."),
-    ] = None
-    relevance: Annotated[
-        str | None,
-        typer.Option("--relevance", help="Column of how much attention a candidate deserves, e.g. clicks or grades."),
-    ] = None
-
-    @property
-    def wanted(self) -> bool:
-        """Whether rankings are audited.
-
-        Raises:
-            OptionError: something is said of rankings, but not what ranks.
-        """
-        if self.rank is None and self.rank_by is None:
-            for option, given in (("--query", self.query), ("--relevance", self.relevance)):
-                if given is not None:
-                    hint = "name what ranks: --rank COLUMN of places, or --rank-by COLUMN of scores"
-                    raise OptionError(f"{option} is about rankings", hint=hint)
-            return False
-        return True
 
 
 @grouped
@@ -186,6 +142,15 @@ def audit(
         list[str] | None,
         typer.Option("--dossier", help="Write a dossier of the same people beside the report, e.g. ll144."),
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="Ask the model about Parquet files piece by piece, and keep there what was counted: an audit that was "
+            "stopped goes on from it.",
+        ),
+    ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option("--fail-on", help="Exit with 1 if this holds, e.g. 'flip_rate > 0.01'; may be repeated."),
@@ -218,8 +183,8 @@ def audit(
         others |= {"--replicate-weights": replicate_weights, "--replicate-method": replicate_method}
         if data is not None:
             raise OptionError(f"rankings are audited without a model, got MODEL {model} too", hint="leave it out")
-        _refuse_for_rankings(others, people)
-        placed = _audit_rankings(context, model, rankings, people, output, gates)
+        refuse_for_rankings(others, people)
+        placed = audit_rankings(context, model, rankings, people, output, gates)
         output.emit(placed)
         output.show(placed.document, view.write_report(placed, folder) if folder is not None else ())
         leave_by_gates(placed, gates, allow_unassessable=allow_unassessable)
@@ -256,9 +221,10 @@ def audit(
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
         chosen = _Chosen(model, data, example, SampleRoles(weight, replication, probable, known))
-        result, whom, frame, decide = _audit_model(chosen, config, people, output, run, _Asked(gates, metrics))
+        asked = _Asked(gates, metrics, dossiers=bool(wanted), state=state)
+        result, whom, frame, decide = _audit_model(chosen, config, people, output, run, asked)
     made = None
-    if wanted:
+    if wanted and whom is not None:
         from evenhand.dossier import compile_audited
 
         made = compile_audited(
@@ -279,12 +245,14 @@ class _Asked(NamedTuple):
         metrics: metrics of the user's own.
         replication: replicate weights.
         dossiers: whether dossiers are written beside the report.
+        state: a folder for what was counted of a model's answers, piece by piece.
     """
 
     gates: list[Gate]
     metrics: dict[str, Callable[..., Any]]
     replication: _Replication | None = None
     dossiers: bool = False
+    state: Path | None = None
 
 
 def _audit_decisions(
@@ -354,7 +322,7 @@ class _Audited(NamedTuple):
     """An audit, whom it was about, their data as read, and who is given the favourable decision, asked when needed."""
 
     result: AuditResult
-    people: People
+    people: People | None
     frame: Any
     decide: Callable[[], Booleans]
 
@@ -382,57 +350,6 @@ def _check_replicates(columns: str | None, method: str | None, weight: str | Non
     return _Replication(columns, method)
 
 
-def _refuse_for_rankings(given: dict[str, object], people: DataOptions) -> None:
-    """Refuse options that say nothing of rankings.
-
-    Raises:
-        OptionError: one is given.
-    """
-    given = given | {"--target": people.target, "--favourable": people.favourable, "--kind": people.kind}
-    given |= {"--order": people.order, "--unit": people.unit, "--ignore": people.ignore}
-    hints = {
-        "--score": "to rank by a score: --rank-by COLUMN",
-        "--target": "what candidates deserve: --relevance COLUMN",
-    }
-    for option, value in given.items():
-        if value:
-            raise OptionError(f"{option} is not about rankings", hint=hints.get(option, "leave it out"))
-
-
-def _audit_rankings(
-    context: typer.Context,
-    data: str | None,
-    rankings: RankingOptions,
-    people: DataOptions,
-    output: OutputOptions,
-    gates: list[Gate],
-) -> ranked.RankingResult:
-    """Audit the rankings in DATA."""
-    from evenhand import view
-    from evenhand.groups import rankings as ranked
-    from evenhand.schema import RankingRoles
-
-    if data is None:
-        raise OptionError("an audit of rankings needs DATA", hint="evenhand audit rankings.csv --rank COLUMN ...")
-    config = RANKINGS.read(context, seed=people.seed)
-    with view.show_progress(quiet=output.silent) as progress:
-        progress("reading the rankings", 0.0)
-        source = people.read(data)
-        roles = RankingRoles(
-            rankings.rank,
-            rankings.rank_by,
-            rankings.query,
-            rankings.relevance,
-            people.protected,
-            source.schema,
-            people.accept_proposals,
-        )
-        read = roles.read(source.frame, location=source.name)
-        for gate in gates:
-            gate.check_attributes(read.people.schema.names)
-        return ranked.measure_rankings(read, config, data_name=source.name, progress=progress)
-
-
 class _Chosen(NamedTuple):
     """What is audited: MODEL on DATA or an example, and the columns of weights and probabilities of groups."""
 
@@ -454,6 +371,9 @@ def _audit_model(
     from evenhand import auditing, view
 
     model, data, example, sample = chosen
+    pieces = _list_pieces(chosen, config, asked)
+    if pieces is not None and model is not None and data is not None:
+        return _audit_pieces(model, data, pieces, config, people, output, run, asked)
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
             progress(f"training a model on {example}", 0.0)
@@ -469,6 +389,73 @@ def _audit_model(
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress, clock=run.clock)
     return _Audited(result, subject.people, subject.people.frame, lambda: _require_decisions(_ask_decisions(subject)))
+
+
+def _list_pieces(chosen: _Chosen, config: AuditConfig, asked: _Asked) -> list[RowGroup] | None:
+    """Return the pieces of DATA if it has more rows than are read into memory, or ``--state`` is given.
+
+    Raises:
+        OptionError: what needs every person is asked for of such data.
+    """
+    from evenhand import datasets
+
+    data = chosen.data
+    if data is None or not (datasets.names_rows(data) or Path(data).suffix.lower() in (".parquet", ".pq")):
+        if asked.state is not None:
+            raise OptionError("--state is about a MODEL and Parquet files", hint="leave it out")
+        return None
+    if data.startswith("duckdb:"):
+        return None
+    pieces = datasets.list_pieces(data)
+    if asked.state is None and sum(piece.rows for piece in pieces) <= datasets.MOST_IN_MEMORY:
+        return None
+    everybody = [config.thresholds, config.keep_decisions, asked.metrics, asked.dossiers]
+    if any(everybody) or chosen.sample.weight is not None or chosen.sample.membership:
+        if asked.state is None and not datasets.names_rows(data):
+            return None
+        raise OptionError(
+            "weights, probabilities of groups, metrics of your own, curves over thresholds, kept decisions and "
+            "dossiers need every person in memory",
+            hint="leave them out, or audit a sample of the rows",
+        )
+    return pieces
+
+
+def _audit_pieces(
+    model: str,
+    data: str,
+    pieces: list[RowGroup],
+    config: AuditConfig,
+    people: DataOptions,
+    output: OutputOptions,
+    run: RunOptions,
+    asked: _Asked,
+) -> _Audited:
+    """Audit MODEL on Parquet files that need not fit into memory."""
+    from evenhand import auditing, view
+    from evenhand.schema import read_schema
+
+    given = None if people.schema is None else read_schema(people.schema)
+    rows = sum(piece.rows for piece in pieces)
+    budget = run.approve(model, config.budget, rows + 100 * auditing.PIECES_SAMPLE)
+    config = config.model_copy(update={"budget": budget})
+    with view.show_progress(quiet=output.silent) as progress:
+        result = auditing.audit_pieces(
+            model,
+            auditing.PiecesSource(pieces, people.roles(given, people.protected), data),
+            config,
+            state=asked.state,
+            trust=people.trust,
+            progress=progress,
+            clock=run.clock,
+        )
+    for gate in asked.gates:
+        gate.check_attributes(result.protected)
+
+    def refuse() -> Booleans:
+        raise OptionError("a dossier needs every person in memory", location="--dossier")
+
+    return _Audited(result, None, None, refuse)
 
 
 def _ask_decisions(subject: Subject) -> Booleans | None:

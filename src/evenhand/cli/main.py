@@ -24,6 +24,7 @@ from evenhand.cli import (
     genai,
     llm,
     mitigate,
+    rankings,
     reproduce,
     search,
     service,
@@ -61,7 +62,7 @@ def _root_options(
 ) -> None: ...
 
 
-app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS, audit.RANKINGS))(audit.audit)
+app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS, rankings.RANKINGS))(audit.audit)
 app.command("compare", cls=with_settings(compare.SETTINGS))(compare.compare)
 app.command("certify", cls=with_settings(certify.SETTINGS))(certify.certify)
 app.command("check-certificate")(certify.check_certificate)

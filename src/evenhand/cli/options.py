@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.core import Document, Result, WorkClock
     from evenhand.datasets import identity
     from evenhand.models import Subject
-    from evenhand.schema import OutcomeRole, People, SampleRoles, Schema
+    from evenhand.schema import ColumnRoles, OutcomeRole, People, SampleRoles, Schema
     from evenhand.typing import Progress
     from evenhand.workers import Workforce
 
@@ -174,20 +174,23 @@ class ReadOptions(RoleOptions, SourceOptions):
 
     seed: SeedOption = 0
 
-    def encode(self, source: DataSource, protected: list[str] | None, *, varied: bool = True) -> People:
-        """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
+    def roles(self, schema: Schema | None, protected: list[str] | None) -> ColumnRoles:
+        """Return what the columns of DATA are for, with the schema that is known of them."""
         from evenhand.schema import ColumnRoles
 
-        roles = ColumnRoles(
+        return ColumnRoles(
             self.target,
             protected,
             self.favourable,
             self.ignore,
-            source.schema,
+            schema,
             outcome=self.outcome,
             accept_proposals=self.accept_proposals,
         )
-        return roles.read(source.frame, location=source.name, varied=varied)
+
+    def encode(self, source: DataSource, protected: list[str] | None, *, varied: bool = True) -> People:
+        """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
+        return self.roles(source.schema, protected).read(source.frame, location=source.name, varied=varied)
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,21 @@ from evenhand.datasets.identity.swapping import (
     text_finding,
     words_of,
 )
-from evenhand.datasets.rows import names_rows, open_data
+from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, draw_rows, list_pieces
+from evenhand.datasets.rows import MOST_IN_MEMORY, names_rows, open_data
 from evenhand.datasets.tables import MISSING_MARKS, read_frame
 
 __all__ = [
     "MISSING_MARKS",
+    "MOST_IN_MEMORY",
+    "PROFILES",
     "Dataset",
     "DatasetCard",
     "IdentityCategory",
     "NameList",
     "Person",
     "Pronouns",
+    "RowGroup",
     "SwapTemplate",
     "TermMention",
     "TermSwapper",
@@ -34,9 +38,12 @@ __all__ = [
     "TextSide",
     "check_name_list",
     "clearest_findings",
+    "count_profiles",
     "dataset_card",
     "dataset_cards",
     "dataset_names",
+    "draw_rows",
+    "list_pieces",
     "load_dataset",
     "load_name_list",
     "name_lists",

@@ -60,13 +60,13 @@ def _is_large(path: Path) -> bool:
 
 
 def _open_rows(place: str) -> Any:
-    files = None if place.startswith(f"{DATABASE}:") else _list_files(place)
+    files = None if place.startswith(f"{DATABASE}:") else list_files(place)
     try:
         import duckdb
     except ImportError:
         raise MissingExtraError("duckdb", extra="duckdb", purpose="to count rows where they are") from None
     try:
-        return _open_table(duckdb, place) if files is None else _connect(duckdb).read_parquet(files)
+        return _open_table(duckdb, place) if files is None else connect(duckdb).read_parquet(files)
     except duckdb.Error as error:
         raise DataError(f"the rows cannot be read: {str(error).splitlines()[0]}", location=place) from None
 
@@ -83,7 +83,7 @@ def read_rows(place: str | Path) -> pd.DataFrame:
         raise DataError(
             f"{many:,} rows are too many for what needs every row in memory; {MOST_IN_MEMORY:,} are read at most",
             location=str(place),
-            hint="audit decisions that are a column, by what is counted; or take a sample of the rows",
+            hint="of more, decisions in a column and models asked about Parquet files are audited; or take a sample",
         )
     if not many:
         raise DataError("there are no rows", location=str(place))
@@ -91,14 +91,20 @@ def read_rows(place: str | Path) -> pd.DataFrame:
     return frame
 
 
-def _connect(duckdb: Any, path: str = ":memory:") -> Any:
+def connect(duckdb: Any, path: str = ":memory:") -> Any:
+    """Return a connection to DuckDB that writes nothing but what is too large for memory, into temporary files."""
     settings = {"preserve_insertion_order": "false", "temp_directory": tempfile.gettempdir()}
     connection = duckdb.connect(path, read_only=path != ":memory:", config=settings)
     connection.execute("SET enable_progress_bar = false")  # it is drawn into standard output
     return connection
 
 
-def _list_files(text: str) -> list[str]:
+def list_files(text: str) -> list[str]:
+    """Return the Parquet files of a folder or pattern, or the one that is named, in the order of their names.
+
+    Raises:
+        DataError: there are none.
+    """
     if Path(text).is_dir():
         found = sorted(str(path) for ending in ("parquet", "pq") for path in Path(text).rglob(f"*.{ending}"))
     else:
@@ -119,7 +125,7 @@ def _open_table(duckdb: Any, text: str) -> Any:
     path = path[1:]
     if not Path(path).is_file():
         raise DataError(f"there is no file {path!r}", location=text, hint=hint)
-    connection = _connect(duckdb, path)
+    connection = connect(duckdb, path)
     known = [row[0] for row in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()]
     if tables[0] not in known:
         raise DataError(

@@ -8,6 +8,7 @@ from evenhand.schema.decisions import (
     DecisionRoles,
     RecordedDecisions,
     RecordedNumbers,
+    describe_groups,
     table_of_decisions,
 )
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
@@ -16,7 +17,7 @@ from evenhand.schema.people import People, decode, encode
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership, read_known_groups
 from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
 from evenhand.schema.review import ColumnProposal
-from evenhand.schema.rows import ScoreSums, is_lazy, is_missing, plain_value
+from evenhand.schema.rows import RankedScores, ScoreSums, is_lazy, is_missing, plain_value
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
@@ -52,6 +53,7 @@ __all__ = [
     "PeopleWeights",
     "ProbableMembership",
     "Proposal",
+    "RankedScores",
     "RankingRoles",
     "RecordedDecisions",
     "RecordedLabels",
@@ -73,6 +75,7 @@ __all__ = [
     "change_target",
     "counterparts_of",
     "decode",
+    "describe_groups",
     "describe_scale",
     "encode",
     "infer_schema",

@@ -111,6 +111,32 @@ class RecordedDecisions:
             score_sums=None if self.score_sums is None else self.score_sums.at(rows),
         )
 
+    def merge(self) -> RecordedDecisions:
+        """Return people who were counted by what they share in one order, and each kind of them once.
+
+        Engines give cells in any order, pieces of data give the same cells again, and values may mean the same.
+        """
+        import narwhals as nw
+
+        people, sums = self.people, self.score_sums
+        assert people.counts is not None
+        width = len(people.schema.attributes)
+        about = [people.individuals[:, :width], people.labels, self.selected, None if sums is None else sums.tenth]
+        key = np.column_stack([np.asarray(one, dtype=np.float64) for one in about if one is not None])
+        order = np.lexsort(key.T[::-1])
+        first = np.flatnonzero(np.r_[True, ~_are_equal(key[order][1:], key[order][:-1])])
+        kept = people.at(order[first])
+        rows = np.arange(len(first))
+        if people.schema.carries_rows:
+            kept.individuals[:, width] = rows
+        frame = nw.from_native(people.frame, eager_only=True)[kept.rows.tolist()].to_native()
+        return replace(
+            self,
+            people=replace(kept, rows=rows, frame=frame, counts=np.add.reduceat(people.counts[order], first)),
+            selected=self.selected[order[first]],
+            score_sums=None if sums is None else sums.merge(order, first),
+        )
+
 
 @dataclass(frozen=True)
 class RecordedNumbers:
@@ -310,31 +336,16 @@ class DecisionRoles:
                     frame, self.score, self.target, columns, [labels.values[code] for code in good], sums
                 )
                 sums = replace(sums, area=area)
-        # Of engines that give cells in any order, and values that mean the same, one table is made.
-        width = len(people.schema.attributes)
-        about = [people.individuals[:, :width], people.labels, selected, None if sums is None else sums.tenth]
-        key = np.column_stack([one for one in about if one is not None])
-        order = np.lexsort(key.T[::-1])
-        first = np.flatnonzero(np.r_[True, ~_are_equal(key[order][1:], key[order][:-1])])
-        merged = people.at(order[first])
-        rows = np.arange(len(first))
-        if people.schema.carries_rows:
-            merged.individuals[:, width] = rows
-        merged = replace(
-            merged,
-            rows=rows,
-            frame=counted.table[kept[order[first]].tolist()].to_native(),
-            counts=np.add.reduceat(counts[kept][order], first),
-        )
+        people = replace(people, frame=counted.table.to_native(), counts=counts[kept])
         return RecordedDecisions(
-            people=merged,
-            selected=selected[order[first]],
-            score_sums=None if sums is None else sums.merge(order, first),
+            people=people,
+            selected=selected,
+            score_sums=sums,
             truth=self.target,
             undecided=int(counts.sum()) - people.size - people.dropped,
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
-        )
+        ).merge()
 
     def _thresholds(self) -> Thresholds | None:
         """Return by what scores decide; None where decisions were recorded.

@@ -67,14 +67,38 @@ class ScoreSums:
 
     COLUMNS: ClassVar = ("tenth", "whole", "rest", "squares", "squares_rest", "lowest", "highest", "unusable")
 
+    @classmethod
+    def of(cls, scores: Floats, counts: Integers) -> ScoreSums:
+        """Return the sums of people in memory: those that each entry stands for have its score, shape (n,)."""
+        inside = np.clip(scores, 0.0, 1.0)
+        whole = np.floor(inside * UNIT)
+        squares = np.floor(whole * whole / UNIT)
+
+        def added(part: Floats) -> Integers:
+            return np.asarray(part.astype(np.int64) * counts)
+
+        return cls(
+            tenth=np.minimum(np.floor(inside * TENTHS), TENTHS - 1).astype(np.int64),
+            whole=added(whole),
+            rest=added(np.floor((inside * UNIT - whole) * UNIT)),
+            squares=added(squares),
+            squares_rest=added(whole * whole - squares * UNIT),
+            lowest=scores,
+            highest=scores,
+            unusable=np.zeros(len(scores), dtype=np.int64),
+        )
+
     def at(self, cells: Integers) -> ScoreSums:
         """Return those of some of the cells; no area, which is of all."""
-        return replace(self, area=None, **{name: getattr(self, name)[cells] for name in self.COLUMNS})
+        part: dict[str, Any] = {name: getattr(self, name)[cells] for name in self.COLUMNS}
+        return replace(self, area=None, **part)
 
     def merge(self, order: Integers, first: Integers) -> ScoreSums:
         """Return the sums of runs of cells, which begin at such positions of an order; the area is that of all."""
         ends = {"lowest": np.fmin, "highest": np.fmax}
-        added = {name: ends.get(name, np.add).reduceat(getattr(self, name)[order], first) for name in self.COLUMNS}
+        added: dict[str, Any] = {
+            name: ends.get(name, np.add).reduceat(getattr(self, name)[order], first) for name in self.COLUMNS
+        }
         return replace(self, **added | {"tenth": self.tenth[order][first]})
 
     def moments(self, kind: Integers, people: Integers) -> tuple[Floats, Floats]:
@@ -196,7 +220,7 @@ def count_rows(
     found = _add_up(rows, by, sums, ends)
     counts = _require_rows(_whole(found[OWN + "n"]), location)
     lowest, highest = (np.asarray(found[OWN + end].to_numpy(), np.float64) for end in ("lowest", "highest"))
-    whole = {name: _whole(found[OWN + name]) for name in ("tenth", *sums)}
+    whole: dict[str, Any] = {name: _whole(found[OWN + name]) for name in ("tenth", *sums)}
     scores = ScoreSums(**whole, lowest=lowest, highest=highest, low_is_good=low_is_good)
     selected = None if threshold is None else _whole(found[OWN + "selected"]) == 1
     return CountedRows(found.select(list(columns)), counts, scores, selected)

@@ -1,0 +1,368 @@
+"""The audit of a model and more people than fit into memory: the model is asked piece by piece, and people are counted.
+
+What is said of groups and subgroups is said of everybody. Of single people, what could be otherwise is looked at in a
+sample: flips, searches and proofs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import evenhand
+from evenhand import datasets, groups, models, subgroups
+from evenhand.auditing.analysis import audit, forecast_queries
+from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.decisions import make_decision_card
+from evenhand.auditing.result import AuditResult, SkippedAnalysis
+from evenhand.core import WorkClock
+from evenhand.errors import DataError, OptionError
+from evenhand.files import write_atomically
+from evenhand.models import Scorer, Subject
+from evenhand.schema import (
+    ColumnRoles,
+    People,
+    RankedScores,
+    RecordedDecisions,
+    Schema,
+    ScoreSums,
+    Thresholds,
+    describe_groups,
+    encode,
+)
+from evenhand.typing import Booleans, Floats, Integers, Progress
+
+PIECES_SAMPLE = 50_000
+"""People whose flips are counted, and around whom searches look."""
+
+MOST_WORDS = 1_000
+"""Words of a column that are looked for in all data where the schema is inferred."""
+
+BINS = 1 << 16
+"""The area under the ROC curve is counted in so many equal parts of the scores."""
+
+ALIKE = 0.25
+"""Where no more of the people in a sample than this share differ, those who are alike are counted first."""
+
+STATE = "state.json"
+
+
+@dataclass(frozen=True)
+class PiecesSource:
+    """The people in Parquet files, and what their columns are for.
+
+    Attributes:
+        pieces: row groups of the files.
+        roles: what the columns are for.
+        name: how to call the data in reports.
+    """
+
+    pieces: Sequence[datasets.RowGroup]
+    roles: ColumnRoles
+    name: str
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(piece.rows for piece in self.pieces)
+
+
+def audit_pieces(
+    model: Any,
+    source: PiecesSource,
+    config: AuditConfig | None = None,
+    *,
+    state: Path | None = None,
+    trust: bool = False,
+    progress: Progress | None = None,
+    clock: WorkClock | None = None,
+    **settings: Any,
+) -> AuditResult:
+    """Audit a model on people who need not fit into memory.
+
+    Args:
+        model: as for ``Subject``.
+        source: the people.
+        config: as for ``audit``.
+        state: a folder, in which what the model answered is counted piece by piece. An audit that was stopped goes on
+            from there: the model is not asked again about a piece that is in it.
+        trust: whether the model's file may run code.
+        progress: called as work goes on.
+        clock: as for ``audit``.
+        settings: fields of ``AuditConfig`` by name, in place of those in ``config``.
+
+    Returns:
+        The result of ``audit`` on a sample, with groups and subgroups of everybody.
+
+    Raises:
+        EvenhandError: the people, the model or the options cannot be used, or the state is that of another audit.
+    """
+    started = time.perf_counter()
+    config = AuditConfig.of(config, settings)
+    say = progress or (lambda what, share: None)
+    _refuse_settings(config)
+    say("looking at the rows", 0.0)
+    drawn = datasets.draw_rows(source.pieces, PIECES_SAMPLE, config.seed, MOST_WORDS)
+    schema = source.roles.read(drawn.occurring, location=source.name).schema
+    if schema.target.kind != "label":
+        raise OptionError(
+            f"{schema.target.name!r} holds {'numbers' if schema.target.is_number else 'several labels'}, and models "
+            "are asked piece by piece where they decide yes or no",
+            hint="audit a sample of the rows",
+        )
+    sample = encode(schema, drawn.frame, location=source.name)
+    subject = Subject(model, sample, data_name=source.name, trust=trust)
+    if config.threshold:
+        thresholds = Thresholds.parse(config.threshold)
+        thresholds.check_schema(schema)
+        subject = replace(subject, thresholds=thresholds)
+    if config.budget is not None and config.budget < source.rows + forecast_queries(sample, config):
+        raise OptionError(
+            f"the budget of {config.budget:,} rows does not pay for the {source.rows:,} people in the data and the "
+            f"{len(sample):,} of a sample",
+            location="`budget=`",
+            hint="give a larger budget, or audit a sample of the rows",
+        )
+    kept = None if state is None else _State.open(state, _describe(subject, source, config))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) if state is None else state
+        counted = _count_pieces(subject, _join_alike(source, drawn.frame, schema, folder, say), kept, say)
+    found = audit(subject, config, progress=lambda what, share: say(what, 0.7 + 0.3 * share), clock=clock)
+    by_group = groups.measure_recorded_decisions(
+        counted,
+        confidence=config.confidence,
+        min_group_size=config.min_group_size,
+        reference=config.reference,
+        seed=config.seed,
+    )
+    about = "flip rates, searches and proofs"
+    reason = f"they look at {len(sample):,} of {source.rows:,} people, drawn at random; groups and subgroups are of all"
+    skipped = [*found.not_run, SkippedAnalysis(what=f"{about} of everybody", reason=reason)]
+    found_by = subgroups.find_subgroups_of_decisions(
+        counted, confidence=config.confidence, seed=config.seed, time_limit=config.share(0.1, least=2.0)
+    )
+    card = make_decision_card(counted, source.name)
+    return found.model_copy(
+        update={
+            "groups": by_group,
+            "subgroups": found_by,
+            "data": card.model_copy(update={"dropped": source.rows - counted.people.size}),
+            "not_run": tuple(skipped),
+            "seconds": time.perf_counter() - started,
+        }
+    )
+
+
+def _join_alike(source: PiecesSource, sample: Any, schema: Schema, folder: Path, say: Progress) -> PiecesSource:
+    """Return the people with those who are alike counted, so that the model is asked about each profile once.
+
+    As they are where a sample shows that few are alike, or what a model is given is taken from its own row.
+    """
+    columns = [*schema.columns, schema.target.name]
+    if schema.carries_rows or len(sample[columns].drop_duplicates()) > ALIKE * len(sample):
+        return source
+    say("counting people who are alike", 0.02)
+    found = datasets.count_profiles(source.pieces, columns, folder / "profiles.parquet")
+    return source if found is None else replace(source, pieces=found)
+
+
+def _refuse_settings(config: AuditConfig) -> None:
+    for name in ("thresholds", "keep_decisions"):
+        if getattr(config, name):
+            raise OptionError(
+                f"`{name}=` needs every person, and these are counted piece by piece",
+                hint="leave it out, or audit a sample of the rows",
+            )
+
+
+def _count_pieces(subject: Subject, source: PiecesSource, state: _State | None, say: Progress) -> RecordedDecisions:
+    """Ask the model about every piece that is not in the state, and add up."""
+    total: _Counted | None = None
+    done, schema = 0, subject.people.schema
+    for number, piece in enumerate(source.pieces):
+        say(f"asking the model ({done:,} of {source.rows:,})", 0.02 + 0.68 * done / max(source.rows, 1))
+        counted = None if state is None else state.load(number)
+        if counted is None:
+            parts = [_count(subject, frame, schema, source.name) for frame in piece.frames()]
+            counted = _Counted.add(parts)
+            if state is not None:
+                state.save(number, counted)
+        total = counted if total is None else _Counted.add([total, counted])
+        done += piece.rows
+    if total is None or not total.counts.sum():
+        raise DataError("there are no rows", location=source.name)
+    return total.decisions(schema, subject)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """People counted by protected attributes, true label and decision, with sums of their scores.
+
+    Attributes:
+        key: entries of the protected attributes, true label, decision and tenth, shape (cells, attributes + 3).
+        counts: people in each cell.
+        sums: whole, rest, squares and squares_rest of ``ScoreSums``, shape (4, cells).
+        ends: the least and the largest score in each cell, shape (2, cells); NaN without scores.
+        bins: people with and without the favourable true label by score, shape (2, BINS + 1).
+    """
+
+    key: Floats
+    counts: Integers
+    sums: Integers
+    ends: Floats
+    bins: Integers
+
+    @classmethod
+    def add(cls, parts: Sequence[_Counted]) -> _Counted:
+        """Return the counts of several together, each kind of people once."""
+        key = np.concatenate([one.key for one in parts])
+        order = np.lexsort(key.T[::-1])
+        sorted_key = key[order]
+        same = (sorted_key[1:] == sorted_key[:-1]) | (np.isnan(sorted_key[1:]) & np.isnan(sorted_key[:-1]))
+        first = np.flatnonzero(np.r_[True, ~same.all(axis=1)][: len(key)])
+        ends = np.concatenate([one.ends for one in parts], axis=1)[:, order]
+        lowest, highest = (end.reduceat(row, first) for end, row in zip((np.fmin, np.fmax), ends, strict=True))
+        return cls(
+            sorted_key[first],
+            np.add.reduceat(np.concatenate([one.counts for one in parts])[order], first),
+            np.add.reduceat(np.concatenate([one.sums for one in parts], axis=1)[:, order], first, axis=1),
+            np.array([lowest, highest]),
+            np.sum([one.bins for one in parts], axis=0),
+        )
+
+    def decisions(self, schema: Schema, subject: Subject) -> RecordedDecisions:
+        """Return what was decided about everybody."""
+        target, names = schema.target, schema.protected
+        about = {"name": target.name, "favourable": target.favourable, "values": list(target.values or ())}
+        own = describe_groups(None, names, about, schema, accept=False)
+        entries, (labels, selected, tenth) = self.key[:, :-3], self.key[:, -3:].T.astype(np.int64)
+        rows = np.arange(len(self.counts))
+        if own.carries_rows:
+            entries = np.column_stack([entries, rows])
+        sums = None
+        if not np.isnan(self.ends).all():
+            whole, rest, squares, squares_rest = self.sums
+            lowest, highest = self.ends
+            sums = ScoreSums(tenth, whole, rest, squares, squares_rest, lowest, highest, 0 * tenth)
+            filled = self.bins.sum(axis=0) > 0
+            if sums.range[0] >= 0 and sums.range[1] <= 1:
+                positive, negative = self.bins[:, filled]
+                sums = replace(sums, area=RankedScores(positive, negative, np.ones(len(positive), dtype=np.bool_)))
+        people = People(own, entries, labels, rows, 0, None, counts=self.counts)
+        return RecordedDecisions(
+            people, selected == 1, score_sums=sums, truth=target.name, thresholds=subject.thresholds, decided_by="model"
+        )
+
+
+def _count(subject: Subject, frame: Any, schema: Schema, location: str) -> _Counted:
+    """Ask the model about some people, and count them."""
+    counts = frame.pop(datasets.PROFILES).to_numpy() if datasets.PROFILES in frame.columns else None
+    people = encode(schema, frame, location=location, counts=counts)
+    # A model that is given columns as they stand in the data is given those of these people.
+    scorer: Scorer = replace(subject, people=people).scorer if schema.carries_rows else subject.scorer
+    reply = models.ask_people(scorer, people.individuals)
+    selected = np.asarray(reply.labels == scorer.favourable)
+    scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
+    return _add_up(people, selected, scores)
+
+
+def _add_up(people: People, selected: Booleans, scores: Floats | None) -> _Counted:
+    assert people.labels is not None
+    one = np.ones(len(people), dtype=np.int64) if people.counts is None else people.counts
+    bins = np.zeros((2, BINS + 1), dtype=np.int64)
+    sums = None if scores is None else ScoreSums.of(scores, one)
+    if scores is not None:
+        place = np.floor(np.clip(scores, 0, 1) * BINS).astype(np.int64)
+        for row, side in enumerate((people.favourable, ~people.favourable)):
+            bins[row] = np.bincount(place[side], weights=one[side], minlength=BINS + 1)
+    entries = people.individuals[:, people.schema.positions(people.schema.protected)]
+    columns = [entries, people.labels, selected, one * 0 if sums is None else sums.tenth]
+    key = np.column_stack(columns)
+    each = np.zeros((4, len(one)), dtype=np.int64)
+    ends = np.full((2, len(one)), np.nan)
+    if sums is not None:
+        each = np.array([sums.whole, sums.rest, sums.squares, sums.squares_rest])
+        ends = np.array([sums.lowest, sums.highest])
+    return _Counted.add([_Counted(key, one, each, ends, bins)])
+
+
+@dataclass(frozen=True)
+class _State:
+    """A folder with what was counted in each piece; every file is whole or not there."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path, about: dict[str, Any]) -> _State:
+        """Open a folder, which is new, or was begun for the same model, data and settings.
+
+        Raises:
+            OptionError: it was begun for others, or cannot be written.
+        """
+        path = folder / STATE
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                before = json.loads(path.read_text("utf-8"))
+                changed = [name for name, value in about.items() if before.get(name) != value]
+                if changed:
+                    raise OptionError(
+                        f"this folder holds what was counted with other {' and '.join(changed)}",
+                        location="`state=`",
+                        hint="name another folder, or remove this one",
+                    )
+            write_atomically(path, json.dumps(about, indent=2) + "\n")
+        except (OSError, ValueError) as error:
+            if isinstance(error, OptionError):
+                raise
+            raise OptionError(f"the state cannot be kept: {error}", location="`state=`") from None
+        return cls(folder)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"piece-{number:06}.npz"
+
+    def load(self, number: int) -> _Counted | None:
+        """Return what was counted in a piece; None where it was not."""
+        path = self._path(number)
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                return _Counted(*(kept[name] for name in ("key", "counts", "sums", "ends", "bins")))
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(f"not what was counted: {error}", location=str(path), hint="remove this file") from None
+
+    def save(self, number: int, counted: _Counted) -> None:
+        """Keep what was counted in a piece."""
+        content = io.BytesIO()
+        np.savez_compressed(content, **vars(counted))
+        write_atomically(self._path(number), content.getvalue())
+
+
+def _describe(subject: Subject, source: PiecesSource, config: AuditConfig) -> dict[str, Any]:
+    """Return what counts in pieces depend on, each as a text: the same of the same audit."""
+    files = []
+    for path in dict.fromkeys(piece.path for piece in source.pieces):
+        about = path.stat()
+        files.append(f"{path.resolve()} {about.st_size} {about.st_mtime_ns}")
+    model = subject.model
+    if isinstance(model, str | Path) and Path(model).is_file():
+        fingerprint = hashlib.sha256(Path(model).read_bytes()).hexdigest()
+    else:
+        fingerprint = model if isinstance(model, str) else type(model).__name__
+    return {
+        "model": fingerprint,
+        "data": hashlib.sha256("\n".join(files).encode()).hexdigest(),
+        "schema": hashlib.sha256(subject.people.schema.model_dump_json().encode()).hexdigest(),
+        "thresholds": list(config.threshold),
+        "version": evenhand.__version__,
+    }
