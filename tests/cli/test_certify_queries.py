@@ -129,3 +129,16 @@ def test_a_threshold_for_three_labels(evenhand, labelled):
     ran = evenhand("certify", *labelled[3], "--threshold", "0.4")
     assert ran.code == 2
     assert "two labels, and this one has 3" in ran.err
+
+
+def test_the_question_for_other_verifiers(evenhand, case, labelled, tmp_path):
+    pytest.importorskip("onnx", reason="needs the extra onnx")
+    folder = tmp_path / "question"
+    ran = evenhand("certify", case.model, "--schema", case.schema, "--vnnlib", folder, "--max-boxes", 100)
+    assert ran.code == 0, ran.err
+    assert (folder / "pair.onnx").exists()
+    assert "(assert (or (and (>= Y_0 0.0) (<= Y_1 0.0))" in (folder / "pair.vnnlib").read_text()
+    refused = evenhand("certify", *labelled[3], "--vnnlib", tmp_path / "other")
+    assert refused.code == 2
+    assert "are about two labels" in refused.err
+    assert not (tmp_path / "other").exists()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from evenhand.certification.config import CertifyConfig
     from evenhand.certification.proof_run import COMPILING, is_compiled
+    from evenhand.certification.vnnlib import write_pair_question
 
 __all__ = [
     "COMPILING",
@@ -48,6 +49,7 @@ __all__ = [
     "relax_relu",
     "relax_weights",
     "warm_up",
+    "write_pair_question",
 ]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)

@@ -256,6 +256,10 @@ def certify(
     certificate: Annotated[
         Path | None, typer.Option("--certificate", help="Write every box and its proof for check-certificate.")
     ] = None,
+    vnnlib: Annotated[
+        Path | None,
+        typer.Option("--vnnlib", help="Write the question for other verifiers (ONNX, VNN-LIB) into this folder."),
+    ] = None,
     work: WorkOption = None,
 ) -> None:
     """Prove for which share of the population a model treats individuals the same, whatever is protected."""
@@ -271,6 +275,10 @@ def certify(
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"
         wider = choose_population(kind, people, as_published=config.as_published)
+    if vnnlib is not None:
+        if not isinstance(network, models.AdditiveNetwork):
+            raise OptionError("VNN-LIB files are about networks, and this model is made of trees", location="--vnnlib")
+        certifying.write_pair_question(network, vnnlib, protected=config.protected)
     with view.show_progress(quiet=output.silent) as progress:
         result = certifying.certify(
             network,
