@@ -107,6 +107,20 @@ def test_more_time_is_never_much_worse_for_published_networks(
     assert rests[-1] < {"GC-1": 0.03, "AC-2": 0.08}[name]
 
 
+def test_a_target_is_reached_long_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = random_query(1, [24])
+    work = WorkBounder(compile_bounder(query, 1))
+    monkeypatch.setattr("evenhand.core.work.time", SimpleNamespace(perf_counter=lambda: work.now))
+    reached = undecided_after(query, work.bounder, 0.4, monkeypatch)
+    mass = ProvedMass(query, 0.0)
+    work.now = 0.0
+    monkeypatch.setattr("evenhand.core.work.time", SimpleNamespace(perf_counter=lambda: work.now))
+    stop = refine_boxes(work, mass, SearchLimits(60.0, None, reached, None, WorkClock()), say=lambda share: None)[2]
+    assert stop == "target"
+    assert mass.shares()[2] <= reached
+    assert work.now < 2.0
+
+
 # What proofs cost and lose.
 
 

@@ -295,7 +295,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             until = limits.deadline
             if stop == "interrupt":
                 until = limits.clock.now() + GRACE_SECONDS
-            elif self.scheduled:
+            elif self.scheduled and stop != "target":
                 seconds = PROVING_SHARE * self._seconds_left()
                 self.schedule.fit_price(frontier.gain, seconds * self.bounder.jobs)
                 until = self.reading() + seconds
@@ -303,7 +303,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             rest = float(proofs.left_open(frontier).sum())
             missed = stop == "target" and limits.target_undecided is not None and rest > limits.target_undecided
             estimated = float(frontier.open.sum(dtype=np.float64))
-            if not missed or estimated < POLISH_MASS:
+            if not missed or estimated < POLISH_MASS or self.scheduled:
                 break
             # The proofs leave more open than was estimated: aim lower.
             self.limits = replace(limits, target_undecided=0.8 * estimated, min_progress=None)
@@ -314,15 +314,16 @@ class LinearSearch(BestFirst[BoxFrontier]):
 
     def refine_worst(self, frontier: BoxFrontier, proofs: Proofs) -> tuple[BoxFrontier, Proofs, Stop]:
         """Refine by the proofs: of many boxes only the worst, as there is no time for more, nor to move the others."""
-        if len(frontier) <= WORST_BOXES:
+        few = len(frontier) <= WORST_BOXES if self.scheduled else 8 * len(frontier) * frontier.row_bytes < MAX_BYTES
+        if few:
             return self.refine_proofs(frontier, proofs)
         loss = proofs.left_open(frontier)
         promising = np.maximum(*self.schedule.rates(frontier, proofs)[:2]) if self.scheduled else loss
         worst = np.zeros(len(frontier), dtype=np.bool_)
-        worst[np.argpartition(promising, -WORST_BOXES)[-WORST_BOXES:]] = True
+        worst[np.argpartition(promising, -min(WORST_BOXES, len(worst)))[-WORST_BOXES:]] = True
         besides, settled = float(loss[~worst].sum()), frontier.mass[~worst] @ proofs.share[~worst]
-        (few, many), (found, others) = frontier.divide(worst), proofs.divide(worst)
-        parts, found, stop = self.refine_proofs(few, found, besides=besides, settled=settled)
+        (chosen, many), (found, others) = frontier.divide(worst), proofs.divide(worst)
+        parts, found, stop = self.refine_proofs(chosen, found, besides=besides, settled=settled)
         return BoxFrontier.join([many, parts]), Proofs.join([others, found]), stop
 
     def refine_proofs(
