@@ -22,6 +22,7 @@ from evenhand.certification.query.question import Query, query_of
 from evenhand.core import WorkClock
 from evenhand.models import network_from_dense
 from evenhand.typing import Floats
+from support import scaled
 
 BOX_SECONDS, CALL_SECONDS = 7e-6, 5e-5
 """What bounding a box takes, and a call besides, about."""
@@ -196,7 +197,7 @@ def test_precision_is_added_where_only_precision_is_lacking() -> None:
 # What boxes take.
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=scaled(50), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10_000_000))
 def test_packed_boxes_are_what_they_were(seed: int) -> None:
     rng = np.random.default_rng(seed)
