@@ -48,6 +48,7 @@ from evenhand.errors import FetchError
 from evenhand.mitigation.alternatives import AlternativesResult, find_alternatives
 from evenhand.models import Subject
 from evenhand.schema import People, Schema, encode
+from evenhand.view import drawing as charts
 from subgroup_cases import SHARED
 
 FOLDER = Path(__file__).parent / "results" / "alternatives"
@@ -371,6 +372,62 @@ def summarise(name: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
+MAKERS = {
+    "reweigh and tilt": "Evenhand", "thresholds": "Evenhand",
+    "aif360 reweighing": "aif360", "aif360 reject option": "aif360",
+    "fairlearn exponentiated gradient": "fairlearn", "fairlearn threshold optimizer": "fairlearn",
+}  # fmt: skip
+TITLES = {BLIND: "not told the attribute when deciding", TOLD: "told the attribute when deciding"}
+
+
+def drawing(names: list[str]) -> charts.Spec:
+    """The gap at equal losses of accuracy with one standard error, a row for each data set, a column for each way."""
+    rows = []
+    for name in names:
+        cells, most = cells_of(name), LOSSES.get(name, USUAL_LOSSES)[-1]
+        panels = []
+        for way in (BLIND, TOLD):
+            points = []
+            for method in (one for one, asks in METHODS.items() if asks == way):
+                for loss in np.linspace(0.0, 1.5 * most, 11).tolist():
+                    found = at_loss(cells, method, loss)
+                    error = jackknife(found)
+                    points.append({
+                        "by": MAKERS[method], "loss": loss, "gap": found[0],
+                        "low": max(0.0, found[0] - error), "high": found[0] + error,
+                    })  # fmt: skip
+            panels.append(_panel(points, f"{name} ({len(cells)} splits), {TITLES[way]}"))
+        rows.append({"hconcat": panels, "spacing": 30})
+    spec = charts.finish_chart(
+        {"vconcat": rows, "spacing": 24},
+        "Gap of selection rates on people kept aside at equal losses of accuracy, with one standard error, by data.",
+    )
+    return spec | {"background": "#ffffff"}
+
+
+def _panel(points: list[charts.Spec], title: str) -> charts.Spec:
+    makers = list(dict.fromkeys(MAKERS.values()))
+    colours = [charts.LIGHT[role] for role in charts.SERIES[: len(makers)]]
+    below = {"title": "accuracy lost", "format": "~%", "tickCount": 4, "offset": 6}
+    x = {"field": "loss", "type": "quantitative", "axis": below}
+    y = {"field": "gap", "type": "quantitative", "axis": {"title": "gap", "format": "~g", "tickCount": 4}}
+    legend = {"orient": "top", "title": None}
+    color = {"field": "by", "type": "nominal", "scale": {"domain": makers, "range": colours}, "legend": legend}
+    dash = {
+        "field": "by", "type": "nominal", "legend": legend,
+        "scale": {"domain": makers, "range": [list(one) for one in charts.DASHES[: len(makers)]]},
+    }  # fmt: skip
+    return {
+        "layer": [
+            charts.mark_layer(
+                points, {"type": "rule", "opacity": 0.6}, x=x, y=y | {"field": "low"}, y2={"field": "high"}, color=color
+            ),
+            charts.mark_layer(points, {"type": "line", "strokeWidth": 1.8}, x=x, y=y, color=color, strokeDash=dash),
+        ],
+        "width": 340, "height": 130, "title": title,
+    }  # fmt: skip
+
+
 def choices(name: str) -> Iterator[tuple[str, int, int, int]]:
     """Of each of our families: splits, those within the floor on people kept aside, and models written."""
     cells = cells_of(name)
@@ -381,7 +438,7 @@ def choices(name: str) -> Iterator[tuple[str, int, int, int]]:
 
 
 def show(console: Console) -> None:
-    """Print the tables, and write them beside the cells."""
+    """Print the tables, and write them beside the cells, with a picture."""
     rows = [row for name in SETTINGS for row in summarise(name)]
     shown = Table("data", "splits", "loss", "given", *METHODS, "not told: ours - best", "told: ours - best")
     for row in rows:
@@ -397,6 +454,10 @@ def show(console: Console) -> None:
             floor.add_row(name, *map(str, line))
     console.print(floor)
     (FOLDER.parent / "alternatives.json").write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    measured = list(dict.fromkeys(row["data"] for row in rows))
+    if measured:
+        picture = charts.to_svg(drawing(measured), name="alternatives")
+        (FOLDER.parent / "alternatives.svg").write_text(picture + "\n", "utf-8")
 
 
 def main() -> None:

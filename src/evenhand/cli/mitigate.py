@@ -38,7 +38,7 @@ ALTERNATIVES: ConfigOptions[AlternativesConfig] = ConfigOptions(
     about="a search for alternatives",
     hint="leave it out, or leave out --against",
     without=("against", "confidence", "seed"),
-    renamed={"methods": "method"},
+    renamed={"methods": "method", "findings": "from_"},
 )
 REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
     "evenhand.mitigation:RefutationConfig",
@@ -74,7 +74,7 @@ def mitigate(
         typer.Option(
             "--against",
             help="Search for less discriminatory alternatives, with a smaller gap between groups: gap or ratio (of "
-            "selection rates), equal-opportunity, equalized-odds.",
+            "selection rates), equal-opportunity, equalized-odds. --method then names families, or methods that train.",
         ),
     ] = None,
     record: Annotated[
@@ -125,7 +125,9 @@ def mitigate(
             raise OptionError("the frontier of a search for alternatives is on its page", location="--frontier",
                               hint="use --html")  # fmt: skip
         searched = ALTERNATIVES.read(context, seed=people.seed, against=against)
-        _check_outputs([model, data, test, people.schema], _outputs(out, output, None, record))
+        _check_outputs(
+            [model, data, test, people.schema, *map(str, searched.findings)], _outputs(out, output, None, record)
+        )
         _search_alternatives(searched, model, data, test, people, output, consent, (out, record))
         return
     if record is not None:

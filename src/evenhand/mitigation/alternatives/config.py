@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from evenhand.core import Config, setting
+from evenhand.core import Config, Result, setting
 
 GapName: TypeAlias = Literal["gap", "ratio", "equal-opportunity", "equalized-odds"]
 """What is to be reduced between groups."""
 
-Family: TypeAlias = Literal["reweigh", "tilt", "thresholds", "lot"]
-"""A family of candidates."""
+Family: TypeAlias = Literal[
+    "reweigh",
+    "tilt",
+    "thresholds",
+    "lot",
+    "retrain",
+    "diffdp",
+    "gap",
+    "hsic",
+    "laftr",
+    "prejudice-remover",
+    "logit-pairing",
+    "certified",
+    "blind",
+    "exponentiated-gradient",
+    "threshold-optimizer",
+]
+"""A family of candidates, or a method of ``mitigate``, whose model is one candidate."""
+
+FAMILIES: tuple[Family, ...] = ("reweigh", "tilt", "thresholds", "lot")
+"""The families; the others are methods, which train for long and are searched where they are named."""
+
+TOLD: tuple[Family, ...] = ("threshold-optimizer",)
+"""Methods whose models must be told the group when they decide."""
 
 
 class AlternativesConfig(Config):
@@ -23,7 +46,10 @@ class AlternativesConfig(Config):
         "ratio for the lowest divided by the highest), in true positive rates, or in true and false positive rates",
     )
     methods: tuple[Family, ...] = setting(
-        ("reweigh", "tilt", "thresholds", "lot"), "families of candidates to search", min_length=1
+        FAMILIES, "families of candidates to search, and methods whose model is one candidate", min_length=1
+    )
+    findings: tuple[Result | Path | str, ...] = setting(
+        (), "what was found, for methods that learn from it: results of search, subgroups or audit, or their JSON files"
     )
     decide_without: tuple[str, ...] = setting((), "attribute that the new model must not be told when it decides")
     fit: str | Callable[..., Any] | None = setting(

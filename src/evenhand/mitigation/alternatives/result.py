@@ -128,6 +128,11 @@ class AlternativesResult(Result):
         """The given model, and the candidates that no other beats on the validation people."""
         return tuple(one for one in self.candidates if one.on_frontier or one.number == 0)
 
+    @property
+    def compared(self) -> tuple[AlternativeCandidate, ...]:
+        """The given model, and the candidates with intervals: the frontier, and whom the rule takes."""
+        return tuple(one for one in self.candidates if one.gap_change is not None or one.number == 0)
+
     def document(self) -> Document:
         """Return the choice, the frontier and every candidate."""
         return self._write_document("evenhand.mitigation.alternatives.wording")

@@ -86,12 +86,13 @@ def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
         (
             (
                 "Gap",
-                f"{format_decimal(one.test.gap)} after {format_decimal(given.gap)} before: {_moved(one.gap_change)}",
+                f"{format_decimal(one.test.gap)} after {format_decimal(given.gap)} before: "
+                f"{_moved(one.gap_change)} points",
             ),
             (
                 "Accuracy",
                 f"{format_percent(one.test.accuracy)} after {format_percent(given.accuracy)} before: "
-                f"{_moved(one.accuracy_change)}",
+                f"{_moved(one.accuracy_change)} points",
             ),
         )
     )
@@ -107,7 +108,8 @@ def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:
     yield Figure(
         "alternatives",
         "Each point a candidate, on the people kept aside. Filled, with their numbers and the intervals of their "
-        "changes: on the frontier of the validation people. Square: the given model.",
+        "changes: on the frontier of the validation people, or chosen. Square: the given model. Candidates further off "
+        "are in the table of all.",
         result,
     )
     rows = tuple(
@@ -124,7 +126,7 @@ def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:
                 _place(one, result),
             )
         )
-        for one in result.frontier
+        for one in result.compared
     )
     yield Table(
         f"On the {format_count(result.test, 'person', 'people')} kept aside; changes from the given model in "
@@ -217,7 +219,7 @@ def _group_table(result: AlternativesResult) -> Table:
                 *(_decimal(one.test.smd[group]) for group in groups),
             )
         )
-        for one in result.frontier
+        for one in result.compared
     )
     return Table(
         "Selection rates, and standardised mean differences of the scores from the largest group (SMD), on the people "

@@ -396,17 +396,24 @@ def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spe
 def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH) -> Spec:
     """Draw accuracy against the gap of all candidates on the people kept aside; a square: the given model.
 
-    Filled, with its number and the intervals of its changes: on the frontier of the validation people.
+    Filled, with its number and the intervals of its changes: on the frontier of the validation people, or chosen. Other
+    candidates are left out where they are further off than those and the given model.
     """
     given = result.candidates[0].test
     rows = []
-    for one in result.candidates[1:]:
-        row: Spec = {"name": str(one.number) if one.on_frontier else "", "on": one.on_frontier}
+    for one in sorted(result.candidates[1:], key=lambda one: one.number == result.chosen):
+        compared = one.gap_change is not None
+        name = f"{one.number}, chosen" if one.number == result.chosen else str(one.number)
+        row: Spec = {"name": name if compared else "", "on": compared}
         for name, change in (("accuracy", one.accuracy_change), ("gap", one.gap_change)):
             own, value = getattr(given, name), getattr(one.test, name)
             ends = (value, value) if change is None else (max(0.0, own + change.low), min(1.0, own + change.high))
             row |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
         rows.append(row)
+    on = [row for row in rows if row["on"]]
+    lowest = min([given.accuracy, *(row["accuracy_low"] for row in on)])
+    widest = max([given.gap, *(row["gap_high"] for row in on)])
+    rows = [row for row in rows if row["on"] or (row["accuracy"] >= lowest and row["gap"] <= widest)]
     square = {"name": "given model", "on": False} | {
         f"{name}{end}": getattr(given, name) for name in ("accuracy", "gap") for end in ("", "_low", "_high")
     }

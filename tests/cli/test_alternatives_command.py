@@ -1,0 +1,143 @@
+"""`evenhand mitigate --against` as a user runs it."""
+
+import json
+import signal
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from evenhand.mitigation import AlternativesResult
+from evenhand.mitigation.alternatives.sources import CrossFitting
+
+SCHEMA = """
+target: {name: hired, favourable: "yes", values: ["no", "yes"]}
+attributes:
+  - {name: grade, kind: integer, lower: 0, upper: 20}
+  - {name: sex, kind: categorical, values: [f, m], protected: true}
+  - {name: town, kind: categorical, values: [Ely, Rye, Ware]}
+"""
+ABOUT = ["model.joblib", "people.csv", "--schema", "schema.yaml", "--trust"]
+QUICK = ["--accuracy-loss", 0.1, "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """People whose town tells much of their sex, a model that is told both, and a schema."""
+    folder = tmp_path_factory.mktemp("alternatives")
+    rng = np.random.default_rng(0)
+    n = 3000
+    male = rng.integers(0, 2, n)
+    town = np.where(rng.random(n) < 0.7, male, rng.integers(0, 3, n))
+    frame = pd.DataFrame({"grade": rng.integers(0, 21, n), "sex": np.array(["f", "m"])[male]})
+    frame["town"] = np.array(["Ely", "Rye", "Ware"])[town]
+    frame["hired"] = np.where(frame["grade"] + 4 * (town == 1) + 2 * male + rng.normal(0, 3, n) > 12, "yes", "no")
+    frame.to_csv(folder / "people.csv", index=False)
+    (folder / "schema.yaml").write_text(SCHEMA)
+    words = make_column_transformer((OneHotEncoder(), ["sex", "town"]), remainder="passthrough")
+    model = make_pipeline(words, LogisticRegression()).fit(frame[["grade", "sex", "town"]], frame["hired"])
+    joblib.dump(model, folder / "model.joblib")
+    return folder
+
+
+@pytest.fixture
+def folder(made, monkeypatch):
+    monkeypatch.chdir(made)
+    return made
+
+
+def test_a_search_is_written_recorded_and_taken_by_a_dossier(evenhand, folder, tmp_path):
+    new, record, page = tmp_path / "new.joblib", tmp_path / "lda.json", tmp_path / "lda.html"
+    command = ["mitigate", *ABOUT, "--against", "gap", "--method", "reweigh", "--method", "tilt"]
+    command += ["--decide-without", "sex"]
+    ran = evenhand(*command, "--accuracy-loss", 0.1, "--out", new, "--record", record, "--html", page)
+    assert ran.code == 0, ran.err
+    result = AlternativesResult.from_json(record.read_text("utf-8"))
+    assert (result.decide_without, result.families, result.accuracy_loss) == (("sex",), ("reweigh", "tilt"), 0.1)
+    assert result.chosen is not None
+    chosen = result.candidates[result.chosen]
+    assert not chosen.asks
+    screen = " ".join(ran.out.split())
+    assert f"Candidate {chosen.number} takes the given model's place" in screen
+    for path in (new, record, page):
+        assert path.name in ran.out.replace("\n", "")
+    assert f"{result.candidates[0].test.gap:.3f}" in page.read_text("utf-8")
+    people = pd.read_csv("people.csv")
+    answers = joblib.load(new).predict(people.drop(columns=["sex", "hired"]))
+    gap = np.ptp([(answers[people["sex"] == one] == "yes").mean() for one in ("f", "m")])
+    before = joblib.load("model.joblib").predict(people[["grade", "sex", "town"]])
+    assert gap < np.ptp([(before[people["sex"] == one] == "yes").mean() for one in ("f", "m")]) - 0.1
+
+    pd.DataFrame({"sex": people["sex"], "selected": (answers == "yes").astype(int)}).to_csv(
+        tmp_path / "decisions.csv", index=False
+    )
+    (tmp_path / "dossier.yaml").write_text("outcome: {column: selected}\nattributes: {sex: {column: sex}}\n")
+    ran = evenhand(
+        "dossier", tmp_path / "decisions.csv", "--config", tmp_path / "dossier.yaml", "--for", "alternatives",
+        "--result", record, "--out", tmp_path / "dossier",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert any("takes the given model" in one.read_text("utf-8") for one in (tmp_path / "dossier").glob("*.html"))
+
+
+@pytest.mark.parametrize("measure", ["ratio", "equal-opportunity", "equalized-odds"])
+def test_every_measure_is_searched(evenhand, folder, tmp_path, measure):
+    ran = evenhand(
+        "mitigate", *ABOUT, "--against", measure, "--method", "thresholds", *QUICK, "--out", tmp_path / "new.joblib",
+        "--json", "-",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert (ran.json["kind"], ran.json["against"]) == ("alternatives", measure)
+    least = min(ran.json["candidates"], key=lambda one: one["validation"]["gap"])
+    assert least["validation"]["gap"] < 0.75 * ran.json["candidates"][0]["validation"]["gap"]
+    assert least["asks"] == ["sex"]
+
+
+WRONG = {
+    "another measure": (["--against", "parity"], "gap"),
+    "an unknown attribute": (["--against", "gap", "--decide-without", "sexx"], "there is no attribute 'sexx'"),
+    "an unknown family": (["--against", "gap", "--method", "tilted"], "tilt"),
+    "no search": (["--method", "diffdp", "--record", "lda.json"], "only a search for alternatives has a record"),
+    "a frontier": (["--against", "gap", "--frontier", "f.html"], "the frontier of a search for alternatives"),
+    "an option of methods": (["--against", "gap", "--rounds", 3], "leave it out"),
+    "a negative loss": (["--against", "gap", "--accuracy-loss", -1], "accuracy"),
+    "the people as the record": (["--against", "gap", "--record", "people.csv"], "is a file to read"),
+    "another file": (["--against", "gap", "--out", "new.onnx"], "not every alternative is written"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_searched_is_one_clear_error(evenhand, folder, case):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    options, words = WRONG[case]
+    out = [] if "--out" in options else ["--out", "new.joblib"]
+    ran = evenhand("mitigate", *ABOUT, *options, *out, "--quiet")
+    assert ran.code == 2
+    assert words in " ".join(ran.err.split())
+    assert "Traceback" not in ran.err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_an_interrupt_keeps_what_was_searched(evenhand, folder, tmp_path, monkeypatch, interruptible):
+    fitted = CrossFitting.fitted_source
+
+    def interrupted(self, strength):
+        if strength > 0.25:
+            signal.raise_signal(signal.SIGINT)
+        return fitted(self, strength)
+
+    monkeypatch.setattr(CrossFitting, "fitted_source", interrupted)
+    record = tmp_path / "lda.json"
+    ran = evenhand(
+        "mitigate", *ABOUT, "--against", "gap", "--method", "reweigh", *QUICK, "--out", tmp_path / "new.joblib",
+        "--record", record,
+    )  # fmt: skip
+    assert ran.code == 130
+    told = json.loads(record.read_text("utf-8"))
+    assert told["interrupted"]
+    assert [one["settings"].get("strength") for one in told["candidates"]] == [None, 0.0, 0.25]
