@@ -29,7 +29,9 @@ class RuleInputs(NamedTuple):
 
     def at(self, rows: Integers) -> RuleInputs:
         """Return what may be used about some of the people."""
-        return RuleInputs(*(None if one is None else one[rows] for one in self))
+        group = None if self.group is None else self.group[rows]
+        membership = None if self.membership is None else self.membership[rows]
+        return RuleInputs(self.score[rows], self.accepted[rows], group, membership, self.lot[rows])
 
 
 class AcceptanceRule(Protocol):
