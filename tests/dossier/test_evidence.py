@@ -20,7 +20,16 @@ from evenhand.dossier import (
     read_evidence,
 )
 from evenhand.errors import DataError, DossierError, OptionError
-from evenhand.mitigation import CandidateResult, Change, ComparisonLine, MitigationResult, SplitSizes, Trial
+from evenhand.mitigation import (
+    CandidateResult,
+    Change,
+    ComparisonLine,
+    MitigationResult,
+    SplitSizes,
+    Trial,
+    refute_alternatives,
+)
+from evenhand.schema import ColumnRoles
 from evenhand.stats import Observed, Proved, Unknown, format_value
 from evenhand.view import render_markdown
 
@@ -299,3 +308,14 @@ def test_kinds_of_numbers_are_kept_in_tables():
     assert set(frames["alternatives"]["method"]) == {"retrain", "reweigh"}
     assert np.isfinite(frames["alternatives"]["before_low"]).all()
     assert isinstance(found.evidence[0].numbers[0].quantity, Proved)
+
+
+def test_a_refutation_is_told_alone():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"grade": rng.integers(0, 2, 200), "sex": rng.choice(["f", "m"], 200)})
+    frame["hired"] = np.where(frame["grade"] + (rng.random(200) < 0.2) > 0.5, "yes", "no")
+    people = ColumnRoles("hired", ["sex"], "yes").read(frame)
+    found = refute_alternatives(people, features=["grade == 1"], accuracy=0.8)
+    said = render_markdown(compiled(["alternatives"], [found]).document())
+    assert "Refutation recorded in" in said
+    assert "none with accuracy of at least 80 %" in said
