@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,7 +160,7 @@ def refute_alternatives(
         most_accurate=table.most_right / table.people,
         witness=witness,
         given=given,
-        curve=() if found.interrupted else _trace_curve(table),
+        curve=_trace_curve(table),
         proof=proof,
         parts=found.parts,
         stopped=found.stopped,
@@ -247,19 +248,23 @@ def _count_witness(
 
 
 def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
-    """Bound the gap of any decisions by the features at floors up to the largest accuracy that they reach."""
+    """Bound the gap of any decisions by the features at floors up to the largest accuracy that they reach.
+
+    An interrupt ends it, and keeps what was proved before.
+    """
     constant = max(table.base, table.people - table.base) / table.people
     most = table.most_right / table.people
     if most <= constant:
         return ()
     whole = np.stack([np.zeros(len(table.features)), np.ones(len(table.features))])
     found = []
-    for floor in np.unique(np.floor(np.linspace(constant, most, CURVE) * 1e6) / 1e6):
-        at = FeatureCells(table.features, table.counts, count_needed(float(floor), table.people))
-        if at.need <= at.most_right:
-            solved = Relaxation(at).solve([], whole)
-            bound = max(0.0, solved.bound)
-            found.append(FloorBound(accuracy=float(floor), bound=bound, proof=_write_bound(solved.multipliers)))
+    with suppress(KeyboardInterrupt):
+        for floor in np.unique(np.floor(np.linspace(constant, most, CURVE) * 1e6) / 1e6):
+            at = FeatureCells(table.features, table.counts, count_needed(float(floor), table.people))
+            if at.need <= at.most_right:
+                solved = Relaxation(at).solve([], whole)
+                bound = max(0.0, solved.bound)
+                found.append(FloorBound(accuracy=float(floor), bound=bound, proof=_write_bound(solved.multipliers)))
     return tuple(found)
 
 

@@ -11,13 +11,16 @@ from scipy.sparse import csr_array, eye_array, hstack
 
 from evenhand.mitigation.refutation.config import POINTS
 from evenhand.mitigation.refutation.features import FeatureCells
-from evenhand.typing import Booleans, Floats
+from evenhand.typing import Booleans, Floats, Integers
 
 SAME_SCORE = 1e-7
 """Scores nearer than this are taken as equal."""
 
-RESTARTS = 4
-"""Random scorecards to start from, whenever weights are learnt from a linear program."""
+RESTARTS = 16
+"""Scorecards to start from, whenever weights are learnt from a linear program."""
+
+PRICES = (3.0, 10.0, 30.0)
+"""Of the share of people by which a scorecard misses the floor, beside its gap, while it is improved."""
 
 LARGEST = 60
 """Weights are written as whole numbers up to this where that decides alike."""
@@ -76,13 +79,14 @@ class WeightSearch:
 
     def learn(self, decisions: Floats) -> None:
         """Fit weights to decisions (cells,) of a linear program, and look for better rules around them and the best."""
-        self._climb(self._fit(decisions))
+        fitted = self._fit(decisions)
+        if self.whole:
+            largest = max(float(np.abs(fitted).max()), 1e-9)
+            self._climb_points(np.rint(fitted * (POINTS / largest)).astype(np.int64))
+            return
+        self._climb(fitted)
         if self.best is not None:
             self._climb(np.array(self.best.weights))
-        width = self.table.features.shape[1]
-        for _ in range(RESTARTS if self.whole else 0):
-            start: Floats = np.asarray(self.rng.integers(-POINTS, POINTS + 1, width), dtype=np.float64)
-            self._climb(start)
 
     def _fit(self, decisions: Floats) -> Floats:
         """Return weights that part what is mostly accepted from the rest, with few people on the wrong side."""
@@ -99,31 +103,68 @@ class WeightSearch:
         )  # fmt: skip
         if solved.x is None:
             return np.asarray(self.rng.normal(size=width))
-        weights: Floats = np.asarray(solved.x[:width])
-        largest = float(np.abs(weights).max())
-        return np.asarray(weights * (POINTS / largest)) if self.whole and largest > 0 else weights
+        return np.asarray(solved.x[:width])
 
     def _climb(self, weights: Floats, rounds: int = 30) -> None:
         """Change one weight at a time as long as that helps, and offer the rule."""
-        if self.whole:
-            weights = np.clip(np.rint(weights), -POINTS, POINTS)
         best, _ = self.rate(weights)
         for _ in range(rounds):
             before = best
             for at in self.rng.permutation(len(weights)):
                 spread = max(float(np.abs(weights).max()), 1.0) / 4
-                steps = (-2, -1, 1, 2) if self.whole else self.rng.normal(0, spread, 4)
-                for step in steps:
+                for step in self.rng.normal(0, spread, 4):
                     moved = weights.copy()
                     moved[at] += step
-                    if self.whole and abs(moved[at]) > POINTS:
-                        continue
                     gap, _ = self.rate(moved)
                     if gap < best:
                         best, weights = gap, moved
             if best == before:
                 break
         self.offer(weights)
+
+    def _climb_points(self, start: Integers) -> None:
+        """Take the best of all scorecards that differ in one feature's points as long as that helps; then start again.
+
+        Where nothing helps, a few points of the best rule are drawn again.
+        """
+        width = len(start)
+        neighbours = np.repeat(np.arange(width), 2 * POINTS + 1)
+        values = np.tile(np.arange(-POINTS, POINTS + 1), width)
+        points = start
+        for _ in range(RESTARTS):
+            price = float(self.rng.choice(PRICES))
+            best = float(self._rate_points(points[None], price)[0])
+            while True:
+                moved = np.repeat(points[None], len(values), axis=0)
+                moved[np.arange(len(values)), neighbours] = values
+                rated = self._rate_points(moved, price)
+                if rated.min() >= best - 1e-12:
+                    break
+                best, points = float(rated.min()), moved[int(rated.argmin())]
+            self.offer(points.astype(np.float64))
+            if self.best is not None:
+                points = np.array(self.best.weights, dtype=np.int64)
+            points = points.copy()
+            drawn = self.rng.choice(width, min(width, int(self.rng.integers(2, 5))), replace=False)
+            points[drawn] = self.rng.integers(-POINTS, POINTS + 1, len(drawn))
+
+    def _rate_points(self, points: Integers, price: float) -> Floats:
+        """Return of scorecards (m, features) the least gap over thresholds, with a price on each share that lacks."""
+        many, width = points.shape
+        levels = 2 * POINTS * width + 1
+        place = (self.table.features @ points.T + POINTS * width + levels * np.arange(many)).ravel()
+
+        def above(amounts: Floats) -> Floats:
+            # Of every cell, then of all cells with at least so many points, from the most on.
+            spread = np.bincount(place, np.repeat(amounts, many), minlength=many * levels).reshape(many, levels)
+            return np.asarray(np.cumsum(spread[:, ::-1], axis=1))
+
+        lacking = np.maximum(self._need - above(self._gains), 0) / self.table.people
+        gaps = np.zeros_like(lacking)
+        for one in self._differences:
+            np.maximum(gaps, above(one), out=gaps)
+        nobody = price * max(self._need, 0) / self.table.people
+        return np.minimum((gaps + price * lacking).min(axis=1), nobody)
 
 
 def write_rule(table: FeatureCells, weights: Floats, accepted: Booleans, *, whole: bool) -> WeightedRule:
