@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from evenhand import certification, checker
 from evenhand.checker import verification
-from evenhand.checker.float_bounds import bound_arrays, bound_box, bound_functions
-from evenhand.checker.float_network import float_network_of, share_events_of
-from evenhand.checker.float_proofs import BoxClaims, prove_claims
+from evenhand.checker.floats.bounds import bound_arrays, bound_box, bound_functions
+from evenhand.checker.floats.network import float_network_of, share_events_of
+from evenhand.checker.floats.proofs import BoxClaims, prove_claims
 from evenhand.checker.form import form_of
 from evenhand.checker.question import RecordedQuestion, recorded_question_of
 from evenhand.errors import OptionError

@@ -20,8 +20,8 @@ from evenhand.checker.fixed import (
     PrecisionExceeded,
     fixed_point_of,
 )
-from evenhand.checker.float_network import float_network_of, share_events_of
-from evenhand.checker.float_proofs import BoxClaims, prove_boxes, prove_claims
+from evenhand.checker.floats.network import float_network_of, share_events_of
+from evenhand.checker.floats.proofs import BoxClaims, prove_boxes, prove_claims
 from evenhand.checker.form import LayeredForm, form_of
 from evenhand.checker.question import CellAxis, RecordedQuestion
 from evenhand.checker.reading import WHOLE

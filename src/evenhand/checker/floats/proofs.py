@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.float_bounds import (
+from evenhand.checker.floats.bounds import (
     bound_arrays,
     bound_box,
     bound_functions,
@@ -18,8 +18,8 @@ from evenhand.checker.float_bounds import (
     choose_axis,
     least_margin,
 )
-from evenhand.checker.float_counting import LEVELS, count_arrays, count_shares, lay_out_box
-from evenhand.checker.float_network import FloatNetwork, ShareEvents
+from evenhand.checker.floats.counting import LEVELS, count_arrays, count_shares, lay_out_box
+from evenhand.checker.floats.network import FloatNetwork, ShareEvents
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 

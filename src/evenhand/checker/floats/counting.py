@@ -2,9 +2,9 @@
 
 A condition is ``constant + sum of one term per attribute > 0``. Of the attributes some are listed: all their joint
 values are gone through, and the others are kept as a distribution, a table of
-``P(sum of the others >= least sum + j * step)``, for which every term is moved down to a grid of this step. Of several conditions one leads; on the attributes in the
-table each of the others exceeds it by no less than the sum of the least differences of their terms, so that one look-up
-says for whom all hold.
+``P(sum of the others >= least sum + j * step)``, for which every term is moved down to a grid of this step. Of several
+conditions one leads; on the attributes in the table each of the others exceeds it by no less than the sum of the least
+differences of their terms, so that one look-up says for whom all hold.
 
 Rounding. With at most 64 attributes, a sum of terms errs by less than 2**-46 of the sum of their sizes, the moves to
 the grid included, each of which may come out too high by 2**-50 of a term's size and 2**-52 of the span: so much is
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.float_network import FloatNetwork
+from evenhand.checker.floats.network import FloatNetwork
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Booleans, Floats, Integers
 

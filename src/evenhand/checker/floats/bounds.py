@@ -1,4 +1,4 @@
-"""Linear lower functions of every margin over a box, in float64 (compiled); see ``float_network`` for their rounding.
+"""Linear lower functions of every margin over a box, in float64 (compiled); see ``floats.network`` for their rounding.
 
 Each ReLU is replaced, from the last layer to the first, by a line on the right side of it, as ``bounds`` does in whole
 numbers.
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.float_network import FloatNetwork
+from evenhand.checker.floats.network import FloatNetwork
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 

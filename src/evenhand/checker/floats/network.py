@@ -204,7 +204,7 @@ def share_events_of(form: LayeredForm) -> ShareEvents | None:
     """Return the events by which people are counted; None if they are too many.
 
     Functions are numbered (assignment, margin, sign), where a sign of 0 means that the second label of the margin's
-    pair beats the first. With many assignments all are bounded together: see ``float_bounds.bound_together``.
+    pair beats the first. With many assignments all are bounded together: see ``bounds.bound_together``.
     """
     together = len(form.bases) > MAX_SEPARATE
     margins, labels = len(form.pairs), form.labels
