@@ -49,14 +49,34 @@ class Opened:
         else:
             super().__setattr__(name, value)
 
+    def weights(self, i: int) -> np.ndarray | None:
+        """Listed masses of the cells of an attribute, if they are listed (and nothing else is)."""
+        if self.head["attributes"][i]["weights"] != "listed":
+            return None
+        place = sum(each["weights"] == "listed" for each in self.head["attributes"][:i])
+        return np.frombuffer(zlib.decompress(self.cells[place]), "<i8").astype(object)
+
+    def list_weights(self, i: int, weights: list[int]) -> None:
+        """Give the cells of an attribute these masses."""
+        payload = zlib.compress(np.array(weights, dtype="<i8").tobytes())
+        place = sum(each["weights"] == "listed" for each in self.head["attributes"][:i])
+        if self.head["attributes"][i]["weights"] == "listed":
+            self.cells[place] = payload
+        else:
+            self.cells.insert(place, payload)
+            self.head["attributes"][i]["weights"] = "listed"
+
     def mass(self, boxes: Boxes) -> np.ndarray:
-        """Mass of each box where all cells of each attribute weigh their number of entries."""
+        """Mass of each box, where a cell that has none listed weighs one."""
         product = np.full(len(boxes.low), 1, dtype=object)
         for i, attribute in enumerate(self.head["attributes"]):
-            values = attribute.get("values", 1)
-            assert attribute["weights"] == "entries"
-            assert values == 1
-            product = product * (boxes.high[:, i] - boxes.low[:, i] + 1).astype(object)
+            assert attribute.get("values", 1) == 1
+            weights = self.weights(i)
+            if weights is None:
+                product = product * (boxes.high[:, i] - boxes.low[:, i] + 1).astype(object)
+            else:
+                before = np.concatenate([[0], np.cumsum(weights)])
+                product = product * (before[np.minimum(boxes.high[:, i] + 1, len(weights))] - before[boxes.low[:, i]])
         return product
 
     def add_up(self) -> None:
@@ -64,6 +84,12 @@ class Opened:
         for boxes in self.questions:
             mass = self.mass(boxes)
             boxes.totals["boxes"] = len(boxes.low)
+            if any(each["weights"] == "listed" for each in self.head["attributes"]):
+                of = WHOLE
+                for i, each in enumerate(self.head["attributes"]):
+                    weights = self.weights(i)
+                    of *= each["cells"] if weights is None else int(weights.sum())
+                boxes.totals["of"] = str(of)
             boxes.totals["certified"] = str(int((mass * boxes.fair.astype(object)).sum()))
             boxes.totals["falsified"] = str(int((mass * boxes.unfair.astype(object)).sum()))
 

@@ -237,6 +237,8 @@ def _read_assumptions(head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """Return the ways of counting, and see that nothing is stated that the checker does not hold to."""
     if head["format"] != int(FORMAT):
         raise CertificateError(f"the header is of format {head['format']}")
+    if head["model"]["kind"] != "network":
+        raise CertificateError(f"certificates about {head['model']['kind']} are not known here", hint="update Evenhand")
     if head["method"] not in METHODS:
         raise CertificateError(f"there is no method {head['method']!r}")
     if head["slack"] != SLACK:
