@@ -440,15 +440,20 @@ def _audit_pieces(
     budget = run.approve(model, config.budget, rows + 100 * auditing.PIECES_SAMPLE)
     config = config.model_copy(update={"budget": budget})
     with view.show_progress(quiet=output.silent) as progress:
-        result = auditing.audit_pieces(
-            model,
-            auditing.PiecesSource(pieces, people.roles(given, people.protected), data),
-            config,
-            state=asked.state,
-            trust=people.trust,
-            progress=progress,
-            clock=run.clock,
-        )
+        try:
+            result = auditing.audit_pieces(
+                model,
+                auditing.PiecesSource(pieces, people.roles(given, people.protected), data),
+                config,
+                state=asked.state,
+                trust=people.trust,
+                progress=progress,
+                clock=run.clock,
+            )
+        except KeyboardInterrupt:
+            if asked.state is not None:
+                typer.echo(f"what was counted is in {asked.state}: the same command goes on from there", err=True)
+            raise
     for gate in asked.gates:
         gate.check_attributes(result.protected)
 
