@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.optimize import linprog
 
 from evenhand.mitigation.refutation.config import POINTS
 from evenhand.typing import Booleans, Floats, Integers
@@ -133,6 +132,8 @@ def fit_weights(features: Integers, accepted: Booleans, box: WeightBox) -> Fitte
     The linear program pushes the cells apart: ``s_c (w x_c - t) >= r - v`` with s = 1 for accepted cells and -1 for
     others, and least v. Its dual says which cells cannot be parted.
     """
+    from scipy.optimize import linprog
+
     if accepted.all() or not accepted.any():
         return FittedWeights(np.clip(np.zeros(features.shape[1]), box.low, box.high), None)
     side = np.where(accepted, 1.0, -1.0)

@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
 
 from evenhand.interrupts import InterruptCounter
 from evenhand.mitigation.refutation.cuts import (
@@ -121,6 +119,9 @@ class Relaxation:
 
     def _optimize(self, rows: list[int], fixed: Floats, *, elastic: bool) -> Any:
         """Return the solver's answer: least gap, or the least by which all rows but those of the gap must give way."""
+        from scipy.optimize import linprog
+        from scipy.sparse import csr_array
+
         pairs, cells = self.differences.shape
         last = -1.0 if elastic else 0.0
         top = np.zeros((pairs + 1, cells + 1))

@@ -6,8 +6,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, eye_array, hstack
 
 from evenhand.mitigation.refutation.config import POINTS
 from evenhand.mitigation.refutation.features import FeatureCells
@@ -90,6 +88,9 @@ class WeightSearch:
 
     def _fit(self, decisions: Floats) -> Floats:
         """Return weights that part what is mostly accepted from the rest, with few people on the wrong side."""
+        from scipy.optimize import linprog
+        from scipy.sparse import csr_array, eye_array, hstack
+
         features = self.table.features
         cells, width = features.shape
         side = np.where(decisions > 0.5, 1.0, -1.0)
