@@ -6,9 +6,6 @@ sample: flips, searches and proofs.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-import evenhand
 from evenhand import datasets, groups, models, subgroups
 from evenhand.auditing.analysis import audit, forecast_queries
 from evenhand.auditing.config import AuditConfig
@@ -26,7 +22,6 @@ from evenhand.auditing.decisions import make_decision_card
 from evenhand.auditing.result import AuditResult, SkippedAnalysis
 from evenhand.core import WorkClock
 from evenhand.errors import DataError, OptionError
-from evenhand.files import write_atomically
 from evenhand.models import Scorer, Subject
 from evenhand.schema import (
     ColumnRoles,
@@ -40,6 +35,7 @@ from evenhand.schema import (
     encode,
 )
 from evenhand.typing import Booleans, Floats, Integers, Progress
+from evenhand.workers import UnitStore, fingerprint_of
 
 PIECES_SAMPLE = 50_000
 """People whose flips are counted, and around whom searches look."""
@@ -53,7 +49,8 @@ BINS = 1 << 16
 ALIKE = 0.25
 """Where no more of the people in a sample than this share differ, those who are alike are counted first."""
 
-STATE = "state.json"
+KNOWN_BY = 500
+"""People by whose answers a model is known that is no file."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ def audit_pieces(
             location="`budget=`",
             hint="give a larger budget, or audit a sample of the rows",
         )
-    kept = None if state is None else _State.open(state, _describe(subject, source, config))
+    kept = None if state is None else UnitStore(state, "audit", _describe(subject, source, config))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) if state is None else state
         counted = _count_pieces(subject, _join_alike(source, drawn.frame, schema, folder, say), kept, say)
@@ -184,18 +181,20 @@ def _refuse_settings(config: AuditConfig) -> None:
             )
 
 
-def _count_pieces(subject: Subject, source: PiecesSource, state: _State | None, say: Progress) -> RecordedDecisions:
+def _count_pieces(subject: Subject, source: PiecesSource, state: UnitStore | None, say: Progress) -> RecordedDecisions:
     """Ask the model about every piece that is not in the state, and add up."""
     total: _Counted | None = None
     done, schema = 0, subject.people.schema
     for number, piece in enumerate(source.pieces):
         say(f"asking the model ({done:,} of {source.rows:,})", 0.02 + 0.68 * done / max(source.rows, 1))
-        counted = None if state is None else state.load(number)
-        if counted is None:
+        arrays = None if state is None else state.read(number)
+        if arrays is not None:
+            counted = _Counted(**arrays)
+        else:
             parts = [_count(subject, frame, schema, source.name) for frame in piece.frames()]
             counted = _Counted.add(parts)
             if state is not None:
-                state.save(number, counted)
+                state.write(number, vars(counted))
         total = counted if total is None else _Counted.add([total, counted])
         done += piece.rows
     if total is None or not total.counts.sum():
@@ -295,74 +294,26 @@ def _add_up(people: People, selected: Booleans, scores: Floats | None) -> _Count
     return _Counted.add([_Counted(key, one, each, ends, bins)])
 
 
-@dataclass(frozen=True)
-class _State:
-    """A folder with what was counted in each piece; every file is whole or not there."""
+def _describe(subject: Subject, source: PiecesSource, config: AuditConfig) -> dict[str, str]:
+    """Return what counts in pieces depend on, each as a text: the same of the same audit.
 
-    folder: Path
-
-    @classmethod
-    def open(cls, folder: Path, about: dict[str, Any]) -> _State:
-        """Open a folder, which is new, or was begun for the same model, data and settings.
-
-        Raises:
-            OptionError: it was begun for others, or cannot be written.
-        """
-        path = folder / STATE
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                before = json.loads(path.read_text("utf-8"))
-                changed = [name for name, value in about.items() if before.get(name) != value]
-                if changed:
-                    raise OptionError(
-                        f"this folder holds what was counted with other {' and '.join(changed)}",
-                        location="`state=`",
-                        hint="name another folder, or remove this one",
-                    )
-            write_atomically(path, json.dumps(about, indent=2) + "\n")
-        except (OSError, ValueError) as error:
-            if isinstance(error, OptionError):
-                raise
-            raise OptionError(f"the state cannot be kept: {error}", location="`state=`") from None
-        return cls(folder)
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"piece-{number:06}.npz"
-
-    def load(self, number: int) -> _Counted | None:
-        """Return what was counted in a piece; None where it was not."""
-        path = self._path(number)
-        if not path.exists():
-            return None
-        try:
-            with np.load(path, allow_pickle=False) as kept:
-                return _Counted(*(kept[name] for name in ("key", "counts", "sums", "ends", "bins")))
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"not what was counted: {error}", location=str(path), hint="remove this file") from None
-
-    def save(self, number: int, counted: _Counted) -> None:
-        """Keep what was counted in a piece."""
-        content = io.BytesIO()
-        np.savez_compressed(content, **vars(counted))
-        write_atomically(self._path(number), content.getvalue())
-
-
-def _describe(subject: Subject, source: PiecesSource, config: AuditConfig) -> dict[str, Any]:
-    """Return what counts in pieces depend on, each as a text: the same of the same audit."""
+    A model that is no file is known by its answers about some people, and behind a URL by the URL.
+    """
     files = []
     for path in dict.fromkeys(piece.path for piece in source.pieces):
         about = path.stat()
         files.append(f"{path.resolve()} {about.st_size} {about.st_mtime_ns}")
     model = subject.model
     if isinstance(model, str | Path) and Path(model).is_file():
-        fingerprint = hashlib.sha256(Path(model).read_bytes()).hexdigest()
+        fingerprint = fingerprint_of("model", Path(model).read_bytes())
+    elif isinstance(model, str) and "://" in model:
+        fingerprint = model
     else:
-        fingerprint = model if isinstance(model, str) else type(model).__name__
+        reply = models.ask_people(subject.scorer, subject.people.individuals[:KNOWN_BY])
+        fingerprint = fingerprint_of("model", model if isinstance(model, str) else "", reply.labels, reply.scores)
     return {
         "model": fingerprint,
-        "data": hashlib.sha256("\n".join(files).encode()).hexdigest(),
-        "schema": hashlib.sha256(subject.people.schema.model_dump_json().encode()).hexdigest(),
-        "thresholds": list(config.threshold),
-        "version": evenhand.__version__,
+        "data": fingerprint_of("data", files),
+        "schema": fingerprint_of("schema", subject.people.schema),
+        "thresholds": ", ".join(config.threshold),
     }

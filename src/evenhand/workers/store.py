@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import evenhand
 from evenhand.errors import DataError, OptionError
 from evenhand.files import write_atomically
 
@@ -27,9 +28,7 @@ def fingerprint_of(kind: str, *parts: Any) -> str:
 
     Parts are arrays, plain values, and data classes, mappings and sequences of these.
     """
-    from evenhand import __version__
-
-    return hashlib.sha256(b"".join(_say(kind, __version__, *parts))).hexdigest()
+    return hashlib.sha256(b"".join(_say(kind, evenhand.__version__, *parts))).hexdigest()
 
 
 def _say(*parts: Any) -> Iterator[bytes]:
@@ -61,16 +60,17 @@ class UnitStore:
     Args:
         folder: it is made unless it is there.
         kind: what the work is, in a word or two.
-        fingerprint: of all that the results depend on.
+        fingerprint: of all that the results depend on, or several by what they are of.
 
     Raises:
         OptionError: the folder is of other work.
         DataError: it cannot be made or read.
     """
 
-    def __init__(self, folder: Path, kind: str, fingerprint: str) -> None:
+    def __init__(self, folder: Path, kind: str, fingerprint: str | Mapping[str, str]) -> None:
         self._folder = folder
-        mine = {"kind": kind, "fingerprint": fingerprint}
+        about = {"question": fingerprint} if isinstance(fingerprint, str) else dict(fingerprint)
+        mine = {"kind": kind, "version": evenhand.__version__, **about}
         index = folder / INDEX
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -85,9 +85,10 @@ class UnitStore:
                 location=str(folder),
                 hint="name a folder that is empty or not there yet",
             )
-        if found != mine:
+        changed = [name for name, value in mine.items() if not isinstance(found, dict) or found.get(name) != value]
+        if changed:
             raise OptionError(
-                "the folder is of other work: another model, data, settings or version",
+                f"the folder is of other work: not the same {' and '.join(changed)}",
                 location=str(folder),
                 hint="repeat the command that it was begun with, or name another folder",
             )
