@@ -33,6 +33,7 @@ class WorkBounder:
 
     jobs = 1
     proofs_per_box = 1
+    joint = None
 
     def __init__(self, bounder: CompiledBounder, *, costs: tuple[float, ...] = COSTS) -> None:
         self.bounder = bounder

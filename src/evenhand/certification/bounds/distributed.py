@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.frontier import BoxFrontier
+from evenhand.certification.bounds.joint import JointCounter
 from evenhand.certification.bounds.linear import LinearBounder
 from evenhand.certification.query.question import Query
 from evenhand.errors import LostWorkWarning
@@ -38,6 +39,7 @@ class DistributedBounder:
     def __init__(self, local: LinearBounder, asked: bytes, pool: WorkerPool, store: UnitStore | None) -> None:
         self.jobs = pool.size
         self.proofs_per_box = local.proofs_per_box
+        self.joint: JointCounter | None = None
         self._local, self._pool, self._store = local, pool, store
         self._asked = asked
 

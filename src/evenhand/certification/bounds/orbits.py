@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.certification.bounds.frontier import BoxFrontier
+from evenhand.certification.bounds.joint import JointCounter
 from evenhand.certification.bounds.linear import ReusableBounder
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Query
@@ -47,6 +48,7 @@ class OrbitBounder:
                 self._bounders[number] = latest
         self.jobs = 1 if latest is None else latest.jobs
         self.proofs_per_box = max(len(orbit.classes) for orbit in question.orbits)
+        self.joint: JointCounter | None = None
 
     def root(self) -> BoxFrontier:
         """Return the domain of each orbit that is open as one box."""

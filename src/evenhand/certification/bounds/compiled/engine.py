@@ -10,6 +10,8 @@ import numpy as np
 
 from evenhand.certification.bounds.compiled.expansion import prove_boxes, refine_stack
 from evenhand.certification.bounds.compiled.lanes import LANES
+from evenhand.certification.bounds.compiled.pattern_problem import one_layer_network_of
+from evenhand.certification.bounds.compiled.patterns import PatternCounter
 from evenhand.certification.bounds.compiled.problem import (
     BoxArrays,
     CompiledProblem,
@@ -27,6 +29,7 @@ from evenhand.certification.bounds.frontier import (
     pack_cells,
     root_frontier,
 )
+from evenhand.certification.bounds.joint import JointCounter
 from evenhand.certification.bounds.linear import CALL_BOXES
 from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.cells import Cells
@@ -55,6 +58,8 @@ class CompiledBounder:
         self.problem = problem
         self.jobs = jobs
         self._own = threading.local()
+        net = one_layer_network_of(problem)
+        self.joint: JointCounter | None = None if net is None else PatternCounter(net, problem.axes)
 
     def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
         """Return how people have these cells, who differ from those of the query in their masses alone."""

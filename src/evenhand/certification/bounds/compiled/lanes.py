@@ -131,6 +131,16 @@ minimum = _pairwise(lambda builder, a, b: builder.select(builder.fcmp_ordered("<
 
 
 @intrinsic
+def select_positive(context: Any, x: Any, a: Any, b: Any) -> Any:
+    """``a`` where ``x > 0``, else ``b``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", args[0], ir.Constant(VECTOR, [0.0] * LANES)), args[1], args[2])
+
+    return SIMD_VECTOR(SIMD_VECTOR, SIMD_VECTOR, SIMD_VECTOR), generate
+
+
+@intrinsic
 def axpy(context: Any, number: Any, a: Any, b: Any) -> Any:
     """``number * a + b`` with one number for all lanes."""
 
