@@ -194,6 +194,23 @@ def test_float32_rounded_against_us_stays_within_its_bound(
             assert abs(one - other) <= Fraction(float(w.error[len(net.sizes) - 1, 0])), seed
 
 
+def test_outputs_that_cancel_keep_their_float32_error(tmp_path: Path) -> None:
+    """Without a hidden layer the margin is a difference of outputs, each of which is rounded by itself."""
+    schema = schema_of(
+        [
+            {"name": "x", "kind": "integer", "lower": 0, "upper": 9},
+            {"name": "p", "kind": "integer", "lower": 0, "upper": 1, "protected": True},
+        ]
+    )
+    network = network_from_dense(schema, [(np.array([[1000.0, 1000.0], [0.0, 1.0]]), np.array([0.0, -0.5]))])
+    question = question_about(network, tmp_path)
+    net = float_network_of(question, form_of(question))
+    assert net is not None
+    w = bound_arrays(net, 4)
+    bounded(net, 0, 1, np.array([9]), np.array([9]), w)
+    assert w.error[0, 0] >= 2 * 9000 * 2.0**-24
+
+
 def test_worked_example_is_proved_to_the_last_person(tmp_path: Path) -> None:
     """The hiring network's 30 people as one box: what is proved is what enumerating them finds."""
     network = worked_example()

@@ -284,7 +284,7 @@ def bands_that_decrease(it: Opened) -> None:
     it.head["threshold"], it.head["bands"] = None, [0.6, 0.3]
 
 
-@kind(NAMED)
+@kind()
 def people_compared_within_a_tolerance(it: Opened) -> None:
     it.head["relax"] = {"age": 1}
     it.fair[:] = 0

@@ -131,7 +131,6 @@ def check_certificate(
         restricted=recorded.restricted,
         where=statement.where,
         threshold=statement.threshold,
-        relax=statement.relax,
         tolerance=statement.tolerance,
         bands=statement.bands,
         outcomes=tuple(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
@@ -130,7 +130,7 @@ class AskedQuestion:
         where: conditions on the people asked about, as for ``certify``; by default everybody in the domain.
         population: what masses should be measured by, or what makes it once the schema is known; by default everybody
             counts the same.
-        threshold, relax, tolerance, bands: as for ``certify``.
+        threshold, tolerance, bands: as for ``certify``.
         domain_given: whether the model's schema is the asker's own. If it was taken from the file, the file alone says
             how large the domain is.
     """
@@ -139,7 +139,6 @@ class AskedQuestion:
     where: tuple[str, ...] = ()
     population: ProductPopulation | PopulationLoader | None = None
     threshold: float | None = None
-    relax: Mapping[str, float] = field(default_factory=dict)
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
     domain_given: bool = True
@@ -290,9 +289,6 @@ def _other_settings(statement: CertificateClaim, asked: AskedQuestion, schema: S
         found["tolerance"] = "labels, no numbers" if statement.tolerance is None else f"{statement.tolerance:g}"
     if statement.bands != tuple(asked.bands):
         found["bands"] = ", ".join(f"{edge:g}" for edge in statement.bands) or "labels, no bands"
-    if statement.relax != {name: int(width) for name, width in asked.relax.items() if width}:
-        widths = (f"{name} within {width}" for name, width in statement.relax.items())
-        found["relax"] = ", ".join(widths) or "nothing within a tolerance"
     return found
 
 

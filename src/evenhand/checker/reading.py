@@ -96,7 +96,6 @@ class CertificateClaim:
         protected: entries compared, by attribute.
         where: conditions on the people asked about.
         threshold: on the second label's probability, for two labels.
-        relax: by how many values attributes may differ between the people compared.
         tolerance: of a model of one number, by how much it may change; else None.
         bands: scores of the favourable label that part the outcomes, where these are bands of it.
         method: how it was proved.
@@ -112,7 +111,6 @@ class CertificateClaim:
     protected: dict[str, tuple[float, ...]]
     where: tuple[str, ...]
     threshold: float | None
-    relax: dict[str, int]
     tolerance: float | None
     bands: tuple[float, ...]
     method: str
@@ -218,7 +216,6 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
             protected=protected,
             where=tuple(map(str, head["where"])),
             threshold=None if head["threshold"] is None else float(head["threshold"]),
-            relax=_read_relaxed(head["relax"], schema, protected),
             tolerance=tolerance,
             bands=bands,
             method=str(head["method"]),
@@ -239,6 +236,8 @@ def _read_assumptions(head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         raise CertificateError(f"the header is of format {head['format']}")
     if head["model"]["kind"] != "network":
         raise CertificateError(f"certificates about {head['model']['kind']} are not known here", hint="update Evenhand")
+    if head["relax"]:
+        raise CertificateError("comparisons within a tolerance are not known here", hint="update Evenhand")
     if head["method"] not in METHODS:
         raise CertificateError(f"there is no method {head['method']!r}")
     if head["slack"] != SLACK:
@@ -267,19 +266,6 @@ def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | No
     if not asked or asked != list(range(2, 2 + len(asked))) or (tolerance is not None and len(asked) > 1):
         raise CertificateError(f"the numbers of different outcomes that are counted, {asked}, make no sense")
     return tolerance, bands
-
-
-def _read_relaxed(given: dict[str, Any], schema: Schema, protected: dict[str, tuple[float, ...]]) -> dict[str, int]:
-    for name, width in given.items():
-        if (
-            name in protected
-            or not schema[name].ordered
-            or schema[name].size is None
-            or width != int(width)
-            or width < 1
-        ):
-            raise CertificateError(f"a tolerance of {width} for {name!r} makes no sense")
-    return {str(name): int(width) for name, width in given.items()}
 
 
 def _read_partition(

@@ -62,10 +62,9 @@ class CertificateCheck(Result):
         protected: the attributes that were varied.
         population: what masses are measured by, as the checker found it.
         restricted: what the certificate is about instead of what was asked: attributes and the values of theirs that it
-            is about, ``protected``, ``domain``, ``population``, ``threshold``, ``relax``, ``tolerance``, ``bands``.
+            is about, ``protected``, ``domain``, ``population``, ``threshold``, ``tolerance``, ``bands``.
         where: conditions on the people asked about, which the boxes were compared with.
         threshold: on the second label's probability.
-        relax: by how many values attributes may differ between the people compared.
         tolerance: by how much a number may change; None where labels are compared.
         bands: scores of the favourable label that part bands, where these are compared.
         outcomes: for each number of different outcomes that was counted, who can get so many; empty for two alone.
@@ -92,7 +91,6 @@ class CertificateCheck(Result):
     restricted: dict[str, str] = Field(default_factory=dict)
     where: tuple[str, ...] = ()
     threshold: float | None = None
-    relax: dict[str, int] = Field(default_factory=dict)
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
     outcomes: tuple[CheckedOutcome, ...] = ()
@@ -173,8 +171,6 @@ class CertificateCheck(Result):
             yield "bands", f"of the favourable label's score, cut at {', '.join(f'{edge:g}' for edge in self.bands)}"
         for each in self.outcomes:
             yield f"at least {each.least} outcomes", f"proved for {each.proved:.2%}, possible for {each.possible:.2%}"
-        for name, width in self.relax.items():
-            yield f"{name} within", f"{width:,} of the person's own"
         yield "population", str(self.population)
         yield "boxes", f"{self.boxes:,} fill the domain without gap or overlap, and the totals add up"
 

@@ -51,9 +51,6 @@ class CertificateSource(SourceOptions):
         str | None, typer.Option("--population", help="uniform, or independent: each attribute as in --data.")
     ] = None
     threshold: Annotated[float | None, typer.Option("--threshold", help="Decision threshold asked about.")] = None
-    relax: Annotated[
-        list[str] | None, typer.Option("--relax", help="NAME=NUMBER: people compared may differ by so much.")
-    ] = None
     tolerance: Annotated[float | None, typer.Option("--tolerance", help="By how much a number may change.")] = None
     bands: Annotated[list[str] | None, typer.Option("--bands", help="Scores that cut bands: 0.3,0.6.")] = None
 
@@ -83,7 +80,6 @@ class CertificateSource(SourceOptions):
             where=tuple(self.where or ()),
             population=drawn_from if kind == "independent" else None,
             threshold=self.threshold,
-            relax=_parse_tolerances(self.relax or ()),
             tolerance=self.tolerance,
             bands=parse_edges(self.bands or ()),
             domain_given=self.schema is not None or (people is not None and people.schema is not None),

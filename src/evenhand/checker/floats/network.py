@@ -143,6 +143,9 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
             lows.append(np.zeros(axis.count))
             highs.append(np.zeros(axis.count))
         befores.append(axis.before(np.arange(axis.count + 1)))
+    if any(b >= 0 for _, b in form.units):
+        # The model adds up two outputs one by one: their terms may be far larger than those of the difference.
+        terms = terms + reach
     weights, biases, weight_sizes, bias_sizes = [], [], [], []
     for number, layer in enumerate(form.layers):
         last = number == len(form.layers) - 1

@@ -1,0 +1,56 @@
+"""What checking every box of a certificate takes, beside making it: CPU seconds on one thread.
+
+    python benchmarks/check_certificates.py                             GC-1, AC-2 and AC-5, 6,000 boxes
+    python benchmarks/check_certificates.py AC-5 --boxes 100000         another number of them
+    python benchmarks/check_certificates.py GC-1 --boxes 1000000 --sample 20000     projected from so many draws
+
+Compiling is not counted. The networks are looked for as in ``certify.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from certify import ROOT, cases
+from evenhand import certification, checker
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", default=["GC-1", "AC-2", "AC-5"], metavar="NETWORK")
+    parser.add_argument("--boxes", type=int, default=6000, metavar="N", help="boxes to make (default 6,000)")
+    parser.add_argument("--sample", type=int, metavar="N", help="check so many draws and project, instead of all boxes")
+    options = parser.parse_args()
+    folder = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared")) / "data" / "certify"
+    if not (folder / "expected.json").exists():
+        print(f"Skipped: no published networks in {folder}")
+        return
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for case in cases(folder, options.names):
+        model = case["model"]
+        with tempfile.TemporaryDirectory() as place:
+            path = Path(place) / "boxes.cert"
+            # Once for the compiler.
+            certification.certify(model, certificate=path, max_boxes=300, jobs=1, samples=10)
+            checker.check_certificate(path, model, exact=0)
+            started = time.process_time()
+            certification.certify(model, certificate=path, max_boxes=options.boxes, jobs=1, samples=10)
+            made = time.process_time() - started
+            started = time.process_time()
+            found = checker.check_certificate(path, model, sample=options.sample, exact=0, seed=1)
+            checked = time.process_time() - started
+            print(
+                f"{case['network']} {case['query']}: {found.boxes:,} boxes made in {made:.2f} s; {found.checked:,} "
+                f"checked in {checked:.2f} s ({checked / made:.1f} times), {found.exact} in whole numbers, "
+                f"{found.failures} not confirmed"
+                + ("" if options.sample is None else f"; {1000 * checked / found.checked:.2f} ms a box, drawn by mass")
+            )
+
+
+if __name__ == "__main__":
+    main()
