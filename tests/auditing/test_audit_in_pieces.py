@@ -138,7 +138,7 @@ def test_state_of_another_audit_is_refused(tmp_path):
     source = write(tmp_path / "people", people(900))
     auditing.audit_pieces(Asked(), source, state=tmp_path / "state", **QUICK)
     other = write(tmp_path / "others", people(900, 1))
-    with pytest.raises(OptionError, match="not the same (model and )?data"):
+    with pytest.raises(OptionError, match=r"not the same (model and )?data"):
         auditing.audit_pieces(Asked(), other, state=tmp_path / "state", **QUICK)
     with pytest.raises(OptionError, match="not the same model"):
         auditing.audit_pieces(Otherwise(), source, state=tmp_path / "state", **QUICK)

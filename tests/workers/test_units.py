@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import LostWorkWarning, MissingExtraError, OptionError
+from evenhand.errors import LostWorkWarning, OptionError
 from evenhand.workers import (
     MOST_LOSSES,
     UnitStore,
@@ -258,7 +258,7 @@ def test_workers_that_are_none_are_refused(workers, said):
 
 def test_a_cluster_needs_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match="ray is needed"), open_pool("ray://here:10001"):
+    with pytest.raises(OptionError, match="ray is needed"), open_pool("ray://here:10001"):
         pass
 
 

@@ -283,7 +283,11 @@ def _open_ray(address: str) -> Iterator[WorkerPool]:
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise MissingExtraError("ray", extra="ray", purpose="to work on a Ray cluster") from None
+        raise OptionError(
+            "ray is needed to work on a Ray cluster, and it is not installed",
+            location="workers",
+            hint="the version of the cluster: pip install 'ray[client]'",
+        ) from None
     try:
         ray.init(address, log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError) as error:
