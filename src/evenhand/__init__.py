@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         subgroups,
         testing,
         view,
+        workers,
     )
     from evenhand.errors import EvenhandError
     from evenhand.schema import Attribute, Schema, Target
@@ -100,6 +101,7 @@ __all__ = [
     "synthesize_shield",
     "testing",
     "view",
+    "workers",
 ]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)
