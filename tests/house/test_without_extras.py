@@ -22,8 +22,8 @@ sys.meta_path.insert(0, Absent())
 OPTIONAL = {
     "torch", "onnx", "onnxruntime", "h5py", "keras", "skops", "xgboost", "lightgbm", "catboost", "polars", "pyarrow",
     "zstandard", "skl2onnx", "fastapi", "httpx", "matplotlib", "pillow", "PIL", "diffusers", "transformers",
-    "safetensors", "distributed", "uvicorn", "starlette", "sqlalchemy", "alembic", "prometheus-client", "prometheus_client", "psycopg",
-    "fairlearn", "duckdb", "openpyxl", "python-docx", "docx", "typst",
+    "safetensors", "uvicorn", "starlette", "sqlalchemy", "alembic", "prometheus-client", "prometheus_client", "psycopg",
+    "distributed", "fairlearn", "duckdb", "openpyxl", "python-docx", "docx", "typst",
 }  # fmt: skip
 
 
