@@ -439,14 +439,14 @@ def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
         decisions = [Fraction(float(one)) for one in witness["decisions"]]
         if len(decisions) != len(claim.features) or not all(0 <= one <= 1 for one in decisions):
             raise CertificateError("the witness does not decide about every cell")
-        right = Fraction(claim.base)
-        for gain, one in zip(claim.gains, decisions, strict=True):
-            right += gain * one
+        gained = (gain * one for gain, one in zip(claim.gains, decisions, strict=True))
+        right = sum(gained, Fraction(claim.base))
         gap = max(
-            sum(difference * one for difference, one in zip(row, decisions, strict=True)) for row in claim.differences
+            sum((difference * one for difference, one in zip(row, decisions, strict=True)), Fraction(0))
+            for row in claim.differences
         )
-        slack = ROUNDING * claim.people
-        if right < claim.need + claim.base - slack or abs(right - Fraction(float(witness["right"]))) > slack:
+        slack, least = ROUNDING * claim.people, Fraction(claim.need + claim.base)
+        if right < least - slack or abs(right - Fraction(float(witness["right"]))) > slack:
             raise CertificateError(f"the witness decides {float(right):,.1f} people rightly, not as many as it should")
         if abs(gap / claim.whole - Fraction(float(witness["gap"]))) > ROUNDING:
             raise CertificateError(f"the witness has a gap of {float(gap / claim.whole):.9f}, not {witness['gap']}")

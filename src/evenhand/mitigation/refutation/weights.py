@@ -155,7 +155,7 @@ class WeightSearch:
         levels = 2 * POINTS * width + 1
         place = (self.table.features @ points.T + POINTS * width + levels * np.arange(many)).ravel()
 
-        def above(amounts: Floats) -> Floats:
+        def above(amounts: Floats | Integers) -> Floats:
             # Of every cell, then of all cells with at least so many points, from the most on.
             spread = np.bincount(place, np.repeat(amounts, many), minlength=many * levels).reshape(many, levels)
             return np.asarray(np.cumsum(spread[:, ::-1], axis=1))
@@ -165,7 +165,7 @@ class WeightSearch:
         for one in self._differences:
             np.maximum(gaps, above(one), out=gaps)
         nobody = price * max(self._need, 0) / self.table.people
-        return np.minimum((gaps + price * lacking).min(axis=1), nobody)
+        return np.asarray(np.minimum((gaps + price * lacking).min(axis=1), nobody))
 
 
 def write_rule(table: FeatureCells, weights: Floats, accepted: Booleans, *, whole: bool) -> WeightedRule:
