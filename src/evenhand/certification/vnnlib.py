@@ -84,7 +84,10 @@ def pair_layers(query: Query) -> list[tuple[Floats, Floats]]:
         (np.tile(second, assignments), (query.biases + base).ravel()),
     ]
     each = np.eye(assignments)
-    return layers + [(np.kron(each, layer.weights), np.tile(layer.bias, assignments)) for layer in query.layers]
+    for layer in query.layers:
+        weights = np.asarray(np.kron(each, layer.weights), dtype=np.float64)
+        layers.append((weights, np.tile(layer.bias, assignments)))
+    return layers
 
 
 def _onnx_bytes(layers: list[tuple[Floats, Floats]]) -> bytes:

@@ -349,7 +349,7 @@ def _read_blocks(
     kinds = ["<u1" if each.count <= 2**8 else "<u2" if each.count <= 2**16 else "<u4" for each in cells]
     widths = [np.dtype(kind).itemsize for kind in kinds]
     held = np.dtype(max(kinds, default="<u1", key=lambda kind: np.dtype(kind).itemsize))
-    blocks = []
+    blocks: list[tuple[NDArray[Any], ...]] = []
     while True:
         tag, payload = sections.next()
         if tag == b"TOTL":

@@ -151,7 +151,7 @@ class BoxProver:
         unfair: NDArray[np.integer],
     ) -> list[BoxProof]:
         """Prove claims again in float64, rounded to the safe side; arguments as for ``prove``."""
-        if self._question.constant:
+        if self._question.constant or self._network is None or self._events is None:
             return self.prove(low, high, fair, unfair)
         n = len(low)
         claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((3, n)))

@@ -32,11 +32,6 @@ PROBABILITY_ERROR = 2.0**-22
 MAX_MAGNITUDE = 1e30
 """Numbers of this size could overflow in float32."""
 
-ARITHMETIC_NOTE = (
-    "bounds in float64, widened by their rounding; margins that a float32 forward pass could carry over zero count as "
-    "undecided"
-)
-
 
 @dataclass(frozen=True)
 class RoundingError:

@@ -199,7 +199,7 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
 def _padded(arrays: list[Floats], shape: tuple[int, ...]) -> Floats:
     held = np.zeros((len(arrays), *shape))
     for k, array in enumerate(arrays):
-        held[(k, *(slice(0, n) for n in array.shape))] = array
+        held[k][tuple(slice(0, n) for n in array.shape)] = array
     return held
 
 

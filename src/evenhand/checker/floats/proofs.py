@@ -64,9 +64,9 @@ def prove_claims(
     """Prove claims about boxes (n, attributes), each cut into at most ``most`` parts; fills in what was proved."""
     margins, axes = int(net.sizes[-1]), low.shape[1]
     functions = max(int(events.member.max()) + 1, 2 * margins * (3 if events.together else len(net.bases)))
-    parts = BoxParts(
-        *np.zeros((2, most + 1, axes), dtype=np.int64), *np.zeros((3, most + 1)), np.zeros(most + 1, dtype=np.int64)
-    )
+    low_parts, high_parts = np.zeros((2, most + 1, axes), dtype=np.int64)
+    mass, fair, unfair = np.zeros((3, most + 1))
+    parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(most + 1, dtype=np.int64))
     work = bound_arrays(net, functions), count_arrays(net, functions, len(events.size))
     prove_boxes(net, events, low, high, claims, most, parts, *work)
 

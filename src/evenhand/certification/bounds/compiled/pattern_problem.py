@@ -209,7 +209,7 @@ def pattern_buffers(net: OneLayerNetwork, axes: AttributeAxes) -> PatternBuffers
         hi=np.zeros((assignments, LANES)),
         margins=np.zeros((4, MAX_NODES + LANES)),
         keys=np.zeros((2, MAX_NODES + LANES)),
-        powers=3.0 ** (np.arange(MAX_LIVE) % WORD_UNITS),
+        powers=np.power(3.0, np.arange(MAX_LIVE) % WORD_UNITS, dtype=np.float64),
         slot_stamp=np.zeros(SLOTS, np.int64),
         slot_key=np.zeros((SLOTS, 2)),
         slot_table=np.zeros(SLOTS, np.int64),
