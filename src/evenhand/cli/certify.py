@@ -159,7 +159,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
 
     if model is not None:
         raise OptionError("a refutation is about people, not about a model", hint="name the people: --data DATA")
-    for name in ("protected", "where", "population", "threshold", "relax", "tolerance", "bands"):
+    for name in ("protected", "where", "population", "threshold", "tolerance", "bands"):
         if getattr(source, name) is not None:
             raise OptionError(
                 f"--{name} is about certificates of models, and this is a refutation", hint="leave it out"

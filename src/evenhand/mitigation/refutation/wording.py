@@ -90,7 +90,7 @@ def state_finding(result: RefutationResult) -> str:
     )
     said += f"{_down(result.bound)}."
     if result.bound < 0.5e-4:
-        said = f"Among {name_family(result)} with accuracy of at least {floor} on these people, no gap is excluded."
+        said = f"Among {name_family(result)}, with accuracy of at least {floor} on these people, no gap is excluded."
     if result.witness is None:
         return f"{said} Whether one reaches that accuracy is open: none was found."
     least = ": no rule has less" if result.verdict == "exact" else ""

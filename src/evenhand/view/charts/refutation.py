@@ -51,6 +51,8 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
         for field, axis, title in (("accuracy", x, "accuracy floor"), ("gap", y, "gap of selection rates"))
     )
     steps: Spec = {"interpolate": "step-after"}
+    # Names stand on the side where there is room for them.
+    named, middle = [*(own if result.witness is not None else []), *given], (x.low + x.high) / 2
     layers = [
         drawing.mark_layer(
             line, steps | {"type": "area", "color": LIGHT["open"], "opacity": 0.35}, x=across, y=up, y2={"datum": 0}
@@ -68,10 +70,13 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
             given, {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1,
                     "color": LIGHT["different"]}, x=across, y=up,
         ),
-        drawing.mark_layer(
-            [*(own if result.witness is not None else []), *given],
-            {"type": "text", "align": "right", "dx": -9, "dy": -6, "color": LIGHT["ink"]}, x=across, y=up,
-            text={"field": "name", "type": "nominal"},
+        *(
+            drawing.mark_layer(
+                [row for row in named if (row["accuracy"] > middle) == (side < 0)],
+                {"type": "text", "align": align, "dx": 9 * side, "dy": -8, "color": LIGHT["ink"]}, x=across, y=up,
+                text={"field": "name", "type": "nominal"},
+            )
+            for align, side in (("left", 1), ("right", -1))
         ),
     ]  # fmt: skip
     said = "; ".join(
