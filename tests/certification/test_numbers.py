@@ -203,7 +203,8 @@ def test_a_change_of_the_number_of_trees_is_never_proved_against_the_truth(seed:
     close = np.abs(change - limit) < 1e-4 * (1 + np.abs(numbers).max())
     for options in ({}, {"enumeration": False, "max_boxes": 5}, {"enumeration": False}):
         found = certification.certify(model, tolerance=limit, population=population, jobs=1, samples=200, **options)
-        check_shares(found, mass, change > limit, close, whole="max_boxes" not in options)
+        # Sums of the same numbers in another order differ by their rounding, which is no change.
+        check_shares(found, mass, change > max(limit, 1e-12), close, whole="max_boxes" not in options)
 
 
 @given(SEEDS, st.lists(st.floats(0.05, 0.95), min_size=1, max_size=3, unique=True))

@@ -216,10 +216,10 @@ def open_pool(workers: Workers) -> Iterator[WorkerPool]:
         OptionError: there are no such workers.
         MissingExtraError: the package of the cluster is not installed.
     """
-    if isinstance(workers, bool) or (isinstance(workers, int) and workers < 1):
-        raise OptionError(f"expected 1 worker or more, got {workers}", location="workers")
     if isinstance(workers, str) and workers.isdecimal():
         workers = int(workers)
+    if isinstance(workers, bool) or (isinstance(workers, int) and workers < 1):
+        raise OptionError(f"expected 1 worker or more, got {workers}", location="workers")
     if isinstance(workers, int):
         processes = WorkerPool([_Process() for _ in range(workers)])
         try:
