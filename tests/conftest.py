@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +27,11 @@ settings.register_profile("evenhand", deadline=None, derandomize="CI" in os.envi
 settings.register_profile("short", deadline=None, derandomize=True, max_examples=20)
 settings.load_profile("evenhand")
 
+PASSED, NOT_AGAIN = (os.environ.get(f"EVENHAND_{name}") for name in ("PASSED", "NOT_AGAIN"))
+"""Files of test names: where those that passed are noted, and those that are left out because they have passed."""
+
 EVERYTHING = os.environ.get("EVENHAND_EXTRAS") == "all"
+NOTED: list[str] = []
 ABSENT = re.compile(r"\bneeds \w|could not import")
 
 
@@ -35,6 +41,27 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what passed before and does not depend on what is installed now."""
+    if NOT_AGAIN is None:
+        return
+    passed = set(json.loads(Path(NOT_AGAIN).read_text()))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+    items[:] = [item for item in items if item.nodeid not in passed]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what passed."""
+    if report.when == "call" and report.passed:
+        NOTED.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what passed, where all processes' reports come together."""
+    if PASSED is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        Path(PASSED).write_text(json.dumps(NOTED))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

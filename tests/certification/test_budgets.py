@@ -252,6 +252,6 @@ def test_a_box_takes_a_few_dozen_bytes() -> None:
     assert peak <= 2**31 / 20 + 30e6
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_twenty_million_boxes_fit_in_two_gibibytes() -> None:
     assert memory_of(20_000_000)[2] <= 2**31

@@ -35,7 +35,7 @@ def audit(frame, metrics, **settings):
     )
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_each_metric_is_that_of_the_group():
     frame = people()
     result = audit(frame, {"cost": cost, "f1": f1_score, "own_auc": roc_auc_score}).groups
@@ -212,7 +212,7 @@ def test_intervals_of_inequality_hold(alpha):
     assert min(held) >= 0.93 - 3 * np.sqrt(0.95 * 0.05 / runs)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_bootstrap_intervals_hold():
     """The cost of decisions of known quality in two groups: .6 and .3 on average, .3 apart."""
     rng, runs, inside, apart = np.random.default_rng(0), 80, 0, 0

@@ -138,7 +138,7 @@ def check_families(cells, accuracy, wanted):
 
 
 @pytest.mark.parametrize("groups", [2, pytest.param(3, marks=pytest.mark.full)])
-@settings(max_examples=scaled(40), deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 @given(st.data(), st.sampled_from([0.2, 0.7, 0.95, 1.0]))
 def test_every_family_is_as_good_as_enumeration(groups, data, share):
     cells = data.draw(tables(groups=groups))
