@@ -58,6 +58,7 @@ def test_a_refutation_is_said_written_and_checked(evenhand, folder):
 
 
 def test_a_record_takes_the_refutation_and_the_given_model_sets_the_floor(evenhand, folder, case):
+    pytest.importorskip("torch", reason="needs the extra torch")
     about = [case.model, *ABOUT]
     searched = ["--against", "gap", "--method", "thresholds", "--out", "new.joblib", "--record", "lda.json", "--quiet"]
     ran = evenhand("mitigate", *about, *searched)
