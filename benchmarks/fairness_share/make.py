@@ -1,4 +1,4 @@
-"""Make the instances of the benchmark anew: train small networks, and ask each about everybody where that can be done.
+"""Make the instances of the benchmark: train small networks, and ask each about everybody where that can be done.
 
     python benchmarks/fairness_share/make.py
 

@@ -50,7 +50,7 @@ ALIKE = 0.25
 """Where no more of the people in a sample than this share differ, those who are alike are counted first."""
 
 KNOWN_BY = 500
-"""People by whose answers a model is known that is no file."""
+"""People whose answers identify a model that is not given as a file."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def _add_up(people: People, selected: Booleans, scores: Floats | None) -> _Count
 def _describe(subject: Subject, source: PiecesSource, config: AuditConfig) -> dict[str, str]:
     """Return what counts in pieces depend on, each as a text: the same of the same audit.
 
-    A model that is no file is known by its answers about some people, and behind a URL by the URL.
+    A file is identified by its content, an endpoint by its URL, any other model by its answers about some people.
     """
     files = []
     for path in dict.fromkeys(piece.path for piece in source.pieces):

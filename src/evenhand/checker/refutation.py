@@ -7,7 +7,7 @@ least 0 and ``sum mu <= 1``,
     lambda need - sum kappa limit
     + sum_c min over z_c of z_c (sum mu difference_c - lambda gain_c + sum kappa factor_c)
 
-is a bound by weak duality, whoever wrote the multipliers; parts fill the space because each is split whole. Cuts are
+is a bound by weak duality, whatever the multipliers are; parts fill the space because each is split whole. Cuts are
 checked one by one (see below). Nothing is solved and nothing is rounded.
 """
 

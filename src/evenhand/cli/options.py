@@ -285,7 +285,7 @@ class WorkerOptions:
         """The workers; None where the command works by itself.
 
         Raises:
-            OptionError: there is a folder and there are no workers.
+            OptionError: a folder is given without workers.
         """
         if self.workers is None:
             if self.state is not None:

@@ -160,7 +160,7 @@ class WorkerPool:
                 running.add(self._send(worker, function, *arguments))
 
     def stop(self) -> None:
-        """Let nobody wait any longer for calls that are under way: they raise ``CancelledError``."""
+        """Give up calls that are under way: each raises ``CancelledError`` where it is waited for."""
         self._stopped = True
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Linear bounds by workers: the search stays here, and each of its calls goes to a process or a machine of its own.
 
-A call splits or proves some hundred boxes and depends on nothing else, so that the result is the same to the last digit
-whoever answers it, a lost worker costs one call, and a search that is repeated reads the answers that were kept.
+A call splits or proves some hundred boxes and depends on nothing else. So the result is the same to the last digit
+whichever worker answers, a lost worker costs one call, and a search that is repeated reads the answers that were kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DistributedBounder:
     """A bounder whose calls are answered by workers; as many as there are workers are under way at a time.
 
     Args:
-        local: the same bounds here, for what is no work.
+        local: the same bounds here, for what takes no time.
         asked: query and device, pickled; each worker lays it out once.
         pool: the workers.
         store: keeps answers; None: they are not kept.

@@ -55,7 +55,7 @@ def save_witness(result: RefutationResult, schema: Schema, path: Path) -> tuple[
     """Write the rule that a refutation found as a model, to a .joblib or .pkl file.
 
     Raises:
-        OptionError: there is none, or it is no rule but decisions by cell.
+        OptionError: there is none, or it consists of decisions by cell.
     """
     witness = result.witness
     if witness is None or (witness.weights is None and witness.tree is None):

@@ -11,7 +11,7 @@ first: for lambda, mu, kappa >= 0 with ``sum mu <= 1``
     G  >=  lambda need - sum kappa limit
            + sum_c min over z_c of z_c (sum mu difference_c - lambda gain_c + sum kappa factor_c)
 
-so whoever has the multipliers can add up the bound exactly, without a solver (``evenhand.checker``). A part without any
+so the bound can be added up exactly from the multipliers, without a solver (``evenhand.checker``). A part without any
 rule has a bound above 1, which no gap is.
 """
 

@@ -164,8 +164,8 @@ class WeightSearch:
         gaps = np.zeros_like(lacking)
         for one in self._differences:
             np.maximum(gaps, above(one), out=gaps)
-        nobody = price * max(self._need, 0) / self.table.people
-        return np.asarray(np.minimum((gaps + price * lacking).min(axis=1), nobody))
+        none_selected = price * max(self._need, 0) / self.table.people
+        return np.asarray(np.minimum((gaps + price * lacking).min(axis=1), none_selected))
 
 
 def write_rule(table: FeatureCells, weights: Floats, accepted: Booleans, *, whole: bool) -> WeightedRule:
