@@ -16,7 +16,7 @@ from evenhand.checker import check_refutation
 from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation import RefutationResult, refute_alternatives
-from evenhand.schema import Schema, encode
+from evenhand.schema import ColumnRoles, Schema, encode
 from evenhand.view import render_markdown, render_page
 from support import scaled
 
@@ -338,6 +338,13 @@ def test_several_groups_are_compared_by_the_largest_gap(german):
     assert found.witness.gap == pytest.approx(max(rates) - min(rates))
     assert found.verdict == "exact"
     assert list(found.groups) == ["young", "middle", "old"]
+
+
+def test_whose_values_are_missing_is_said():
+    frame = pd.DataFrame({"sex": ["m", "f"] * 60, "age": [20, 40, np.nan] * 40, "good": [0, 1, 1, 0] * 30})
+    people = ColumnRoles(target="good", protected=["sex"]).read(frame)
+    found = refute_alternatives(people, features=["age > 30"], accuracy=0.4)
+    assert "For 40 of 120 people a value that a feature looks at is missing" in found.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class RefutationCheck(Result):
         counted = (
             "counted again in the data" if self.data_checked else "as the file states them, not compared with data"
         )
-        family = {"any": "no decisions by these features", "tree": f"no tree of depth {self.depth}"}.get(
+        family = {"any": "no way to decide by these features", "tree": f"no tree of depth {self.depth}"}.get(
             str(self.family), f"no {self.family} rule on these features"
         )
         return Document(

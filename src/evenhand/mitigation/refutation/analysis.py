@@ -133,6 +133,13 @@ def refute_alternatives(
     touched = [schema.attributes[at].name for one in file.features.values() for at in one.columns]
     told = sorted(set(touched) & set(schema.protected))
     notes = [f"Features look at {', '.join(told)}, which is protected: such rules treat groups apart."] if told else []
+    looked_at = sorted({at for one in file.features.values() for at in one.columns})
+    missing = int(np.isnan(people.individuals[:, looked_at]).any(axis=1).sum())
+    if missing:
+        notes.append(
+            f"For {missing:,} of {table.people:,} people a value that a feature looks at is missing: such a feature does "
+            "not hold for them."
+        )
     small = min(table.counts.sum(axis=(0, 2)))
     if small < 100:
         notes.append(f"The smallest group has {small} people: a gap of groups so small is mostly chance.")
