@@ -395,7 +395,7 @@ def test_a_recorder_refuses_what_it_cannot_keep(tmp_path: Path) -> None:
 
     def write_part() -> None:
         with CertificateWriter(tmp_path / "c.cert") as recorder:
-            recorder.begin(query_of(network), "none")
+            recorder.begin(query_of(network), network, "none")
             recorder.take(np.zeros((1, 3), dtype=int), np.ones((1, 3), dtype=int), np.ones(1), np.zeros(1))
             recorder.end()
 

@@ -92,9 +92,9 @@ def certify(
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
         return certify_counterparts(network, population, config, drawn or Draws(), say, timer)
-    if certificate is not None and not isinstance(network, AdditiveNetwork):
-        raise OptionError("certificates of trees cannot be written to a file", location="`certificate=`",
-                          hint="leave it out")  # fmt: skip
+    if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
+        raise OptionError("a certificate file of trees holds labels or bands of a score, not changes of a number",
+                          location="`certificate=`", hint="leave it out, or the tolerance")  # fmt: skip
     if certificate is not None and config.bands and not network.classes:
         raise OptionError("a certificate file holds bands of a score, not of a number", location="`certificate=`",
                           hint="leave it out")  # fmt: skip
@@ -108,7 +108,7 @@ def certify(
     def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
         if isinstance(network, AdditiveNetwork):
             return _prove_network(network, population, config, least, writer, (say, timer, workforce))
-        return _prove_trees(network, population, config, least, say, timer)
+        return _prove_trees(network, population, config, least, writer, (say, timer))
 
     with writer or nullcontext():
         run, outcome = prove(2)
@@ -186,7 +186,7 @@ def _prove_network(
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
     used = "enumeration" if enumerated else "interval" if bounder is None and not query.constant else config.method
     if recorder is not None:
-        recorder.begin(query, used)
+        recorder.begin(query, network, used)
     if query.constant:
         outcome = run.prove_constant(used)
         if recorder is not None:
@@ -219,10 +219,11 @@ def _prove_trees(
     population: ProductPopulation | None,
     config: CertifyConfig,
     least: int,
-    say: Progress,
-    timer: WorkClock,
+    recorder: CertificateWriter | None,
+    how: tuple[Progress, WorkClock],
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a model of trees, where so many different labels treat somebody unfairly."""
+    say, timer = how
     from evenhand.certification.bounds.trees.differences import tree_difference_query_of
     from evenhand.certification.bounds.trees.question import (
         TreeQuery,
@@ -251,15 +252,21 @@ def _prove_trees(
         say("preparing (compiling the prover, once on this machine)", 0.0)
         bounder = compile_tree_engine(query, timer.threads(config.jobs or count_processors()))
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
+    if recorder is not None:
+        recorder.begin(query, ensemble, "enumeration" if enumerated and not query.constant else "trees")
     if query.constant:
         outcome = run.prove_constant("trees")
+        if recorder is not None:
+            recorder.record_boxes(whole_domain(query), np.array([FAIR], dtype=np.int8))
     elif enumerated:
-        outcome = run.prove_by_enumeration(lambda: enumerate_cells(query), inhabited=True)
+        outcome = run.prove_by_enumeration(lambda: enumerate_cells(query), recorder, inhabited=True)
     else:
         undecided, proved, stop = refine_trees(
-            bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress
+            bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
         )
         outcome = ProofOutcome(undecided, proved, stop, "trees")
+    if recorder is not None:
+        recorder.end()
     return run, outcome
 
 

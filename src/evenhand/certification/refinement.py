@@ -86,6 +86,19 @@ class Bounder(Protocol[F]):
         """
 
 
+class BoxRecorder(Protocol):
+    """Takes final boxes: cells (n, attributes) and proved shares (n,), fair and unfair."""
+
+    def take(
+        self,
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
+        fair: NDArray[np.generic],
+        unfair: NDArray[np.generic],
+    ) -> None:
+        """Keep them; together all boxes make up the domain."""
+
+
 class CallSize(NamedTuple):
     """How much to hand to the bounder next.
 

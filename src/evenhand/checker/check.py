@@ -13,13 +13,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.question import AskedQuestion, RecordedQuestion, recorded_question_of
+from evenhand.checker.question import AskedQuestion, RecordedDomain, recorded_question_of
 from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, ClaimedPartition, read_certificate
 from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict
-from evenhand.checker.verification import CheckState, ClaimedBoxes, verify_boxes
+from evenhand.checker.verification import CheckState, ClaimedBoxes, Prover, verify_boxes
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork
+from evenhand.models import AdditiveNetwork, TreeEnsemble
 from evenhand.schema import Schema
 from evenhand.stats import clopper_pearson, zero_count_upper
 from evenhand.typing import Floats, Progress
@@ -30,12 +30,12 @@ MAX_LISTED = 100
 EXACT_BOXES = 10
 
 Cells = NDArray[np.integer]
-Loader = Callable[[Schema], AdditiveNetwork]
+Loader = Callable[[Schema], AdditiveNetwork | TreeEnsemble]
 
 
 def check_certificate(
     path: Path | str,
-    model: AdditiveNetwork | Loader,
+    model: AdditiveNetwork | TreeEnsemble | Loader,
     question: AskedQuestion | None = None,
     *,
     sample: int | Literal["fitting"] | None = "fitting",
@@ -77,14 +77,13 @@ def check_certificate(
     try:
         say("reading the certificate", 0.0)
         statement = read_certificate(Path(path))
-        network = model if isinstance(model, AdditiveNetwork) else model(statement.schema)
-        recorded = recorded_question_of(statement, network, question)
+        box = model if isinstance(model, AdditiveNetwork | TreeEnsemble) else model(statement.schema)
+        recorded, provers = _rebuild_question(statement, box, question)
         say("comparing boxes with the domain", 0.0)
         parts = [_check_partition(recorded, part) for part in statement.partitions]
         totals = [
             _recompute_totals(recorded, part, boxes) for part, boxes in zip(statement.partitions, parts, strict=True)
         ]
-        provers = [BoxProver(recorded, part.least) for part in statement.partitions]
     except CertificateError as fault:
         return CertificateCheck(
             verdict="rejected",
@@ -125,7 +124,7 @@ def check_certificate(
     certified, falsified = shares[0]
     return CertificateCheck(
         verdict=verdict,
-        model=network.name,
+        model=box.name,
         protected=tuple(statement.protected),
         population=recorded.population,
         restricted=recorded.restricted,
@@ -156,13 +155,31 @@ def check_certificate(
     )
 
 
+def _rebuild_question(
+    statement: CertificateClaim, model: AdditiveNetwork | TreeEnsemble, asked: AskedQuestion | None
+) -> tuple[RecordedDomain, list[Prover]]:
+    """Return whom the certificate is about, and what proves the boxes of each of its questions.
+
+    Raises:
+        CertificateError: it is about another model or domain, or about nothing.
+    """
+    if isinstance(model, AdditiveNetwork):
+        recorded = recorded_question_of(statement, model, asked)
+        return recorded, [BoxProver(recorded, part.least) for part in statement.partitions]
+    from evenhand.checker.trees.proofs import TreeProver
+    from evenhand.checker.trees.question import recorded_trees_of
+
+    trees = recorded_trees_of(statement, model, asked)
+    return trees, [TreeProver(trees, part.least) for part in statement.partitions]
+
+
 def _float_below(share: Fraction) -> float:
     """Return the largest float that is not above a fraction."""
     nearest = float(share)
     return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)
 
 
-def _check_partition(question: RecordedQuestion, claimed: ClaimedPartition) -> ClaimedBoxes:
+def _check_partition(question: RecordedDomain, claimed: ClaimedPartition) -> ClaimedBoxes:
     """Return the boxes of the file that have mass, in cells with mass.
 
     Raises:
@@ -184,7 +201,7 @@ def _check_partition(question: RecordedQuestion, claimed: ClaimedPartition) -> C
     return boxes
 
 
-def _box_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> NDArray[np.object_]:
+def _box_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> NDArray[np.object_]:
     """Return exact masses of boxes, as Python's integers."""
     product = np.ones(len(boxes.low), dtype=np.int64 if question.total < 2**62 else object)
     for mass in _axis_masses(question, boxes):
@@ -192,14 +209,14 @@ def _box_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> NDArray[np.o
     return product.astype(object)
 
 
-def _axis_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> Iterator[NDArray[np.int64]]:
+def _axis_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Iterator[NDArray[np.int64]]:
     """Yield the mass of each box along each axis."""
     for i, axis in enumerate(question.axes):
         yield axis.before(boxes.high[:, i].astype(np.int64) + 1) - axis.before(boxes.low[:, i].astype(np.int64))
 
 
 def _recompute_totals(
-    question: RecordedQuestion, claimed: ClaimedPartition, boxes: ClaimedBoxes
+    question: RecordedDomain, claimed: ClaimedPartition, boxes: ClaimedBoxes
 ) -> tuple[Fraction, Fraction]:
     """Add up the certified and the falsified share again.
 
@@ -218,7 +235,7 @@ def _recompute_totals(
     return Fraction(certified, of), Fraction(falsified, of)
 
 
-def _claimed_masses(question: RecordedQuestion, boxes: ClaimedBoxes) -> Floats:
+def _claimed_masses(question: RecordedDomain, boxes: ClaimedBoxes) -> Floats:
     """Return the mass that each box claims as proved, about."""
     weights = (boxes.fair.astype(np.float64) + boxes.unfair) / WHOLE
     for axis, inside in zip(question.axes, _axis_masses(question, boxes), strict=True):
@@ -238,7 +255,7 @@ def _draw_sample(claimed: Floats, sample: int | None, seed: int) -> NDArray[np.i
     return np.bincount(drawn, minlength=len(claimed)).astype(np.int64)
 
 
-def _describe_failure(question: RecordedQuestion, box: ClaimedBoxes, proof: BoxProof) -> UnconfirmedBox:
+def _describe_failure(question: RecordedDomain, box: ClaimedBoxes, proof: BoxProof) -> UnconfirmedBox:
     low, high = box.low, box.high
     where = {
         axis.attribute.name: axis.words(int(low[i]), int(high[i]))

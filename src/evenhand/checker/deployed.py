@@ -206,12 +206,12 @@ def telling_margins(question: RecordedQuestion, margins: int) -> NDArray[np.floa
     threshold, bands = question.statement.threshold, question.statement.bands
     if bands:
         # Twice, as the first label's score is one minus the second's, which rounds once more.
-        return np.array([2 * _probability_margin(edge) for edge in bands])
+        return np.array([2 * probability_margin(edge) for edge in bands])
     # At a half the larger output decides, not a probability.
-    return np.full(margins, TIE if threshold is None or threshold == 0.5 else _probability_margin(threshold))
+    return np.full(margins, TIE if threshold is None or threshold == 0.5 else probability_margin(threshold))
 
 
-def _probability_margin(threshold: float) -> float:
+def probability_margin(threshold: float) -> float:
     """Return how far beyond its threshold an exact margin must be for a float32 probability to be on the same side."""
     if not PROBABILITY < threshold < 1 - PROBABILITY:
         return math.inf

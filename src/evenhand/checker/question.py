@@ -36,19 +36,17 @@ MASS_TOLERANCE = Fraction(1, 10**9)
 
 
 @dataclass(frozen=True)
-class CellAxis:
+class DomainAxis:
     """An attribute that is not protected, as a row of cells. Cells without mass are left out.
 
     Attributes:
         attribute, position: which, and where it stands in an individual's row.
-        part: what it adds to the network.
         cells: how the file cuts it.
         kept: the file's number of each cell, None if all are kept.
     """
 
     attribute: Attribute
     position: int
-    part: AttributeTerm
     cells: RecordedCells
     kept: NDArray[np.int64] | None
 
@@ -118,6 +116,17 @@ class CellAxis:
         return text(first) if first == last else f"{text(first)} to {text(last)}"
 
 
+@dataclass(frozen=True)
+class CellAxis(DomainAxis):
+    """The same of a network.
+
+    Attributes:
+        part: what it adds to the network.
+    """
+
+    part: AttributeTerm
+
+
 PopulationLoader = Callable[[Schema], ProductPopulation]
 
 
@@ -144,29 +153,44 @@ class AskedQuestion:
     domain_given: bool = True
 
 
-@dataclass(frozen=True)
-class RecordedQuestion:
-    """The model, everything that is varied, and everybody it is varied for.
+@dataclass(frozen=True, kw_only=True)
+class RecordedDomain:
+    """Everybody that a certificate is about.
 
     Attributes:
-        network: the model.
         statement: the file.
         axes: the attributes that are not protected.
-        bases: what bias and protected attributes add to the first units, exactly, one row per different assignment.
-        sizes: for each row the sum of the absolute values of its terms.
         population: what masses are measured by, in words of the checker's own.
         restricted: what the certificate is about instead of what was asked, in words.
         distance: how far the masses of the file are from its population, at most, in total variation.
     """
 
-    network: AdditiveNetwork
     statement: CertificateClaim
-    axes: tuple[CellAxis, ...]
-    bases: tuple[tuple[Fraction, ...], ...]
-    sizes: NDArray[np.float64]
+    axes: tuple[DomainAxis, ...]
     population: str
     restricted: dict[str, str]
     distance: Fraction
+
+    @cached_property
+    def total(self) -> int:
+        """Mass of the domain."""
+        return math.prod(axis.total for axis in self.axes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedQuestion(RecordedDomain):
+    """A network, everything that is varied, and everybody it is varied for.
+
+    Attributes:
+        network: the model.
+        bases: what bias and protected attributes add to the first units, exactly, one row per different assignment.
+        sizes: for each row the sum of the absolute values of its terms.
+    """
+
+    network: AdditiveNetwork
+    axes: tuple[CellAxis, ...]
+    bases: tuple[tuple[Fraction, ...], ...]
+    sizes: NDArray[np.float64]
 
     @cached_property
     def constant(self) -> bool:
@@ -177,24 +201,56 @@ class RecordedQuestion:
             for name, entries in self.statement.protected.items()
         )
 
-    @cached_property
-    def total(self) -> int:
-        """Mass of the domain."""
-        return math.prod(axis.total for axis in self.axes)
-
 
 def recorded_question_of(
     statement: CertificateClaim, network: AdditiveNetwork, asked: AskedQuestion | None = None
 ) -> RecordedQuestion:
-    """Rebuild the question from the model and the numbers in the file, and say where it is not the one that was asked.
+    """Rebuild the question from a network and the numbers in the file, and say where it is not the one asked.
 
     Raises:
         CertificateError: another model, domain or population, or cells that are not a partition of the domain.
         OptionError: the question asked makes no sense for this schema.
     """
-    asked = asked or AskedQuestion()
-    _require_model(statement, network)
-    schema = network.schema
+    _require_network(statement, network)
+
+    def check_cells(attribute: Attribute, position: int, cells: RecordedCells) -> None:
+        _check_bins(attribute, network.parts[position], cells)
+
+    domain = recorded_domain_of(statement, network.schema, asked or AskedQuestion(), check_cells)
+    bases, sizes = _assignment_bases(statement, network)
+    return RecordedQuestion(
+        statement=statement,
+        axes=tuple(
+            CellAxis(axis.attribute, axis.position, axis.cells, axis.kept, network.parts[axis.position])
+            for axis in domain.axes
+        ),
+        population=domain.population,
+        restricted=domain.restricted,
+        distance=domain.distance,
+        network=network,
+        bases=bases,
+        sizes=sizes,
+    )
+
+
+def recorded_domain_of(
+    statement: CertificateClaim,
+    schema: Schema,
+    asked: AskedQuestion,
+    check_cells: Callable[[Attribute, int, RecordedCells], None],
+) -> RecordedDomain:
+    """Rebuild whom a certificate is about from the numbers in the file, and say where these are not those asked about.
+
+    Args:
+        statement: the file.
+        schema: of the model.
+        asked: the question that was asked.
+        check_cells: refuses cells of an attribute, at its position, that hold people who differ to the model.
+
+    Raises:
+        CertificateError: another domain or population, or cells that are not a partition of the domain.
+        OptionError: the question asked makes no sense for this schema.
+    """
     population = asked.population
     if population is not None and not isinstance(population, ProductPopulation):
         population = population(schema)
@@ -217,10 +273,9 @@ def recorded_question_of(
             continue
         cells = by_name[attribute.name]
         low, high = _cell_extent(attribute, cells)
-        part = network.parts[i]
-        _check_bins(attribute, part, cells)
+        check_cells(attribute, i, cells)
         kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
-        axis = CellAxis(attribute, i, part, cells, kept)
+        axis = DomainAxis(attribute, i, cells, kept)
         axes.append(axis)
         marginal = None if population is None else population.marginals[i]
         distance += _population_distance(axis, low, high, marginal)
@@ -244,12 +299,29 @@ def recorded_question_of(
         name = STATED_POPULATION
         restricted["population"] = f"{STATED_POPULATION}, not uniformly"
         distance = Fraction(0)
-    bases, sizes = _assignment_bases(statement, network)
-    return RecordedQuestion(network, statement, tuple(axes), bases, sizes, name, restricted, distance)
+    return RecordedDomain(
+        statement=statement, axes=tuple(axes), population=name, restricted=restricted, distance=distance
+    )
 
 
-def _require_model(statement: CertificateClaim, network: AdditiveNetwork) -> None:
-    """Require the model that the certificate is about, and settings that make sense for it."""
+def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> None:
+    """Require that a certificate is about the model of this kind and digest.
+
+    Raises:
+        CertificateError: it is about another one.
+    """
+    if statement.kind != kind:
+        raise CertificateError(f"the certificate is about {statement.kind}, and this model is {kind}")
+    if found != statement.fingerprint:
+        raise CertificateError(
+            f"the certificate is about another model: its digest is {statement.fingerprint[:16]}..., "
+            f"this model's {found[:16]}...",
+            hint="give the very file that was certified",
+        )
+
+
+def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
+    """Require the network that the certificate is about, and settings that make sense for it."""
     curved = [one.name for one, part in zip(network.schema.attributes, network.parts, strict=True)
               if isinstance(part, CurveTerm)]  # fmt: skip
     if curved:
@@ -257,13 +329,7 @@ def _require_model(statement: CertificateClaim, network: AdditiveNetwork) -> Non
             f"{curved[0]!r} enters the model through a curve (a logarithm, a power, quantiles), which cannot be "
             "computed in fractions: no certificate of such a model can be checked"
         )
-    found = network_fingerprint(network)
-    if found != statement.fingerprint:
-        raise CertificateError(
-            f"the certificate is about another model: its digest is {statement.fingerprint[:16]}..., "
-            f"this model's {found[:16]}...",
-            hint="give the very file that was certified",
-        )
+    require_fingerprint(statement, "network", network_fingerprint(network))
     if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
         raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")
     if statement.bands and len(network.classes) != 2:
@@ -412,7 +478,7 @@ def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells)
 
 
 def _population_distance(
-    axis: CellAxis, low: float, high: float, marginal: Marginal | UniformMarginal | None
+    axis: DomainAxis, low: float, high: float, marginal: Marginal | UniformMarginal | None
 ) -> Fraction:
     """Return total variation distance between the masses of the cells and a population between two entries, exactly."""
     cells, attribute = axis.cells, axis.attribute
@@ -477,8 +543,8 @@ def _population_distance(
     return Fraction(apart + 8 * (len(parts) + 1) ** 2, 2 * SCALE)
 
 
-def _all_entries(axis: CellAxis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    whole = CellAxis(axis.attribute, axis.position, axis.part, axis.cells, None)
+def _all_entries(axis: DomainAxis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    whole = DomainAxis(axis.attribute, axis.position, axis.cells, None)
     return whole.entries(np.arange(axis.cells.count))
 
 

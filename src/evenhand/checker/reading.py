@@ -29,8 +29,9 @@ FIELDS = {
     "outcomes", "population", "slack", "proofs", "whole", "attributes",
 }  # fmt: skip
 METHODS = ("linear", "interval", "enumeration", "trees")
-SLACK = {"unit": 2.0**-24, "activation": 2.0**-21}
-"""What is assumed of the deployed model's arithmetic: see ``deployed``."""
+SINGLE, DOUBLE = {"unit": 2.0**-24, "activation": 2.0**-21}, {"unit": 2.0**-53, "activation": 2.0**-50}
+SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}
+"""What may be assumed of the deployed model's arithmetic: see ``deployed`` and ``trees.margins``."""
 PROOFS = ("lines",)
 """Ways of counting that are known here."""
 
@@ -92,12 +93,13 @@ class CertificateClaim:
 
     Attributes:
         schema: of the model.
-        model, fingerprint: name and digest of the network.
+        model, kind, fingerprint: name of the model, whether it is a network or trees, and its digest.
         protected: entries compared, by attribute.
         where: conditions on the people asked about.
         threshold: on the second label's probability, for two labels.
         tolerance: of a model of one number, by how much it may change; else None.
         bands: scores of the favourable label that part the outcomes, where these are bands of it.
+        single: whether the deployed model computes in float32.
         method: how it was proved.
         proofs: how the shares of boxes were counted, in words of its own for each way (``by`` names it).
         cells: of the other attributes.
@@ -107,12 +109,14 @@ class CertificateClaim:
 
     schema: Schema
     model: str
+    kind: str
     fingerprint: str
     protected: dict[str, tuple[float, ...]]
     where: tuple[str, ...]
     threshold: float | None
     tolerance: float | None
     bands: tuple[float, ...]
+    single: bool
     method: str
     proofs: tuple[dict[str, Any], ...]
     cells: tuple[RecordedCells, ...]
@@ -212,12 +216,14 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
         return CertificateClaim(
             schema=schema,
             model=str(head["model"]["name"]),
+            kind=str(head["model"]["kind"]),
             fingerprint=str(head["model"]["fingerprint"]),
             protected=protected,
             where=tuple(map(str, head["where"])),
             threshold=None if head["threshold"] is None else float(head["threshold"]),
             tolerance=tolerance,
             bands=bands,
+            single=head["slack"] == SINGLE,
             method=str(head["method"]),
             proofs=proofs,
             cells=cells,
@@ -234,13 +240,13 @@ def _read_assumptions(head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """Return the ways of counting, and see that nothing is stated that the checker does not hold to."""
     if head["format"] != int(FORMAT):
         raise CertificateError(f"the header is of format {head['format']}")
-    if head["model"]["kind"] != "network":
+    if head["model"]["kind"] not in SLACK:
         raise CertificateError(f"certificates about {head['model']['kind']} are not known here", hint="update Evenhand")
     if head["relax"]:
         raise CertificateError("comparisons within a tolerance are not known here", hint="update Evenhand")
     if head["method"] not in METHODS:
         raise CertificateError(f"there is no method {head['method']!r}")
-    if head["slack"] != SLACK:
+    if head["slack"] not in SLACK[head["model"]["kind"]]:
         raise CertificateError("the certificate states another rounding of the deployed model than is allowed for")
     proofs = tuple(dict(each) for each in head["proofs"])
     unknown = [str(each["by"]) for each in proofs if each["by"] not in PROOFS]

@@ -133,6 +133,8 @@ class BoxProver:
                 found.append(self._cut(low[k], high[k], claim))
         return found
 
+    whole_numbers = False
+
     @property
     def quick(self) -> bool:
         """Whether float64 serves for this question."""

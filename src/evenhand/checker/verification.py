@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.reprove import BoxProof, BoxProver
+from evenhand.checker.reprove import BoxProof
 from evenhand.errors import OptionError
 from evenhand.files import write_atomically
 from evenhand.interrupts import InterruptCounter
@@ -26,6 +27,40 @@ SLOW_FAILURES = 100
 """Boxes that whole numbers do not confirm either, at most, before the rest of those in doubt is given up."""
 SAVING_SECONDS = 20.0
 STATE_MAGIC = b"EVENHAND checked boxes 1\n"
+
+
+class Prover(Protocol):
+    """Proves claims about boxes again: cells (n, attributes), and shares in parts of ``WHOLE``."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether ``prove_quickly`` serves for this question."""
+
+    @property
+    def whole_numbers(self) -> bool:
+        """Whether that, too, computes in whole numbers."""
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its kernels have been compiled."""
+
+    def prove(
+        self,
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
+        fair: NDArray[np.integer],
+        unfair: NDArray[np.integer],
+    ) -> list[BoxProof]:
+        """Return what was proved of each box, in whole numbers."""
+
+    def prove_quickly(
+        self,
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
+        fair: NDArray[np.integer],
+        unfair: NDArray[np.integer],
+    ) -> list[BoxProof]:
+        """Return the same with less work for each box."""
 
 
 class ClaimedBoxes(NamedTuple):
@@ -112,7 +147,7 @@ class Verification:
 
 
 def verify_boxes(
-    provers: list[BoxProver],
+    provers: Sequence[Prover],
     boxes: ClaimedBoxes,
     owner: NDArray[np.intp],
     chosen: NDArray[np.intp],
@@ -158,6 +193,7 @@ def verify_boxes(
                             found.failed[k] = proof
                         else:
                             doubtful.append((k, proof))
+                    found.exact += len(piece) * prover.whole_numbers
                     looked += len(piece)
                 say("proving boxes again", looked / max(1, len(chosen)))
                 state.save()
@@ -170,7 +206,7 @@ def verify_boxes(
                 found.failed[k] = proof
             else:
                 again = provers[owner[k]].prove(*boxes.of(np.array([k])))[0]
-                found.exact += 1
+                found.exact += not provers[owner[k]].whole_numbers
                 if again.confirmed:
                     state.done[k] = True
                 else:
@@ -180,7 +216,7 @@ def verify_boxes(
             say("proving boxes again in whole numbers", looked / max(1, len(chosen)))
             state.save()
         for n, k in enumerate(exact.tolist()):
-            if interrupts.count or not provers[owner[k]].quick:
+            if interrupts.count or not provers[owner[k]].quick or provers[owner[k]].whole_numbers:
                 break
             say("proving some boxes in whole numbers too", n / len(exact))
             again = provers[owner[k]].prove(*boxes.of(np.array([k])))[0]

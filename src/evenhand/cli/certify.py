@@ -29,7 +29,7 @@ RESTRICTED_CODE = 4
 if TYPE_CHECKING:
     from evenhand.certification import CertifyConfig
     from evenhand.checker import AskedQuestion
-    from evenhand.models import AdditiveNetwork
+    from evenhand.models import AdditiveNetwork, TreeEnsemble
     from evenhand.population import PopulationKind, ProductPopulation
     from evenhand.schema import People, Schema
 
@@ -126,15 +126,12 @@ def check_certificate(
     if everything and sample is not None:
         raise OptionError("--all proves every box, and --sample some of them", hint="give one of the two")
 
-    def load(stated: Schema) -> AdditiveNetwork:
+    def load(stated: Schema) -> AdditiveNetwork | TreeEnsemble:
         described = stated if source.schema is None else read_schema(source.schema)
         if people is not None and people.schema is not None:
             described = encode(people.schema, people.frame, location=people.name).schema
         like = None if people is None else people.frame
-        network = models.load_white_box(model, described, like=like, trust=source.trust)
-        if not isinstance(network, models.AdditiveNetwork):
-            raise OptionError("certificates are about networks, and this model is made of trees", location=model)
-        return network
+        return models.load_white_box(model, described, like=like, trust=source.trust)
 
     with view.show_progress(quiet=output.silent) as progress:
         result = checker.check_certificate(

@@ -62,7 +62,13 @@ from evenhand.models.scorer import (
 from evenhand.models.subject import Subject
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.columns import match_columns
-from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, goes_left
+from evenhand.models.trees.ensemble import (
+    ZERO_THRESHOLD,
+    TreeEnsemble,
+    build_ensemble,
+    ensemble_fingerprint,
+    goes_left,
+)
 from evenhand.models.trees.nodes import DecisionTree, TreeNodes
 from evenhand.models.white_box import extract_white_box, load_white_box
 
@@ -121,6 +127,7 @@ __all__ = [
     "change_templates",
     "check_noise",
     "check_texts",
+    "ensemble_fingerprint",
     "evaluate_cell",
     "evaluation_mode",
     "extract_white_box",

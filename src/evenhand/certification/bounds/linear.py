@@ -24,7 +24,7 @@ from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
-from evenhand.certification.refinement import CALL_SECONDS, MAX_BYTES, BestFirst, Bounder, CallSize
+from evenhand.certification.refinement import CALL_SECONDS, MAX_BYTES, BestFirst, Bounder, BoxRecorder, CallSize
 from evenhand.interrupts import InterruptCounter
 from evenhand.typing import Booleans, Floats
 
@@ -63,19 +63,6 @@ TIME_RESERVE = 0.03
 """Part of the time that is held back, as proofs take as long as they take."""
 LANES = 16
 """Boxes that are bounded side by side, the parts of one box as a rule."""
-
-
-class BoxRecorder(Protocol):
-    """Takes final boxes: cells (n, attributes) and proved shares (n,), fair and unfair."""
-
-    def take(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.generic],
-        unfair: NDArray[np.generic],
-    ) -> None:
-        """Keep them; together all boxes make up the domain."""
 
 
 class LinearBounder(Bounder[BoxFrontier], Protocol):

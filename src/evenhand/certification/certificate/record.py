@@ -23,11 +23,11 @@ from evenhand import __version__
 from evenhand.certification.query.boxes import FAIR, UNFAIR, Boxes
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import decode_points
-from evenhand.certification.query.question import Query
-from evenhand.certification.query.rounding import ACTIVATION_ERROR, BINARY32_UNIT
+from evenhand.certification.query.question import Question
+from evenhand.certification.query.rounding import ACTIVATION_ERROR, BINARY32_UNIT, BINARY64_UNIT
 from evenhand.errors import OptionError
-from evenhand.models import CurveTerm, network_fingerprint
-from evenhand.schema import parse_subdomain
+from evenhand.models import AdditiveNetwork, CurveTerm, TreeEnsemble, ensemble_fingerprint, network_fingerprint
+from evenhand.schema import Schema, parse_subdomain
 from evenhand.typing import Floats
 
 MAGIC = b"EVENHAND certificate 3\n"
@@ -80,11 +80,12 @@ class CertificateWriter:
         else:
             self.discard()
 
-    def begin(self, query: Query, method: str) -> None:
+    def begin(self, query: Question, model: AdditiveNetwork | TreeEnsemble, method: str) -> None:
         """Begin with the boxes of a question; the questions of a file differ in how many outcomes are counted alone.
 
         Args:
             query: what is asked.
+            model: what it is asked about.
             method: how it is proved.
 
         Raises:
@@ -96,7 +97,8 @@ class CertificateWriter:
                 location="`certificate=`",
                 hint="leave out the tolerances, or the certificate",
             )
-        curved = [one.name for one, part in zip(query.schema.attributes, query.network.parts, strict=True)
+        parts = model.parts if isinstance(model, AdditiveNetwork) else ()
+        curved = [one.name for one, part in zip(model.schema.attributes, parts, strict=bool(parts))
                   if isinstance(part, CurveTerm)]  # fmt: skip
         if curved:
             raise OptionError(
@@ -113,7 +115,9 @@ class CertificateWriter:
             return
         self._begun = True
         self._write(MAGIC)
-        self._write_section(b"HEAD", zlib.compress(json.dumps(_file_header(query, method, self._outcomes)).encode()))
+        self._write_section(
+            b"HEAD", zlib.compress(json.dumps(_file_header(query, model, method, self._outcomes)).encode())
+        )
         for cells in query.cells:
             for array in _cell_arrays(cells):
                 self._write_section(b"CELL", zlib.compress(array.tobytes()))
@@ -256,14 +260,23 @@ def _smallest_dtype(count: int) -> str:
     return "<u1" if count <= 2**8 else "<u2" if count <= 2**16 else "<u4"
 
 
-def _file_header(query: Query, method: str, outcomes: Sequence[int]) -> dict[str, Any]:
+def _file_header(
+    query: Question, model: AdditiveNetwork | TreeEnsemble, method: str, outcomes: Sequence[int]
+) -> dict[str, Any]:
+    if isinstance(model, AdditiveNetwork):
+        kind, fingerprint, single = "network", network_fingerprint(model), True
+    else:
+        kind, fingerprint, single = "trees", ensemble_fingerprint(model), model.single
+    unit = BINARY32_UNIT if single else BINARY64_UNIT
     return {
         "format": 3,
         "evenhand": __version__,
         "method": method,
-        "model": {"name": query.network.name, "kind": "network", "fingerprint": network_fingerprint(query.network)},
-        "schema": json.loads(query.network.schema.model_dump_json()),
-        "protected": {name: [float(entry) for entry in _protected_entries(query, name)] for name in query.protected},
+        "model": {"name": model.name, "kind": kind, "fingerprint": fingerprint},
+        "schema": json.loads(model.schema.model_dump_json()),
+        "protected": {
+            name: [float(entry) for entry in _protected_entries(query, model.schema, name)] for name in query.protected
+        },
         "where": list(query.where),
         "threshold": query.threshold,
         "relax": query.relaxed,
@@ -271,17 +284,17 @@ def _file_header(query: Query, method: str, outcomes: Sequence[int]) -> dict[str
         "bands": [] if query.bands is None else list(query.bands.edges),
         "outcomes": list(outcomes),
         "population": query.population,
-        "slack": {"unit": BINARY32_UNIT, "activation": ACTIVATION_ERROR},
+        "slack": {"unit": unit, "activation": ACTIVATION_ERROR * unit / BINARY32_UNIT},
         "proofs": PROOFS,
         "whole": WHOLE,
         "attributes": [_describe_cells(cells) for cells in query.cells],
     }
 
 
-def _protected_entries(query: Query, name: str) -> Floats:
+def _protected_entries(query: Question, schema: Schema, name: str) -> Floats:
     """The entries of a protected attribute that are compared."""
-    attribute = query.network.schema[name]
-    asked = parse_subdomain(query.network.schema, query.where)
+    attribute = schema[name]
+    asked = parse_subdomain(schema, query.where)
     return attribute.domain() if asked is None else asked.entries(attribute)
 
 

@@ -352,15 +352,15 @@ def network_fingerprint(network: AdditiveNetwork) -> str:
     state = hashlib.sha256(b"evenhand additive network 1\n")
     for attribute, part in zip(network.schema.attributes, network.parts, strict=True):
         described = [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()]
-        _hash_text(state, described)
-        _hash_text(state, type(part).__name__)
+        hash_text(state, described)
+        hash_text(state, type(part).__name__)
         for array in term_arrays(part):
-            _hash_numbers(state, array)
-    _hash_numbers(state, network.bias)
+            hash_numbers(state, array)
+    hash_numbers(state, network.bias)
     for layer in network.layers:
-        _hash_numbers(state, layer.weights)
-        _hash_numbers(state, layer.bias)
-    _hash_text(state, list(network.classes))
+        hash_numbers(state, layer.weights)
+        hash_numbers(state, layer.bias)
+    hash_text(state, list(network.classes))
     return state.hexdigest()
 
 
@@ -376,11 +376,13 @@ def term_arrays(part: AttributeTerm) -> list[Floats]:
     return [part.rows, np.array([part.first])]
 
 
-def _hash_text(state: hashlib._Hash, value: object) -> None:
+def hash_text(state: hashlib._Hash, value: object) -> None:
+    """Add a value, as JSON with its length before it, to a digest."""
     encoded = json.dumps(value).encode()
     state.update(len(encoded).to_bytes(8, "little") + encoded)
 
 
-def _hash_numbers(state: hashlib._Hash, array: Floats) -> None:
-    _hash_text(state, list(array.shape))
+def hash_numbers(state: hashlib._Hash, array: Floats) -> None:
+    """Add the shape and the numbers of an array, as little-endian float64, to a digest."""
+    hash_text(state, list(array.shape))
     state.update(np.ascontiguousarray(array, dtype="<f8").tobytes())

@@ -6,6 +6,7 @@ in float64, so they agree to the last bit.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import ModelError
-from evenhand.models.additive.cells import Cells, evaluate_cell
-from evenhand.models.additive.network import require_numbers
+from evenhand.models.additive.cells import Cells, ListedCell, evaluate_cell, plain_inputs
+from evenhand.models.additive.network import hash_numbers, hash_text, require_numbers
 from evenhand.models.replies import match_labels, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
 from evenhand.schema import Schema, Value
@@ -26,6 +27,9 @@ ZERO_THRESHOLD = float(np.float32(1e-35))
 
 SMALL_BATCH = 10_000
 """Up to so many rows times trees NumPy is quick enough, and the compiler is not loaded just for them."""
+
+COLUMN_PLACES = 257
+"""Places of a number's column that enter the digest of trees."""
 
 BLOCK_ROWS = 256
 """Rows that the kernel takes down a tree before it turns to the next: they and the tree stay in the cache."""
@@ -242,6 +246,37 @@ class TreeEnsemble:
         if self.link == "logistic":
             return np.asarray(raw[:, 0] > 0, dtype=np.int64)
         return np.asarray(np.argmax(raw, axis=1), dtype=np.int64)
+
+
+def ensemble_fingerprint(ensemble: TreeEnsemble) -> str:
+    """Return the SHA-256 of all that the answers of trees depend on, in hexadecimal.
+
+    Digested are, each with its length or shape before it: of every attribute the name, the kind and the domain; what
+    the trees look at, a column's numbers, or those of a line at evenly spaced places; the nodes; what the outputs start
+    from, how they become scores, the labels. Numbers are little-endian, so that one bit of one leaf changes the digest.
+    What an attribute is used for (protected or not) and the model's name do not enter.
+    """
+    state = hashlib.sha256(b"evenhand trees 1\n")
+    schema = ensemble.schema
+    for attribute in schema.attributes:
+        hash_text(
+            state, [attribute.name, attribute.kind, attribute.values, attribute.first.hex(), attribute.last.hex()]
+        )
+    for column in plain_inputs(schema) if ensemble.columns is None else ensemble.columns:
+        hash_text(state, [type(column).__name__, column.attribute])
+        if isinstance(column, ListedCell):
+            hash_numbers(state, np.asarray(column.values, dtype=np.float64))
+            hash_numbers(state, np.zeros(0) if column.cuts is None else column.cuts)
+        else:
+            attribute = schema.attributes[column.attribute]
+            places = np.linspace(attribute.first, attribute.last, COLUMN_PLACES)
+            hash_numbers(state, evaluate_cell(column, attribute, places))
+    for array in ensemble.nodes:
+        hash_numbers(state, np.asarray(array, dtype=np.float64))
+    hash_numbers(state, ensemble.base)
+    hash_numbers(state, np.array([ensemble.divisor, ensemble.steepness]))
+    hash_text(state, [ensemble.link, list(ensemble.classes), ensemble.favourable, ensemble.single])
+    return state.hexdigest()
 
 
 def build_ensemble(

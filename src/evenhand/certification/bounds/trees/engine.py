@@ -23,7 +23,7 @@ from evenhand.certification.query.proved_mass import (
     SearchLimits,
     Stop,
 )
-from evenhand.certification.refinement import CALL_SECONDS, ROUNDING_MASS, BestFirst, CallSize
+from evenhand.certification.refinement import CALL_SECONDS, ROUNDING_MASS, BestFirst, BoxRecorder, CallSize
 from evenhand.interrupts import InterruptCounter
 from evenhand.typing import Booleans, Floats
 
@@ -37,13 +37,14 @@ COARSE_REGIONS = 16
 
 @dataclass(frozen=True)
 class TreeFrontier(ArrayRows):
-    """Boxes that are not decided as a whole.
+    """Boxes, and what is proved of them.
 
     Attributes:
         low, high: cells, shape (boxes, attributes).
         known: mass, mass proved fair and mass proved unfair, shape (boxes, 3).
         attribute, cut: where to cut next; -1 nowhere, or not known yet.
         region: the coarse part of the domain each lies in.
+        kind: what is decided as a whole, fair (1) or unfair (2), where a record is kept; else 0.
     """
 
     low: NDArray[np.int32]
@@ -52,6 +53,7 @@ class TreeFrontier(ArrayRows):
     attribute: NDArray[np.int32]
     cut: NDArray[np.int32]
     region: NDArray[np.int16]
+    kind: NDArray[np.int8]
 
     def __len__(self) -> int:
         return len(self.known)
@@ -96,23 +98,28 @@ class TreeEngine:
         """Return the domain as one box, with nothing known of it."""
         nowhere = np.full(1, -1, dtype=np.int32)
         low, high = self.domain.lo.astype(np.int32), self.domain.hi.astype(np.int32)
-        return TreeFrontier(low, high, np.array([[1.0, 0.0, 0.0]]), nowhere, nowhere, np.zeros(1, dtype=np.int16))
+        region, kind = np.zeros(1, dtype=np.int16), np.zeros(1, dtype=np.int8)
+        return TreeFrontier(low, high, np.array([[1.0, 0.0, 0.0]]), nowhere, nowhere, region, kind)
 
-    def expand(self, boxes: TreeFrontier, threshold: float, limit: float = np.inf) -> tuple[TreeFrontier, Floats]:
+    def expand(
+        self, boxes: TreeFrontier, threshold: float, limit: float = np.inf, *, recording: bool = False
+    ) -> tuple[TreeFrontier, Floats]:
         """Split boxes until no part has more undecided than the threshold, or ``limit`` parts were bounded.
 
         Returns:
-            The parts that are not decided as a whole; mass decided fair, mass decided unfair, parts bounded.
+            The parts that are not decided as a whole, with ``recording`` the others too; mass decided fair, mass
+            decided unfair, parts bounded.
         """
         work, table = self._work()
         n, room = boxes.low.shape[1], OUTPUT_BOXES + 4 * len(boxes)
-        given = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.attribute, boxes.cut)
+        given = TreeBoxArrays(boxes.low, boxes.high, boxes.known, boxes.attribute, boxes.cut, boxes.kind)
         out = TreeBoxArrays(
             low=np.empty((room, n), dtype=np.int32),
             high=np.empty((room, n), dtype=np.int32),
             known=np.empty((room, 3)),
             attribute=np.empty(room, dtype=np.int32),
             cut=np.empty(room, dtype=np.int32),
+            kind=np.zeros(room if recording else 0, dtype=np.int8),
         )
         totals = np.zeros(3)
         count = refine_tree_boxes(self.forest, work, table, given, float(threshold), float(limit), out, totals)
@@ -124,6 +131,7 @@ class TreeEngine:
             out.attribute[:count].copy(),
             out.cut[:count].copy(),
             region,
+            out.kind[:count].copy() if recording else np.zeros(count, dtype=np.int8),
         )
         return found, totals
 
@@ -140,15 +148,31 @@ class TreeSearch(BestFirst[TreeFrontier]):
     """One run: what is open is proved to be, so that nothing is left to do when the loop ends.
 
     Attributes:
+        bounder: bounds boxes of one query.
+        recorder: takes final boxes.
         watch: ends the run where it decides too little.
         pace: boxes that a call takes up.
     """
 
+    bounder: TreeEngine
     watch: ProgressWatch
+    recorder: BoxRecorder | None = None
     pace: int = 1
 
     first_threshold = 0.5
     factor = 2.0
+
+    def expand(self, boxes: TreeFrontier, threshold: float, limit: float) -> tuple[TreeFrontier, Floats]:
+        """Have boxes split; for a record the decided parts come back as well."""
+        return self.bounder.expand(boxes, threshold, limit, recording=self.recorder is not None)
+
+    def collect(self, found: TreeFrontier) -> TreeFrontier:
+        """Hand the boxes that are decided as a whole over to the record; return the others."""
+        if self.recorder is None:
+            return found
+        decided, rest = found[found.kind > 0], found[found.kind == 0]
+        self.recorder.take(decided.low, decided.high, decided.kind == 1, decided.kind == 2)
+        return rest
 
     def stop_before_round(self, frontier: TreeFrontier) -> Stop | None:
         """Return the limit that is reached, or "progress" if the latest rounds decided too little."""
@@ -179,7 +203,12 @@ class TreeSearch(BestFirst[TreeFrontier]):
 
 
 def refine_trees(
-    bounder: TreeEngine, proved_mass: ProvedMass, limits: SearchLimits, *, say: Callable[[float], None]
+    bounder: TreeEngine,
+    proved_mass: ProvedMass,
+    limits: SearchLimits,
+    *,
+    say: Callable[[float], None],
+    recorder: BoxRecorder | None = None,
 ) -> tuple[Boxes, Floats, Stop]:
     """Refine until everything is decided or a limit is reached; Ctrl-C ends it with what is proved by then.
 
@@ -188,14 +217,18 @@ def refine_trees(
         proved_mass: takes what is proved.
         limits: when to stop.
         say: called with about the share of the work done.
+        recorder: takes every final box with what is proved of it.
 
     Returns:
         The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
     """
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
-        run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch())
+        run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch(), recorder)
         frontier, stop = run.refine(_split_domain(run))
     run.round_done(frontier, stop, 0.0)
+    if recorder is not None:
+        shares = np.minimum(1.0, frontier.known[:, 1:] / frontier.known[:, :1])
+        recorder.take(frontier.low, frontier.high, shares[:, 0], shares[:, 1])
     for region in np.unique(frontier.region):
         inside = frontier.region == region
         fair, unfair = (float(total) for total in frontier.known[inside, 1:].sum(axis=0))
@@ -212,7 +245,8 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
         heaviest = int(np.argmax([part.open[0] for part in waiting]))
         part = waiting.pop(heaviest)
         for piece in _halve_box(part) if part.attribute[0] >= 0 else [part]:
-            found, totals = run.bounder.expand(piece, 2.0)
+            found, totals = run.expand(piece, 2.0, np.inf)
+            found = run.collect(found)
             run.proved_mass.boxes += int(totals[2])
             if not len(found):
                 run.proved_mass.add(
@@ -233,7 +267,8 @@ def _halve_box(part: TreeFrontier) -> list[TreeFrontier]:
     low[0, part.attribute[0]], high[0, part.attribute[0]] = part.cut[0], part.cut[0] - 1
     nowhere = np.full(1, -1, dtype=np.int32)
     unknown = np.array([[part.known[0, 0], 0.0, 0.0]])
-    return [TreeFrontier(a, b, unknown, nowhere, nowhere, part.region) for a, b in ((part.low, high), (low, part.high))]
+    halves = ((part.low, high), (low, part.high))
+    return [TreeFrontier(a, b, unknown, nowhere, nowhere, part.region, part.kind) for a, b in halves]
 
 
 def _region_number(tally: ProvedMass, part: TreeFrontier) -> int:

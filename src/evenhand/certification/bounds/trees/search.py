@@ -25,13 +25,17 @@ WEIGHTS = (1.0, 1.0, 0.5)
 
 
 class TreeBoxArrays(NamedTuple):
-    """Boxes one below the other: cells, mass and proved masses, and where to cut; see ``TreeFrontier``."""
+    """Boxes one below the other: cells, mass and proved masses, and where to cut; see ``TreeFrontier``.
+
+    ``kind`` says what is decided as a whole. Without room in it such parts do not come out.
+    """
 
     low: NDArray[np.int32]
     high: NDArray[np.int32]
     known: Floats
     attribute: NDArray[np.int32]
     cut: NDArray[np.int32]
+    kind: NDArray[np.int8]
 
 
 @compile_kernel(internal=True, nogil=True)
@@ -247,7 +251,7 @@ def refine_tree_boxes(f, w, t, boxes, threshold, limit, out, totals):
         boxes: to be split, those with attribute -1 to be bounded first.
         threshold: open mass at which a part is put out.
         limit: boxes to bound at most.
-        out: takes the parts that are not decided as a whole.
+        out: takes the parts that are not decided as a whole, and those that are if it has room for ``kind``.
         totals: takes mass decided fair, mass decided unfair, and boxes bounded.
 
     Returns:
@@ -259,6 +263,8 @@ def refine_tree_boxes(f, w, t, boxes, threshold, limit, out, totals):
     # goes out as it is.
     n = low.shape[1]
     room = len(out.known)
+    recording = len(out.kind) > 0
+    out.kind[:] = OPEN
     stack_low = np.empty((room + 2, n), np.int32)
     stack_high = np.empty((room + 2, n), np.int32)
     count = 0
@@ -304,11 +310,15 @@ def refine_tree_boxes(f, w, t, boxes, threshold, limit, out, totals):
             kind, fair, unfair, where, place = inspect_box(f, w, t, lo, hi)
             totals[2] += 1
             # A share of one is a proof too: then every joint value was looked at.
-            if kind == FAIR or fair == 1.0:
-                totals[0] += mass
-                continue
-            if kind == UNFAIR:
-                totals[1] += mass
+            if kind in (FAIR, UNFAIR) or fair == 1.0:
+                totals[1 if kind == UNFAIR else 0] += mass
+                if recording:
+                    out.low[count] = lo
+                    out.high[count] = hi
+                    out.known[count, 0] = mass
+                    out.attribute[count] = -1
+                    out.kind[count] = UNFAIR if kind == UNFAIR else FAIR
+                    count += 1
                 continue
             if where < 0 or mass * (1 - fair - unfair) <= threshold:
                 out.low[count] = lo

@@ -1,0 +1,1 @@
+"""Certificates of tree ensembles: their boxes proved again in whole numbers."""

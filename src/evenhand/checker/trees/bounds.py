@@ -1,0 +1,322 @@
+"""Bounds of all margins over a box of cells, in whole numbers: an additive function, and what it misses (compiled).
+
+Inside a box each tree is followed, for all kinds of assignments side by side, into parts in which every kind has
+reached a leaf. To each tree an additive function of the attributes is fitted, what the tree gives on average where one
+attribute has one value; it may be anything, and is rounded to whole numbers at will. What the tree exceeds it by in a
+part lies between the leaf less the greatest value of the function there and the leaf less the least, which is added up
+exactly. So ``M(x) + least[p] <= margin(x, p) <= M(x) + most[p]`` holds with the same function M for all assignments p,
+whatever M is.
+"""
+
+from __future__ import annotations
+
+from evenhand.checker.trees.forest import MAX_LEAVES, MAX_WAITING
+from evenhand.kernels import compile_kernel
+
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+OPEN, FAIR, UNFAIR = 0, 1, 2
+FAR = 1 << 61
+"""Beyond all that margins can be."""
+
+
+@jit
+def copy_row(out, given, n):
+    """Copy the first numbers of an array."""
+    for k in range(n):
+        out[k] = given[k]
+
+
+@jit
+def bound_box(f, w):
+    """Bound all margins over the box ``w.low``, ``w.high``.
+
+    Returns:
+        Whether they depend on the assignment anywhere in it, and whether all trees could be followed.
+    """
+    margins, axes = len(f.base_low), len(f.cell) - 1
+    for i in range(axes):
+        for c in range(f.cell[i] + w.low[i], f.cell[i] + w.high[i] + 1):
+            w.score[c] = 0.0
+            for m in range(margins):
+                w.effect[m, c] = 0
+    for m in range(margins):
+        for p in range(f.kind.shape[1]):
+            w.least[m, p] = w.plain_least[m, p] = f.base_low[m]
+            w.most[m, p] = w.plain_most[m, p] = f.base_high[m]
+    varies = False
+    # Invariant: margin m under p lies between M and w.least, w.most, and between w.plain_least and w.plain_most, all
+    # summed over the trees so far.
+    for tree in range(len(f.root) - 1):
+        leaves, visits = _follow_tree(f, w, tree)
+        if leaves < 0:
+            return True, False
+        for k in range(leaves):
+            for g in range(1, f.kinds[tree]):
+                varies |= f.same[w.leaf[k, g]] != f.same[w.leaf[k, 0]]
+        for m in range(margins):
+            if f.largest[tree, m] > 0:
+                gap = _add_tree(f, w, tree, m, leaves)
+                for v in range(visits):
+                    w.score[f.cell[w.visit[v, 0]] + w.visit[v, 1]] += gap * w.visit_share[v]
+    return varies, True
+
+
+@jit
+def _share(f, i, low, high):
+    """Return the mass of cells of an axis, about."""
+    at = f.cell[i] + i
+    return float(f.before[at + high + 1] - f.before[at + low])
+
+
+@jit
+def _follow_tree(f, w, tree):
+    """Follow a tree into all parts of the box: how many, and how many cuts there are; -1: too many."""
+    begin, slots, kinds = f.place[tree], f.place[tree + 1] - f.place[tree], f.kinds[tree]
+    for s in range(slots):
+        i = f.axes[begin + s]
+        w.slot[i] = s
+        w.at_low[0, s] = w.low[i]
+        w.at_high[0, s] = w.high[i]
+        w.cut[s] = 0
+    w.at[0, :kinds] = f.root[tree]
+    w.at_share[0] = 1.0
+    waiting, leaves, visits = 1, 0, 0
+    # Invariant: the parts that wait and the leaves are disjoint and fill the box.
+    while waiting:
+        top = waiting - 1
+        asked = -1
+        # A question that all cells of the part answer alike is no question; the first other one cuts the part.
+        for g in range(kinds):
+            node = w.at[top, g]
+            while f.test[node] >= 0:
+                t = f.test[node]
+                i = f.axis[t]
+                if i < 0:
+                    left = f.assigned[t, f.first[tree, g]]
+                else:
+                    s = w.slot[i]
+                    place = f.begin[t] + w.at_low[top, s]
+                    if f.until[place] < w.at_high[top, s]:
+                        if asked < 0:
+                            asked = t
+                        break
+                    left = f.answer[place]
+                node = f.left[node] if left else f.right[node]
+            w.at[top, g] = node
+        if asked < 0:
+            if leaves == MAX_LEAVES:
+                return -1, 0
+            copy_row(w.leaf[leaves], w.at[top], kinds)
+            copy_row(w.leaf_low[leaves], w.at_low[top], slots)
+            copy_row(w.leaf_high[leaves], w.at_high[top], slots)
+            w.leaf_share[leaves] = w.at_share[top]
+            leaves += 1
+            waiting -= 1
+            continue
+        if waiting == MAX_WAITING or visits == MAX_LEAVES:
+            return -1, 0
+        i = f.axis[asked]
+        s = w.slot[i]
+        low, high = w.at_low[top, s], w.at_high[top, s]
+        cut = f.until[f.begin[asked] + low] + 1
+        below = _share(f, i, low, cut - 1) / _share(f, i, low, high)
+        w.visit[visits, 0] = i
+        w.visit[visits, 1] = cut
+        w.cut[s] = 1
+        w.visit_share[visits] = w.at_share[top]
+        visits += 1
+        copy_row(w.at[waiting], w.at[top], kinds)
+        copy_row(w.at_low[waiting], w.at_low[top], slots)
+        copy_row(w.at_high[waiting], w.at_high[top], slots)
+        w.at_share[waiting] = w.at_share[top] * below
+        w.at_share[top] *= 1.0 - below
+        w.at_low[top, s] = cut
+        w.at_high[waiting, s] = cut - 1
+        waiting += 1
+    return leaves, visits
+
+
+@jit
+def _add_tree(f, w, tree, m, leaves):
+    """Add a tree to the bounds of a margin; return the widest gap that its additive function leaves."""
+    kinds, assignments = f.kinds[tree], f.kind.shape[1]
+    if leaves == 1:
+        for p in range(assignments):
+            node = w.leaf[0, f.kind[tree, p]]
+            w.least[m, p] += f.low[node, m]
+            w.most[m, p] += f.high[node, m]
+            w.plain_least[m, p] += f.low[node, m]
+            w.plain_most[m, p] += f.high[node, m]
+        return 0.0
+    _fit_function(f, w, tree, m, leaves)
+    begin, slots = f.place[tree], f.place[tree + 1] - f.place[tree]
+    widest = 0
+    for g in range(kinds):
+        least, most, plain_least, plain_most = FAR, -FAR, FAR, -FAR
+        for k in range(leaves):
+            fewest = greatest = 0
+            for s in range(slots):
+                if not w.cut[s]:
+                    continue
+                low = w.low[f.axes[begin + s]]
+                first, last = w.leaf_low[k, s] - low, w.leaf_high[k, s] - low
+                if first == 0 and last == w.high[f.axes[begin + s]] - low:
+                    fewest += w.ends[s, 0]
+                    greatest += w.ends[s, 1]
+                    continue
+                small = large = w.term[s, first]
+                for c in range(first + 1, last + 1):
+                    small = min(small, w.term[s, c])
+                    large = max(large, w.term[s, c])
+                fewest += small
+                greatest += large
+            below, beyond = f.low[w.leaf[k, g], m], f.high[w.leaf[k, g], m]
+            least = min(least, below - greatest)
+            most = max(most, beyond - fewest)
+            plain_least = min(plain_least, below)
+            plain_most = max(plain_most, beyond)
+        for p in range(assignments):
+            if f.kind[tree, p] == g:
+                w.least[m, p] += least
+                w.most[m, p] += most
+                w.plain_least[m, p] += plain_least
+                w.plain_most[m, p] += plain_most
+        widest = max(widest, most - least)
+    return float(widest)
+
+
+@jit
+def _fit_function(f, w, tree, m, leaves):
+    """Fit an additive function to a tree: add it to ``w.effect``, and leave its terms in ``w.term``."""
+    # The term of cell c of an axis is the mean of the tree among people who have c, less the mean of all. Any terms are
+    # sound; they are bounded, so that no sum can overflow.
+    begin, slots, kinds = f.place[tree], f.place[tree + 1] - f.place[tree], f.kinds[tree]
+    mean = 0.0
+    for k in range(leaves):
+        value = 0.0
+        for g in range(kinds):
+            value += f.low[w.leaf[k, g], m]
+        mean += value / kinds * w.leaf_share[k]
+    for s in range(slots):
+        if not w.cut[s]:
+            continue
+        i = f.axes[begin + s]
+        low, high = w.low[i], w.high[i]
+        whole = _share(f, i, low, high)
+        for c in range(high - low + 2):
+            w.chance[c] = 0.0
+        everywhere = -mean
+        for k in range(leaves):
+            value = 0.0
+            for g in range(kinds):
+                value += f.low[w.leaf[k, g], m]
+            value = value / kinds * w.leaf_share[k]
+            first, last = w.leaf_low[k, s], w.leaf_high[k, s]
+            if first == low and last == high:
+                everywhere += value
+                continue
+            value = value * whole / _share(f, i, first, last)
+            w.chance[first - low] += value
+            w.chance[last + 1 - low] -= value
+        running = everywhere
+        bound = 3.0 * f.largest[tree, m]
+        least, most = FAR, -FAR
+        for c in range(high - low + 1):
+            running += w.chance[c]
+            term = int(min(bound, max(-bound, running)))
+            w.term[s, c] = term
+            w.effect[m, f.cell[i] + low + c] += term
+            least = min(least, term)
+            most = max(most, term)
+        w.ends[s, 0] = least
+        w.ends[s, 1] = most
+
+
+@jit
+def decide_box(f, w):
+    """Return what the bounds say of the box as a whole, from the labels that each assignment may give there."""
+    margins, assignments = w.least.shape
+    for p in range(assignments):
+        w.sets[p] = (1 << f.labels) - 1
+    for m in range(margins):
+        low = high = 0
+        for i in range(len(f.cell) - 1):
+            at = f.cell[i]
+            small = large = w.effect[m, at + w.low[i]]
+            for c in range(at + w.low[i], at + w.high[i] + 1):
+                small = min(small, w.effect[m, c])
+                large = max(large, w.effect[m, c])
+            low += small
+            high += large
+        for p in range(assignments):
+            if max(low + w.least[m, p], w.plain_least[m, p]) > f.above[m]:
+                w.sets[p] &= ~(1 << f.pairs[m, 0])
+            if min(high + w.most[m, p], w.plain_most[m, p]) < f.below[m]:
+                w.sets[p] &= ~(1 << f.pairs[m, 1])
+    return _decide_sets(f, w.sets)
+
+
+@jit
+def _decide_sets(f, sets):
+    # FAIR: fewer than ``least`` different labels, whatever the sets leave open. UNFAIR: that many at least.
+    union = certain = unsure = 0
+    common = (1 << f.labels) - 1
+    for labels in sets:
+        union |= labels
+        common &= labels
+        if labels & (labels - 1) == 0:
+            certain |= labels
+        else:
+            unsure += 1
+    possible = known = 0
+    for k in range(f.labels):
+        possible += (union >> k) & 1
+        known += (certain >> k) & 1
+    if min(possible, known + unsure) < f.least:
+        return FAIR
+    if known >= f.least:
+        return UNFAIR
+    if f.least == 2 and common == 0:
+        for p in range(len(sets)):
+            for q in range(p):
+                if sets[p] & sets[q] == 0:
+                    return UNFAIR
+    return OPEN
+
+
+@jit
+def choose_cut(f, w):
+    """Return the axis and the first cell above of the cut that promises most; -1 where the box is one person's."""
+    axes, margins = len(f.cell) - 1, len(f.base_low)
+    best, chosen = 0.0, -1
+    for i in range(axes):
+        total = 0.0
+        for c in range(f.cell[i] + w.low[i] + 1, f.cell[i] + w.high[i] + 1):
+            total += w.score[c]
+        if total > best:
+            best, chosen = total, i
+    if chosen >= 0:
+        # The cut at which as much is promised on both sides, about.
+        running, at = 0.0, f.cell[chosen]
+        for c in range(w.low[chosen] + 1, w.high[chosen] + 1):
+            running += w.score[at + c]
+            if w.score[at + c] > 0 and 2 * running >= best:
+                return chosen, c
+    # Only sums are left: the axis whose terms differ the most, in the middle; else any with several cells.
+    width = -1
+    for i in range(axes):
+        if w.low[i] == w.high[i]:
+            continue
+        apart = 0
+        for m in range(margins):
+            small, large = FAR, -FAR
+            for c in range(f.cell[i] + w.low[i], f.cell[i] + w.high[i] + 1):
+                small = min(small, w.effect[m, c])
+                large = max(large, w.effect[m, c])
+            apart += large - small
+        if apart > width:
+            width, chosen = apart, i
+    if width < 0:
+        return -1, 0
+    return chosen, (w.low[chosen] + w.high[chosen]) // 2 + 1

@@ -1,0 +1,210 @@
+"""How much of a box an additive function holds above, below or between limits, in whole numbers (compiled).
+
+The terms of some attributes are listed, all their joint values; the sum of the others is kept on a grid, every term
+moved down to it. A sum of n terms on the grid is at most the true one, and less by no more than n times (a step - 1).
+Masses are whole numbers of which ``ALL`` is everybody. Each is rounded down, and so all that is added up is too small.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenhand.checker.trees.bounds import FAR, copy_row
+from evenhand.checker.trees.forest import LISTED, STEPS
+from evenhand.kernels import compile_kernel
+
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+ALL: int = 1 << 60
+"""The mass of everybody."""
+HALF_BITS = 30
+DOWN = 1 - 2.0**-48
+"""Takes off more than is rounded when a mass is made a share."""
+
+
+@jit
+def multiply(a, b):
+    """Return the product of two masses, at most three units too small."""
+    mask = (1 << HALF_BITS) - 1
+    return (
+        (a >> HALF_BITS) * (b >> HALF_BITS)
+        + (((a >> HALF_BITS) * (b & mask)) >> HALF_BITS)
+        + (((a & mask) * (b >> HALF_BITS)) >> HALF_BITS)
+    )
+
+
+@jit
+def share_of(part, whole):
+    """Return which part of everybody some mass is, rounded down, but for all of it."""
+    return ALL if part == whole else int(float(part) / float(whole) * float(ALL) * DOWN)
+
+
+@jit
+def collect_terms(f, w, m):
+    """Collect the different terms of every axis of a margin's additive function.
+
+    Returns:
+        How many axes have several, and what the others add.
+    """
+    axes = held = constant = 0
+    for i in range(len(f.cell) - 1):
+        at, low, high = f.cell[i], w.low[i], w.high[i]
+        begin = held
+        first = low
+        small, large = FAR, -FAR
+        for c in range(low, high + 1):
+            # Neighbours with the same term are one.
+            if c < high and w.effect[m, at + c + 1] == w.effect[m, at + c]:
+                continue
+            w.value[held] = w.effect[m, at + c]
+            small, large = min(small, w.value[held]), max(large, w.value[held])
+            masses = at + i
+            w.mass[held] = share_of(
+                f.before[masses + c + 1] - f.before[masses + first],
+                f.before[masses + high + 1] - f.before[masses + low],
+            )
+            held += 1
+            first = c + 1
+        if held - begin == 1:
+            constant += w.value[begin]
+            held = begin
+        else:
+            w.start[axes] = begin
+            w.number[axes] = held - begin
+            w.bottom[axes] = small
+            w.span[axes] = large - small
+            axes += 1
+    return axes, constant
+
+
+@jit
+def list_sums(w, axes, constant):
+    """List the joint values of some axes in ``w.joint``, and put the sum of the others on a grid.
+
+    Returns:
+        How many joint values; of the others: how many, their least sum, the step and how many steps there are.
+    """
+    # Listed are those that the grid would lose most of for their number of values: w.number is negative once taken.
+    size = 1
+    w.joint[0] = constant
+    w.weight[0] = ALL
+    while True:
+        best, pick = 0.0, -1
+        for s in range(axes):
+            n = w.number[s]
+            if n > 0 and size * n <= LISTED:
+                worth = float(w.span[s]) / np.log2(float(n))
+                if worth > best:
+                    best, pick = worth, s
+        if pick < 0:
+            break
+        start, n = w.start[pick], w.number[pick]
+        # The last value first, so that the sums to be added to are overwritten last.
+        for a in range(n - 1, -1, -1):
+            for k in range(size):
+                w.joint[a * size + k] = w.joint[k] + w.value[start + a]
+                w.weight[a * size + k] = multiply(w.weight[k], w.mass[start + a])
+        size *= n
+        w.number[pick] = -n
+    rest = least = total = 0
+    for s in range(axes):
+        if w.number[s] > 0:
+            rest += 1
+            least += w.bottom[s]
+            total += w.span[s]
+    step = total // STEPS + 1
+    w.grid[0] = ALL
+    last = 0
+    # Invariant: grid[j] is the mass of people of whom the terms so far add up to j steps.
+    for _ in range(rest):
+        pick, narrowest = -1, FAR
+        for s in range(axes):
+            if w.number[s] > 0 and w.span[s] < narrowest:
+                pick, narrowest = s, w.span[s]
+        start, n, smallest = w.start[pick], w.number[pick], w.bottom[pick]
+        reach = narrowest // step
+        for j in range(last + reach + 1):
+            w.other[j] = 0
+        for a in range(n):
+            shift = (w.value[start + a] - smallest) // step
+            for j in range(last + 1):
+                w.other[shift + j] += multiply(w.mass[start + a], w.grid[j])
+        last += reach
+        copy_row(w.grid, w.other, last + 1)
+        w.number[pick] = -n
+    # From here on grid[j] is the mass of fewer than j steps.
+    running = 0
+    for j in range(last + 1):
+        running, w.grid[j] = running + w.grid[j], running
+    w.grid[last + 1] = running
+    return size, rest, least, step, last + 1
+
+
+@jit
+def mass_between(w, above, below, sums):
+    """Return the mass of people of whom the sum is greater than one limit and less than another, at least."""
+    size, rest, least, step, steps = sums
+    found = 0
+    for k in range(size):
+        low, high = above - w.joint[k] - least, below - w.joint[k] - least - rest * (step - 1)
+        # least + G * step > above - joint, and least + (G + rest) * step - rest < below - joint.
+        first = 0 if low < 0 else low // step + 1
+        end = 0 if high <= 0 else (high - 1) // step + 1
+        end = min(end, steps)
+        if first < end:
+            found += multiply(w.weight[k], w.grid[end] - w.grid[first])
+    return found
+
+
+@jit
+def none_outside(w, above, below, sums):
+    """Return whether all of the listed joint values lie between two limits; there is nothing but them."""
+    size, rest = sums[0], sums[1]
+    if rest > 0:
+        return False
+    inside = True
+    for k in range(size):
+        inside = inside and above < w.joint[k] < below
+    return inside
+
+
+@jit
+def count_shares(f, w):
+    """Return the shares of the box that the bounds prove fair and unfair, out of ``ALL``."""
+    margins, assignments = w.least.shape
+    fair = unfair = 0
+    for label in range(f.labels):
+        # Of label k each margin says whether it beats another: all must, and what they lack together is taken off.
+        w.wins[label] = ALL
+    for m in range(margins):
+        lowest = highest = w.least[m, 0]
+        smallest = largest = w.most[m, 0]
+        for p in range(assignments):
+            lowest, highest = min(lowest, w.least[m, p]), max(highest, w.least[m, p])
+            smallest, largest = min(smallest, w.most[m, p]), max(largest, w.most[m, p])
+        axes, constant = collect_terms(f, w, m)
+        sums = list_sums(w, axes, constant)
+        # The second label of the pair under every assignment, and the first.
+        second = mass_between(w, f.above[m] - lowest, FAR, sums)
+        first = mass_between(w, -FAR, f.below[m] - largest, sums)
+        w.wins[f.pairs[m, 1]] += second - ALL
+        w.wins[f.pairs[m, 0]] += first - ALL
+        if margins == 1 and f.least == 2:
+            # The second under one assignment, and the first under another.
+            unfair = mass_between(w, f.above[m] - highest, f.below[m] - smallest, sums)
+            if none_outside(w, f.above[m] - highest, f.below[m] - smallest, sums):
+                return 0, ALL
+            if sums[1] == 0 and unfair == 0 and _all_same(w, f.above[m] - lowest, f.below[m] - largest, sums[0]):
+                return ALL, 0
+    for label in range(f.labels):
+        fair += max(0, w.wins[label])
+    return fair, unfair
+
+
+@jit
+def _all_same(w, above, below, size):
+    """Return whether every listed joint value is decided for one label under all assignments."""
+    decided = True
+    for k in range(size):
+        decided = decided and (w.joint[k] > above or w.joint[k] < below)
+    return decided

@@ -1,0 +1,247 @@
+"""The trees as the kernels see them: which way nodes send cells and what leaves add, in flat arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.checker.trees.question import RecordedTrees
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_LEAVES = 1 << 13
+"""Parts of a box that a tree is followed into; a box with more is cut first."""
+MAX_WAITING = 1 << 11
+"""Parts that wait to be followed, at most."""
+LISTED = 4096
+"""Joint values of attributes that are gone through one by one, at most."""
+STEPS = 2048
+"""Steps of the grid for the sum of the others."""
+
+
+class WholeForest(NamedTuple):
+    """The trees, and whom they are asked about.
+
+    Attributes:
+        root: shape (trees + 1,), where the nodes of each tree begin; left, right: their children.
+        test: the question of each node; -1 at a leaf.
+        same: which leaves say the very same, one number each.
+        axis: the axis that each question is about; -1 if it is protected.
+        begin: where its answers begin in ``answer``, one per cell.
+        answer: whether a cell goes left; until: the last cell from there on that is answered alike.
+        assigned: which questions send which joint protected values to the left, (tests, assignments).
+        kind: of each assignment in each tree, (trees, assignments); kinds: how many there are.
+        first: an assignment of each kind, (trees, kinds).
+        place: where the axes of each tree begin in ``axes``.
+        low, high: what a leaf adds to each margin at least and at most, (nodes, margins).
+        base_low, base_high, above, below, pairs: see ``TreeMargins``.
+        largest: what a tree adds to a margin at most in size, (trees, margins).
+        cell: shape (axes + 1,), where the cells of each axis begin.
+        before: mass of an axis before each of its cells; an axis with n cells has n + 1 numbers.
+        labels, least: how many labels there are; how many different ones make a person treated unfairly.
+    """
+
+    root: Integers
+    left: Integers
+    right: Integers
+    test: Integers
+    same: Integers
+    axis: Integers
+    begin: Integers
+    answer: Booleans
+    until: Integers
+    assigned: Booleans
+    kind: Integers
+    kinds: Integers
+    first: Integers
+    place: Integers
+    axes: Integers
+    low: Integers
+    high: Integers
+    base_low: Integers
+    base_high: Integers
+    above: Integers
+    below: Integers
+    pairs: Integers
+    largest: Integers
+    cell: Integers
+    before: Integers
+    labels: int
+    least: int
+
+
+class TreeArrays(NamedTuple):
+    """Work arrays of one thread.
+
+    Attributes:
+        low, high: the box at hand.
+        slot: of each axis in the tree at hand; cut: which of the tree's axes are cut on the way through the box.
+        at, at_low, at_high, at_share: parts that wait: a node for each kind, ranges of the tree's axes, share of mass.
+        leaf, leaf_low, leaf_high, leaf_share: parts in which every kind has reached a leaf.
+        visit: axis and first cell above of every cut on the way; visit_share: share of the mass that is cut.
+        term: of each of the tree's axes what each cell adds to the additive function; ends: its extremes.
+        chance: of each cell of a range; effect: the additive function of all trees, (margins, cells).
+        least, most: what margins exceed it by, (margins, assignments); plain_least, plain_most: the margins themselves.
+        score: what a cut before each cell promises.
+        value, mass: different terms of each axis and their masses; start: where an axis begins; number: how many;
+            bottom: the least of them; span: by how much the greatest is more.
+        joint, weight: sums of the listed terms, and their masses.
+        grid, other: masses of the sums of the rest, in steps.
+        sets: labels that each assignment may give, as bits; wins: of each label the share that it surely is given to.
+    """
+
+    low: Integers
+    high: Integers
+    slot: Integers
+    cut: Integers
+    at: Integers
+    at_low: Integers
+    at_high: Integers
+    at_share: Floats
+    leaf: Integers
+    leaf_low: Integers
+    leaf_high: Integers
+    leaf_share: Floats
+    visit: Integers
+    visit_share: Floats
+    term: Integers
+    ends: Integers
+    chance: Floats
+    effect: Integers
+    least: Integers
+    most: Integers
+    plain_least: Integers
+    plain_most: Integers
+    score: Floats
+    value: Integers
+    mass: Integers
+    start: Integers
+    number: Integers
+    bottom: Integers
+    span: Integers
+    joint: Integers
+    weight: Integers
+    grid: Integers
+    other: Integers
+    sets: Integers
+    wins: Integers
+
+
+def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
+    """Lay out the trees for kernels.
+
+    Args:
+        question: what the certificate is about.
+        least: how many different outcomes a person must be able to get to count as treated unfairly.
+    """
+    nodes, tests, margins = question.ensemble.nodes, question.tests, question.margins
+    axis_of = {axis.position: i for i, axis in enumerate(question.axes)}
+    axis = np.array([axis_of.get(int(position), -1) for position in tests.position], dtype=np.int64)
+    begin = np.zeros(len(axis), dtype=np.int64)
+    answers, until, held = [np.zeros(1, dtype=np.bool_)], [np.zeros(1, dtype=np.int64)], 1
+    for test, flags in enumerate(question.answers):
+        if flags is None:
+            continue
+        begin[test] = held
+        ends = np.append(np.flatnonzero(flags[1:] != flags[:-1]), len(flags) - 1)
+        answers.append(flags)
+        until.append(ends[np.searchsorted(ends, np.arange(len(flags)))])
+        held += len(flags)
+    kinds, kind, first, places, axes, largest = [], [], [], [0], [], []
+    for tree in range(nodes.trees):
+        part = slice(int(nodes.offsets[tree]), int(nodes.offsets[tree + 1]))
+        mine = np.unique(tests.of[part][tests.of[part] >= 0])
+        told = question.assigned[mine[axis[mine] < 0]]
+        if not len(told):
+            told = np.zeros((1, question.assigned.shape[1]), dtype=np.bool_)
+        _, one, which = np.unique(told, axis=1, return_index=True, return_inverse=True)
+        kinds.append(len(one))
+        kind.append(which.ravel())
+        first.append(one)
+        looked = np.unique(axis[mine][axis[mine] >= 0])
+        axes.append(looked)
+        places.append(places[-1] + len(looked))
+        largest.append(np.maximum(np.abs(margins.low[part]), np.abs(margins.high[part])).max(axis=0))
+    firsts = np.zeros((nodes.trees, max(kinds)), dtype=np.int64)
+    for tree, one in enumerate(first):
+        firsts[tree, : len(one)] = one
+    counts = [axis.count for axis in question.axes]
+    before = [axis.before(np.arange(axis.count + 1)) for axis in question.axes]
+    return WholeForest(
+        root=nodes.offsets.astype(np.int64),
+        left=nodes.left.astype(np.int64),
+        right=nodes.right.astype(np.int64),
+        test=tests.of,
+        same=np.unique(nodes.values, axis=0, return_inverse=True)[1].ravel().astype(np.int64),
+        axis=axis,
+        begin=begin,
+        answer=np.concatenate(answers),
+        until=np.concatenate(until),
+        assigned=np.ascontiguousarray(question.assigned),
+        kind=np.array(kind, dtype=np.int64),
+        kinds=np.array(kinds, dtype=np.int64),
+        first=firsts,
+        place=np.array(places, dtype=np.int64),
+        axes=np.concatenate([*axes, np.zeros(0)]).astype(np.int64),
+        low=np.ascontiguousarray(margins.low),
+        high=np.ascontiguousarray(margins.high),
+        base_low=margins.base_low,
+        base_high=margins.base_high,
+        above=margins.above,
+        below=margins.below,
+        pairs=np.array(margins.pairs, dtype=np.int64),
+        largest=np.array(largest, dtype=np.int64),
+        cell=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        before=np.concatenate([*before, np.zeros(1)]).astype(np.int64),
+        labels=margins.labels,
+        least=least,
+    )
+
+
+def tree_arrays_for(forest: WholeForest) -> TreeArrays:
+    """Return room for the boxes of a forest."""
+    margins, assignments, axes = len(forest.base_low), forest.kind.shape[1], len(forest.cell) - 1
+    cells, kinds = int(forest.cell[-1]), int(forest.kinds.max())
+    slots = int(np.diff(forest.place).max(initial=0)) + 1
+    widest = int(np.diff(forest.cell).max(initial=1)) + 2
+
+    def whole(*shape: int) -> Integers:
+        return np.zeros(shape, dtype=np.int64)
+
+    return TreeArrays(
+        low=whole(axes),
+        high=whole(axes),
+        slot=whole(axes + 1),
+        cut=whole(slots),
+        at=whole(MAX_WAITING, kinds),
+        at_low=whole(MAX_WAITING, slots),
+        at_high=whole(MAX_WAITING, slots),
+        at_share=np.zeros(MAX_WAITING),
+        leaf=whole(MAX_LEAVES, kinds),
+        leaf_low=whole(MAX_LEAVES, slots),
+        leaf_high=whole(MAX_LEAVES, slots),
+        leaf_share=np.zeros(MAX_LEAVES),
+        visit=whole(MAX_LEAVES, 2),
+        visit_share=np.zeros(MAX_LEAVES),
+        term=whole(slots, widest),
+        ends=whole(slots, 2),
+        chance=np.zeros(widest),
+        effect=whole(margins, cells + 1),
+        least=whole(margins, assignments),
+        most=whole(margins, assignments),
+        plain_least=whole(margins, assignments),
+        plain_most=whole(margins, assignments),
+        score=np.zeros(cells + 1),
+        value=whole(cells + 1),
+        mass=whole(cells + 1),
+        start=whole(axes + 1),
+        number=whole(axes + 1),
+        bottom=whole(axes + 1),
+        span=whole(axes + 1),
+        joint=whole(LISTED),
+        weight=whole(LISTED),
+        grid=whole(2 * STEPS + 2),
+        other=whole(2 * STEPS + 2),
+        sets=whole(assignments),
+        wins=whole(forest.labels),
+    )

@@ -1,0 +1,380 @@
+"""What a certificate of trees is about: which way every node sends every cell, and what each leaf adds to the margins.
+
+A margin says by its sign which of two labels, or bands of a score, beats the other. It is multiplied by the number of
+trees that are averaged, so that a leaf adds to it what stands in the model, or the difference of two such numbers.
+Held as whole numbers of a small unit, each leaf lies between two of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.checker.deployed import PROBABILITY, TIE, probability_margin
+from evenhand.checker.form import log_odds
+from evenhand.checker.question import AskedQuestion, RecordedDomain, recorded_domain_of, require_fingerprint
+from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
+from evenhand.models import (
+    ZERO_THRESHOLD,
+    Cell,
+    ListedCell,
+    TreeEnsemble,
+    ensemble_fingerprint,
+    evaluate_cell,
+    goes_left,
+    plain_inputs,
+)
+from evenhand.schema import Attribute
+from evenhand.typing import Booleans, Floats, Integers
+
+MAX_ASSIGNMENTS = 4096
+"""Joint protected values that the trees tell apart, at most."""
+MAX_FLAGS = 2**28
+"""Questions of nodes times cells of one attribute, at most."""
+UNIT_BITS = 60
+"""All that a margin adds up, and what is computed on the way, stays below two to this power of units."""
+ROUNDINGS = 4
+"""Roundings of the deployed model beside its additions: a conversion, a division, a comparison, and one to spare."""
+
+
+class NodeQuestions(NamedTuple):
+    """The different questions that nodes ask.
+
+    Attributes:
+        of: shape (nodes,), the question of each node; -1 at a leaf.
+        node: a node that asks it; position: of the attribute that it is about in the schema, -1 for none.
+    """
+
+    of: Integers
+    node: Integers
+    position: Integers
+
+
+@dataclass(frozen=True)
+class TreeMargins:
+    """What leaves add to the margins, in units of their own for each margin.
+
+    Attributes:
+        pairs: labels (a, b) of each margin: b beats a if it is positive.
+        labels: how many there are.
+        low, high: whole numbers that what a node adds lies between, shape (nodes, margins).
+        base_low, base_high: what the margins start from, likewise.
+        above, below: b beats a if a margin is greater than ``above``, a beats b if it is less than ``below``.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    labels: int
+    low: Integers
+    high: Integers
+    base_low: Integers
+    base_high: Integers
+    above: Integers
+    below: Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedTrees(RecordedDomain):
+    """Trees, everything that is varied, and everybody it is varied for.
+
+    Attributes:
+        ensemble: the model.
+        tests: the questions of its nodes.
+        assigned: which of them send which joint protected values to the left, (tests, assignments).
+        answers: of each question about another attribute, which of its cells go left.
+        margins: what decides between labels.
+    """
+
+    ensemble: TreeEnsemble
+    tests: NodeQuestions
+    assigned: Booleans
+    answers: tuple[Booleans | None, ...]
+    margins: TreeMargins
+
+
+def recorded_trees_of(
+    statement: CertificateClaim, ensemble: TreeEnsemble, asked: AskedQuestion | None = None
+) -> RecordedTrees:
+    """Rebuild the question from trees and the numbers in the file, and say where it is not the one asked.
+
+    Raises:
+        CertificateError: another model, domain or population, cells that are not a partition of the domain or hold
+            people whom the trees tell apart, or a question that makes no sense for trees.
+        OptionError: the question asked makes no sense for this schema.
+    """
+    require_fingerprint(statement, "trees", ensemble_fingerprint(ensemble))
+    if statement.single != ensemble.single:
+        raise CertificateError("the certificate states another rounding of the deployed model than is allowed for")
+    columns = tuple(plain_inputs(ensemble.schema) if ensemble.columns is None else ensemble.columns)
+    tests = _number_tests(ensemble, columns)
+    answers: list[Booleans | None] = [None] * len(tests.node)
+
+    def check_cells(attribute: Attribute, position: int, cells: RecordedCells) -> None:
+        mine = np.flatnonzero(tests.position == position)
+        if len(mine) * cells.count > MAX_FLAGS:
+            raise CertificateError(f"the cells of {attribute.name!r} are too many to be checked")
+        for test in mine.tolist():
+            answers[test] = _answers_of_cells(ensemble, columns, int(tests.node[test]), attribute, cells)
+
+    domain = recorded_domain_of(statement, ensemble.schema, asked or AskedQuestion(), check_cells)
+    by_position = {axis.position: axis for axis in domain.axes}
+    for test, flags in enumerate(answers):
+        kept = None if flags is None else by_position[int(tests.position[test])].kept
+        if flags is not None and kept is not None:
+            answers[test] = flags[kept]
+    return RecordedTrees(
+        statement=statement,
+        axes=domain.axes,
+        population=domain.population,
+        restricted=domain.restricted,
+        distance=domain.distance,
+        ensemble=ensemble,
+        tests=tests,
+        assigned=_answers_of_assignments(statement, ensemble, columns, tests),
+        answers=tuple(answers),
+        margins=_tree_margins(statement, ensemble),
+    )
+
+
+def _number_tests(ensemble: TreeEnsemble, columns: tuple[Cell, ...]) -> NodeQuestions:
+    nodes = ensemble.nodes
+    of = np.full(len(nodes.left), -1, dtype=np.int64)
+    known: dict[tuple[float, ...], int] = {}
+    first: list[int] = []
+    for node in np.flatnonzero(nodes.left >= 0).tolist():
+        zero = bool(nodes.zero_missing[node])
+        key = (
+            int(nodes.feature[node]), float(nodes.threshold[node]), int(nodes.set_start[node]),
+            int(nodes.set_size[node]), zero, zero and bool(nodes.default_left[node]),
+        )  # fmt: skip
+        of[node] = known.setdefault(key, len(known))
+        if of[node] == len(first):
+            first.append(node)
+    owners = [-1 if column.attribute is None else column.attribute for column in columns]
+    asking = np.array(first, dtype=np.int64)
+    return NodeQuestions(of, asking, np.array(owners, dtype=np.int64)[nodes.feature[asking]])
+
+
+def _answers_of_cells(
+    ensemble: TreeEnsemble, columns: tuple[Cell, ...], node: int, attribute: Attribute, cells: RecordedCells
+) -> Booleans:
+    """Return which cells of an attribute a node sends to the left.
+
+    Raises:
+        CertificateError: it sends some entries of a cell to the left, and some to the right.
+    """
+    column = columns[int(ensemble.nodes.feature[node])]
+    if cells.starts is None:
+        raise CertificateError(f"the cells of {attribute.name!r} are not listed, so that they may hold several cuts")
+    starts = cells.starts
+    found = _answers_of_inputs(ensemble, node, evaluate_cell(column, attribute, starts))
+    if cells.ends is None:
+        return found
+    # Of a real attribute a cell does not hold its end, except the last one, or if it is this one point.
+    ends = cells.ends.copy()
+    if attribute.size is None:
+        inner = ends[:-1] > starts[:-1]
+        ends[:-1][inner] = np.nextafter(ends[:-1][inner], -np.inf)
+    if isinstance(column, ListedCell) and column.cuts is not None:
+        # What the model sees changes at its cuts alone: all steps that begin inside a cell must be answered alike.
+        seen = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
+        low, high = (np.searchsorted(column.cuts, entries, side="right") for entries in (starts, ends))
+        left = np.concatenate([[0], np.cumsum(seen)])
+        same = np.isin(left[high + 1] - left[low], [0]) | (left[high + 1] - left[low] == high + 1 - low)
+    elif isinstance(column, ListedCell) and len(column.values) == 1:
+        return found
+    elif isinstance(column, ListedCell):
+        seen = _answers_of_inputs(ensemble, node, np.asarray(column.values, dtype=np.float64))
+        left = np.concatenate([[0], np.cumsum(seen)])
+        low, high = ((entries - attribute.first).astype(np.int64) for entries in (starts, ends))
+        inside = left[high + 1] - left[low]
+        same = (inside == 0) | (inside == high + 1 - low)
+    else:
+        # What the model sees rises, or falls, all along: nothing changes between two inputs on the same side of all
+        # places where the node may decide otherwise.
+        places = _switches(ensemble, node)
+        low, high = (
+            np.searchsorted(places, evaluate_cell(column, attribute, entries), side="left")
+            for entries in (starts, ends)
+        )
+        same = low == high
+    if not same.all():
+        raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
+    return found
+
+
+def _answers_of_inputs(ensemble: TreeEnsemble, node: int, inputs: Floats) -> Booleans:
+    return goes_left(ensemble.nodes, np.full(len(inputs), node), inputs)
+
+
+def _switches(ensemble: TreeEnsemble, node: int) -> Floats:
+    """Return the inputs, increasing, after which a node may decide otherwise than at them."""
+    nodes = ensemble.nodes
+    found = [] if nodes.set_start[node] >= 0 else [float(nodes.threshold[node])]
+    if nodes.zero_missing[node]:
+        found += [math.nextafter(-ZERO_THRESHOLD, -math.inf), ZERO_THRESHOLD]
+    if nodes.set_start[node] >= 0:
+        # A category counts from its whole number on, up to the next.
+        found += [math.nextafter(k, -math.inf) for k in range(32 * int(nodes.set_size[node]) + 1)]
+    return np.array(sorted(found))
+
+
+def _answers_of_assignments(
+    statement: CertificateClaim, ensemble: TreeEnsemble, columns: tuple[Cell, ...], tests: NodeQuestions
+) -> Booleans:
+    """Return which joint protected values each question sends to the left, those alike once, (tests, assignments)."""
+    schema = ensemble.schema
+    found = np.zeros((len(tests.node), 1), dtype=np.bool_)
+    if not len(tests.node):
+        return found
+    for name, entries in statement.protected.items():
+        position = schema.position(name)
+        mine = np.flatnonzero(tests.position == position)
+        given = np.array(entries)
+        flags = np.zeros((len(tests.node), len(given)), dtype=np.bool_)
+        for test in mine.tolist():
+            node = int(tests.node[test])
+            inputs = evaluate_cell(columns[int(ensemble.nodes.feature[node])], schema.attributes[position], given)
+            flags[test] = _answers_of_inputs(ensemble, node, inputs)
+        different = np.unique(flags, axis=1)
+        joint = (found[:, :, None] | different[:, None, :]).reshape(len(tests.node), -1)
+        found = np.unique(joint, axis=1)
+        if found.shape[1] > MAX_ASSIGNMENTS:
+            raise CertificateError(f"the trees tell more than {MAX_ASSIGNMENTS:,} joint protected values apart")
+    constant = np.flatnonzero(tests.position < 0)
+    for test in constant.tolist():
+        node = int(tests.node[test])
+        column = columns[int(ensemble.nodes.feature[node])]
+        found[test] = _answers_of_inputs(ensemble, node, evaluate_cell(column, schema.attributes[0], np.zeros(1)))[0]
+    return found
+
+
+# Margins, and how far the deployed model may be from them.
+#
+# It adds up leaves in float64, or in float32 where its library does. A sum of n numbers in any order errs by at most
+# n u / (1 - n u) times the sum of their sizes, u being the unit roundoff (Higham, "Accuracy and Stability of Numerical
+# Algorithms", 2nd ed., chapter 3). Every output is such a sum of the leaves of its trees and what it starts from. What
+# a sigmoid or a softmax tells from a tie, or from another threshold, is as for networks, in float64 2**29 times finer.
+
+
+def _tree_margins(statement: CertificateClaim, ensemble: TreeEnsemble) -> TreeMargins:
+    """Return the margins of labels or bands.
+
+    Raises:
+        CertificateError: they make no sense for these trees.
+    """
+    link, classes = ensemble.link, len(ensemble.classes)
+    if link == "identity":
+        raise CertificateError("certificates about numbers of trees are not known here", hint="update Evenhand")
+    threshold, bands = statement.threshold, statement.bands
+    if threshold is not None and (classes != 2 or not 0 < threshold < 1):
+        raise CertificateError(f"a threshold of {threshold:g} makes no sense for this model")
+    if bands and (classes != 2 or link == "one-vs-rest"):
+        raise CertificateError("bands of a score make no sense for this model")
+    moved = threshold is not None and threshold != 0.5
+    if moved and link == "one-vs-rest":
+        raise CertificateError(f"a threshold of {threshold:g} makes no sense for this model")
+    # Each margin is one output less another (-1: none), less a shift; a probability where outputs are such.
+    if bands:
+        labels = len(bands) + 1
+        rising = link == "frequency" or ensemble.favourable == 1
+        pairs = tuple((k, k + 1) if rising else (k + 1, k) for k in range(len(bands)))
+        plain = {"frequency": (ensemble.favourable, -1), "logistic": (0, -1)}.get(link, (1, 0))
+        columns = [plain] * len(bands)
+        if link == "frequency":
+            shifts, ties = list(bands), [0.0] * len(bands)
+        else:
+            shifts = [(1 if rising else -1) * log_odds(edge) / ensemble.steepness for edge in bands]
+            ties = [2 * _probability_tie(ensemble, edge) for edge in bands]
+    else:
+        labels = classes
+        pairs = tuple(itertools.combinations(range(classes), 2))
+        if link == "logistic":
+            columns = [(0, -1)]
+        elif link == "frequency" and moved:
+            columns = [(1, -1)]
+        else:
+            columns = [(b, a) for a, b in pairs]
+        limit = threshold if moved and threshold is not None else 0.5
+        shift = 0.0 if not moved else limit if link == "frequency" else log_odds(limit) / ensemble.steepness
+        shifts = [shift] * len(pairs)
+        ties = [0.0 if link == "frequency" else _label_tie(ensemble, limit)] * len(pairs)
+    exact = ensemble.nodes.trees == 1 and ensemble.divisor == 1 and not ensemble.single and not ensemble.base.any()
+    if exact and link == "frequency" and not moved and not bands:
+        return _exact_margins(ensemble, pairs, labels)
+    return _rounded_margins(ensemble, pairs, labels, (columns, shifts, ties))
+
+
+def _label_tie(ensemble: TreeEnsemble, threshold: float) -> float:
+    """Return how far a raw margin must be beyond its zero for a label to follow from it."""
+    if threshold == 0.5:
+        return (TIE if ensemble.single else TIE * 2.0**-29) / ensemble.steepness
+    return _probability_tie(ensemble, threshold)
+
+
+def _probability_tie(ensemble: TreeEnsemble, threshold: float) -> float:
+    """Return how far beyond a threshold a raw margin must be for a probability to be on the same side."""
+    if ensemble.single:
+        return probability_margin(threshold) / ensemble.steepness
+    # The logit moves by dt / (t (1 - t)) as the probability does by dt, but for a part of 2**-20.
+    slope = 1 / (threshold * (1 - threshold))
+    return (PROBABILITY * 2.0**-29 * 1.0005 * slope + 2.0**-52 * abs(log_odds(threshold))) / ensemble.steepness
+
+
+def _exact_margins(ensemble: TreeEnsemble, pairs: tuple[tuple[int, int], ...], labels: int) -> TreeMargins:
+    """Return margins of a single tree: nothing is added up, so that their signs say everything; at 0 the first wins."""
+    values = ensemble.nodes.values
+    signs = np.stack([np.sign(values[:, b] - values[:, a]) for a, b in pairs], axis=1).astype(np.int64)
+    nothing = np.zeros(len(pairs), dtype=np.int64)
+    return TreeMargins(pairs, labels, signs, signs, nothing, nothing, nothing, nothing + 1)
+
+
+def _rounded_margins(
+    ensemble: TreeEnsemble,
+    pairs: tuple[tuple[int, int], ...],
+    labels: int,
+    made: tuple[list[tuple[int, int]], list[float], list[float]],
+) -> TreeMargins:
+    """Return margins whose zero is blurred by the rounding of the deployed model."""
+    nodes, outputs = ensemble.nodes, len(ensemble.base)
+    width = nodes.values.shape[1]
+    largest = np.zeros(outputs)
+    added = np.zeros((len(nodes.left), outputs))
+    for tree, first in enumerate(nodes.output.tolist()):
+        part = slice(int(nodes.offsets[tree]), int(nodes.offsets[tree + 1]))
+        added[part, first : first + width] = nodes.values[part]
+        largest[first : first + width] += np.abs(nodes.values[part]).max(axis=0)
+    unit = 2.0**-24 if ensemble.single else 2.0**-53
+    terms = nodes.trees + ROUNDINGS
+    gamma = terms * unit / (1 - terms * unit)
+    touched = 4 + 4 * len(ensemble.schema.attributes)
+    kept = []
+    for (plus, minus), shift, tie in zip(*made, strict=True):
+        # Everything times the divisor; sizes are rounded upward by far more than adding them up can lose.
+        sizes = largest[plus] + (largest[minus] if minus >= 0 else 0.0)
+        start = abs(ensemble.base[plus]) + (abs(ensemble.base[minus]) if minus >= 0 else 0.0) + abs(shift) + tie
+        whole = (sizes + ensemble.divisor * start) * (1 + 2.0**-30) + 2.0**-900
+        bits = UNIT_BITS - int(np.frexp(whole * touched)[1])
+        if not (whole < 2.0**800 and -800 < bits < 900):
+            raise CertificateError("the numbers of the trees are too large or too small to be checked")
+        blur = gamma * (1 + 2.0**-30) * whole + ensemble.divisor * tie * (1 + 2.0**-40)
+        base = Fraction(float(ensemble.base[plus])) - (Fraction(float(ensemble.base[minus])) if minus >= 0 else 0)
+        base = (base - Fraction(shift)) * Fraction(ensemble.divisor) * Fraction(2) ** bits
+        one = np.ldexp(added[:, plus], bits)
+        two = np.ldexp(added[:, minus], bits) if minus >= 0 else np.zeros(len(one))
+        kept.append(
+            (
+                np.floor(one).astype(np.int64) - np.ceil(two).astype(np.int64),
+                np.ceil(one).astype(np.int64) - np.floor(two).astype(np.int64),
+                math.floor(base),
+                math.ceil(base),
+                math.ceil(math.ldexp(blur, bits)) + 1,
+            )
+        )
+    low, high = (np.stack([each[k] for each in kept], axis=1) for k in range(2))
+    base_low, base_high, far = (np.array([each[k] for each in kept], dtype=np.int64) for k in range(2, 5))
+    return TreeMargins(pairs, labels, low, high, base_low, base_high, far, -far)
