@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 from ordeal import Told
 
 from evenhand.genai import Admission, Enforcer, ItemOutcome
+from evenhand.service.store.packing import DICTIONARY
 from evenhand.shields import Shield, read_plan, synthesize
 
 
@@ -45,10 +47,15 @@ class Store:
 
     def entries(self, stream: str, after: int = -1) -> list[tuple[Any, ...]]:
         assert stream.isalnum()
-        return self.rows(
+        found = self.rows(
             "SELECT stream, number, at, body, previous, hash FROM entries"
             f" WHERE stream = '{stream}' AND number > {after} ORDER BY number"
         )
+        return [
+            (name, number, at, unpacked(bytes(body)), None if previous is None else bytes(previous).hex(),
+             bytes(last).hex())
+            for name, number, at, body, previous, last in found
+        ]  # fmt: skip
 
     def sound(self) -> None:
         """SQLite's own check of its file."""
@@ -58,6 +65,12 @@ class Store:
     def head(self, stream: str) -> tuple[int, str, Any]:
         ((number, last, state),) = self.rows(f"SELECT number, hash, state FROM streams WHERE name = '{stream}'")
         return number, last, json.loads(state)
+
+
+def unpacked(data: bytes) -> str:
+    """The text in a column of packed ones: deflated behind a byte, with the words that they share known before."""
+    assert data[0] == 1
+    return zlib.decompressobj(-15, DICTIONARY).decompress(data[1:]).decode()
 
 
 class Referee:
@@ -92,8 +105,8 @@ class Referee:
     def _entry(self, stream: str, number: int, at: float, body: str, previous: str, last: str) -> None:
         assert stream == self.stream
         assert number == self.number + 1, f"{stream}: entry {number} follows {self.number}"
-        assert previous == self.last, f"{stream}: entry {number} is chained to another one"
-        text = json.dumps([previous, stream, number, at, body], sort_keys=True, separators=(",", ":"))
+        assert previous in (None, self.last), f"{stream}: entry {number} is chained to another one"
+        text = json.dumps([self.last, stream, number, at, body], sort_keys=True, separators=(",", ":"))
         assert hashlib.sha256(text.encode()).hexdigest() == last, f"{stream}: entry {number} was changed"
         self.number, self.last = number, last
         self.at.append(at)

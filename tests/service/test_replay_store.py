@@ -130,13 +130,13 @@ def test_a_state_that_was_changed_is_found(store):
     assert found.logged.startswith("rows.gender.counts.missed: ")
 
 
-@pytest.mark.parametrize("what", ["question", "gone", "another"])
+@pytest.mark.parametrize("what", ["added", "gone", "another"])
 def test_an_answer_that_was_changed_is_found(store, what):
     one = (answers.c.stream == "loans") & (answers.c.id == answer_key("loans 3"))
     with store.reading() as connection:
         row = connection.execute(select(answers).where(one)).mappings().one()
     changed(store, {
-        "question": update(answers).where(one).values(asked="0" * 64),
+        "added": insert(answers).values(stream="loans", id="0" * 64, number=row["number"]),
         "gone": delete(answers).where(one),
         "another": update(answers).where(one).values(number=77),
     }[what])  # fmt: skip
@@ -158,9 +158,9 @@ def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhan
 
 
 @pytest.mark.parametrize(("stray", "table"), [
-    (insert(answers).values(stream="loans", id="0" * 64, number=99, asked="0" * 64), "answers"),
+    (insert(answers).values(stream="loans", id="0" * 64, number=99), "answers"),
     (insert(checkpoints).values(stream="loans", number=99, at=0.0), "checkpoints"),
-    (insert(entries).values(stream="loans", number=99, at=0.0, body="{}", previous="", hash=""), "entries"),
+    (insert(entries).values(stream="loans", number=99, at=0.0, marked=True, body="{}", hash=""), "entries"),
     (insert(pictures).values(stream="loans", number=99, id="x", at=0.0, media_type="", data=b""), "pictures"),
 ])  # fmt: skip
 def test_rows_behind_the_end_of_a_log_are_found(store, stray, table):
@@ -169,7 +169,7 @@ def test_rows_behind_the_end_of_a_log_are_found(store, stray, table):
 
 
 @pytest.mark.parametrize("stray", [
-    insert(answers).values(stream="gone", id="0" * 64, number=1, asked="0" * 64),
+    insert(answers).values(stream="gone", id="0" * 64, number=1),
     insert(checkpoints).values(stream="gone", number=0, at=0.0),
 ])  # fmt: skip
 def test_rows_of_a_stream_that_is_gone_are_found(store, stray):
@@ -259,7 +259,7 @@ def test_a_service_refuses_a_log_that_does_not_end_where_its_row_says(store):
 
 def test_an_entry_in_the_way_is_refused_in_words_while_the_service_runs(store):
     ledger = Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
-    changed(store, insert(entries).values(stream="loans", number=19, at=0.0, body="{}", previous="", hash=""))
+    changed(store, insert(entries).values(stream="loans", number=19, at=0.0, marked=True, body="{}", hash=""))
     operation = {"op": "decide", "id": "new", "group": "men", "recommendation": 0}
     with pytest.raises(StoreError, match="tables contradict one another"):
         ledger.submit("loans", operation, id="new").result()

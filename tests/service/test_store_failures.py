@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import shutil
 import signal
@@ -193,11 +194,16 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", place], check=True)
 
 
+def incompressible(number: int, size: int = 8_000) -> str:
+    """A text that is the same every time, and takes up half as many bytes as it has characters at least."""
+    return random.Random(number).randbytes(size // 2).hex()
+
+
 def _until_full(ledger: Ledger) -> int:
     """How many additions were acknowledged before the store took no more."""
     for count in range(5_000):
         try:
-            ledger.submit("a", {"op": "add", "amount": 1, "note": "x" * 5_000}, id=f"{count}").result(60)
+            ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(count)}, id=f"{count}").result(60)
         except StoreError:
             return count
     raise AssertionError("the store was never full")
@@ -212,12 +218,12 @@ def test_a_full_disk_loses_nothing_acknowledged_and_there_is_room_again(small: P
     assert done > 10
     for _ in range(3):
         with pytest.raises(StoreError, match="disk is full"):
-            ledger.submit("a", {"op": "add", "amount": 1, "note": "y" * 200_000}).result(60)
+            ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(0, 200_000)}).result(60)
     # What was acknowledged is there, and can be read while the disk is full.
     assert len(verified(database)["a"]) == done + 1
     ballast.unlink()
     for one in range(done + 3):
-        again = ledger.submit("a", {"op": "add", "amount": 1, "note": "x" * 5_000}, id=f"{one}").result(60)
+        again = ledger.submit("a", {"op": "add", "amount": 1, "note": incompressible(one)}, id=f"{one}").result(60)
         assert again.answer["total"] == one + 1
         assert again.repeated == (one < done)
     ledger.close()
@@ -236,7 +242,8 @@ def test_a_full_disk_that_another_process_opens_is_as_it_was(small: Path) -> Non
         "count = 0\n"
         "try:\n"
         "    while True:\n"
-        "        ledger.submit('a', {'op': 'add', 'amount': 1, 'note': 'x' * 5000}).result(60); count += 1\n"
+        "        ledger.submit('a', {'op': 'add', 'amount': 1, 'note': os.urandom(4000).hex()}).result(60)\n"
+        "        count += 1\n"
         "except StoreError: print(count, flush=True)\n"
         "os._exit(9)\n"
     )

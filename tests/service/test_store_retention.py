@@ -87,7 +87,7 @@ def test_an_id_whose_answer_is_gone_is_still_used(house: House) -> None:
     with pytest.raises(DecisionError, match="not kept any more") as caught:
         house.add(5, "old")
     assert caught.value.code == "repeated"
-    with pytest.raises(DecisionError, match="another request"):
+    with pytest.raises(DecisionError, match="not kept any more"):
         house.add(7, "old")
     assert house.add(6, "new").repeated
     with house.database.reading() as connection:

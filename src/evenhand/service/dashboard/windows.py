@@ -15,7 +15,7 @@ from evenhand.service.dashboard.rows import MAX_LABELS, DashboardRow, LogEntryMa
 from evenhand.service.state_machines import GuardMachine, rebuild_machine
 from evenhand.service.store import chain
 from evenhand.service.store.database import Database, first_kept_number
-from evenhand.service.store.tables import MARKED, entries, streams
+from evenhand.service.store.tables import entries, streams
 from evenhand.shields import ShieldCertificate
 
 STREAM_KINDS = ("shield", "guard")
@@ -179,9 +179,7 @@ def _time_conditions(stream: str, wanted: RowFilter) -> list[ColumnElement[bool]
 
 def _row_conditions(kind: str, wanted: RowFilter) -> list[ColumnElement[bool]]:
     """What the store itself can leave out, so that a few interventions among many decisions are found at once."""
-    if kind != "shield" or not wanted.marked:
-        return []
-    return [MARKED]
+    return [entries.c.marked] if kind == "shield" and wanted.marked else []
 
 
 def _visible_rows(rows: list[DashboardRow]) -> list[DashboardRow]:

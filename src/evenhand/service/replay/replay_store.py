@@ -161,6 +161,8 @@ class _KeptInStore:
         self._items: dict[int, set[str]] = {}
         # The hashes of the terms of certificates that were compared.
         self._terms: set[str] = set()
+        # Answers that are those of the entries' ids.
+        self._answers = 0
         # Ids whose answer is said to be that of a later entry, by the number of that.
         self._later: dict[str, tuple[int, int]] = {}
 
@@ -231,68 +233,58 @@ class _KeptInStore:
     def _compare_answers(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
         keys = [None if "id" not in one["body"] or one["body"]["id"] is None else answer_key(one["body"]["id"])
                 for one in page]  # fmt: skip
-        kept, numbers = self._kept_answers(
-            [key for key in keys if key is not None], page[0]["number"], page[-1]["number"]
-        )
+        kept = self._kept_answers([key for key in keys if key is not None])
         for entry, key in zip(page, keys, strict=True):
             number = entry["number"]
-            if numbers.get(number, key) != key:
-                return _build_difference(
-                    number, "an answer is kept for an id that it does not have", entry["body"].get("id"), None
-                )
             if key is None:
                 continue
-            row = kept.get(key)
-            if row is None:
+            if key not in kept:
                 return _build_difference(number, "no answer is kept for its id", entry["body"]["id"], None)
-            if row["number"] != number:
-                self._later[key] = (number, row["number"])
+            if kept[key] != number:
+                self._later[key] = (number, kept[key])
                 continue
             self._later.pop(key, None)
-            if found := _compare_answer(entry["body"], row):
-                return LogDifference(entry=number, what=f"the {found[0]} that is kept for its id is another one",
-                                  **compare_values(*found[1:]))  # fmt: skip
+            self._answers += 1
         return None
 
     def compare_end(self, replayer: LogReplayer) -> LogDifference | None:
         """Return how the row differs from what the log ends in, or the last answers from their entries."""
         differs = None if self._row is None else _compare_stream_row(self._row, replayer)
-        return differs or self._find_moved_answer()
+        return differs or self._find_moved_answer() or self._find_false_answer(replayer.first, replayer.number)
 
     def _find_moved_answer(self) -> LogDifference | None:
         """Return an answer that is said to be that of an entry which has not its id."""
         for key, (number, other) in self._later.items():
-            with self._database.reading() as connection:
-                query = select(entries.c.body).where(entries.c.stream == self._stream, entries.c.number == other)
-                body = parse_line(connection.execute(query).scalar() or "")
-            id_ = body.get("id") if isinstance(body, Mapping) else None
-            if id_ is None or answer_key(id_) != key:
+            if key != self._key_of(other):
                 return _build_difference(
                     number, "no answer is kept for its id, but one under another entry", number, other
                 )
         return None
 
-    def _kept_answers(
-        self, keys: Sequence[str], first: int, last: int
-    ) -> tuple[dict[str, dict[str, Any]], dict[int, str]]:
-        here = answers.c.stream == self._stream
+    def _find_false_answer(self, first: int, last: int) -> LogDifference | None:
+        """Return an answer beyond those of the entries' ids: it is kept for an id that its entry does not have."""
+        here = (answers.c.stream == self._stream, answers.c.number.between(first, last))
         with self._database.reading() as connection:
-            rows = connection.execute(select(answers).where(here, answers.c.id.in_(keys))).mappings()
-            kept = {row["id"]: dict(row) for row in rows}
-            among = select(answers.c.number, answers.c.id).where(here, answers.c.number.between(first, last))
-            return kept, {row.number: row.id for row in connection.execute(among)}
+            count = connection.execute(select(func.count()).select_from(answers).where(*here)).scalar_one()
+            if count == self._answers:
+                return None
+            kept = connection.execute(select(answers.c.number, answers.c.id).where(*here).order_by(answers.c.number))
+            found = kept.all()
+        false = next((row.number for row in found if row.id != self._key_of(row.number)), first)
+        return _build_difference(false, "an answer is kept for an id that it does not have", self._answers, count)
 
+    def _key_of(self, number: int) -> str | None:
+        """Return the key of the id that an entry has."""
+        with self._database.reading() as connection:
+            query = select(entries.c.body).where(entries.c.stream == self._stream, entries.c.number == number)
+            body = parse_line(connection.execute(query).scalar() or "")
+        id_ = body.get("id") if isinstance(body, Mapping) else None
+        return None if id_ is None else answer_key(id_)
 
-def _compare_answer(body: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    """Return what of a kept answer is not as in the log: its name, what the log says, what is kept."""
-    asked = body["input"]
-    if asked.get("op") == "unguarded":
-        # The caller asked for a decision, and was told that the recommendation stands.
-        asked = {**asked, "op": "decide"}
-    fingerprint = hashlib.sha256(canonical_json(asked).encode()).hexdigest()
-    if row["asked"] != fingerprint:
-        return "question", fingerprint, row["asked"]
-    return None
+    def _kept_answers(self, keys: Sequence[str]) -> dict[str, int]:
+        query = select(answers.c.id, answers.c.number).where(answers.c.stream == self._stream, answers.c.id.in_(keys))
+        with self._database.reading() as connection:
+            return {row.id: row.number for row in connection.execute(query)}
 
 
 def _build_difference(number: int, what: str, logged: object, found: object) -> LogDifference:

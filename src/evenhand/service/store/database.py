@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +288,14 @@ def read_entries_after(
         .order_by(entries.c.number)
         .limit(limit)
     )
-    return [chain.export_entry(dict(row)) for row in connection.execute(query).mappings()]
+    found = [dict(row) for row in connection.execute(query).mappings()]
+    if found and found[0]["previous"] is None:
+        last = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == found[0]["number"] - 1)
+        found[0]["previous"] = connection.execute(last).scalar() or chain.GENESIS_HASH
+    for before, row in pairwise(found):
+        # Where an entry is missing, whoever looks at the numbers finds that first.
+        row["previous"] = row["previous"] or before["hash"]
+    return [chain.export_entry(row) for row in found]
 
 
 def first_kept_number(connection: Connection, stream: str) -> int:

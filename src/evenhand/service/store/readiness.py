@@ -10,7 +10,6 @@ from collections.abc import Callable
 from sqlalchemy import Connection, delete, insert, select, update
 
 from evenhand.errors import StoreError
-from evenhand.service.store import chain
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import answers, entries, replicas, streams
 
@@ -66,10 +65,10 @@ class Readiness:
             row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).one()
             # As large as a decision's entry is, about; under an identifier that may fall on any page.
             mine = {"stream": stream, "number": row.number + 1}
-            entry = {**mine, "at": 0.0, "body": row.state, "previous": row.hash, "hash": chain.GENESIS_HASH}
-            answer = {**mine, "id": secrets.token_hex(32), "asked": chain.GENESIS_HASH}
-            for table, values in ((entries, entry), (answers, answer)):
+            entry = {**mine, "at": 0.0, "marked": False, "body": row.state, "hash": row.hash}
+            answer = {**mine, "id": secrets.token_hex(32)}
+            for table, values, key in ((entries, entry, entries.c.number), (answers, answer, answers.c.id)):
                 connection.execute(insert(table).values(values))
-                connection.execute(delete(table).where(table.c.stream == stream, table.c.number == mine["number"]))
+                connection.execute(delete(table).where(table.c.stream == stream, key == values[key.name]))
         beat = update(replicas).where(replicas.c.name == self._replica)
         connection.execute(beat.values(beat=replicas.c.beat + 1))

@@ -18,13 +18,13 @@ from sqlalchemy import (
     Text,
     insert,
     inspect,
-    literal_column,
     select,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
 from evenhand.errors import MissingExtraError, StoreError
+from evenhand.service.store.packing import HexBytes, PackedText
 
 metadata = MetaData()
 
@@ -46,9 +46,12 @@ entries = Table(
     Column("stream", String(200), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("at", Float(53), nullable=False),
-    Column("body", Text, nullable=False),
-    Column("previous", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
+    # Whether it is more than a recommendation that stands, as the dashboard's filter asks.
+    Column("marked", Boolean, nullable=False),
+    Column("body", PackedText, nullable=False),
+    # Of those alone that a log can start with; of all others it is the hash of the entry before.
+    Column("previous", HexBytes, nullable=True),
+    Column("hash", HexBytes, nullable=False),
 )
 
 checkpoints = Table(
@@ -62,15 +65,14 @@ checkpoints = Table(
 
 answers = Table(
     # One row for every id that was ever used, so that asking again gives the same answer, and never another decision.
-    # The answer is the output of the entry; it goes with that, and the id stays used.
+    # What was asked and answered is what the entry says; it goes with that, and the id stays used.
     "answers",
     metadata,
     Column("stream", String(200), primary_key=True),
     # Its hash: any text can be an id, and none is kept in the clear for longer than the log.
-    Column("id", String(64), primary_key=True),
+    Column("id", HexBytes, primary_key=True),
     Column("number", BigInteger, nullable=False),
-    Column("asked", String(64), nullable=False),
-    Index("answers_by_number", "stream", "number", unique=True),
+    sqlite_with_rowid=False,
 )
 
 certificates = Table(
@@ -135,10 +137,8 @@ versions = Table(
 
 Index("entries_by_stream_and_time", entries.c.stream, entries.c.at)
 
-MARKED = literal_column("""(body NOT LIKE '%"reason":"followed"%' OR body NOT LIKE '%"op":"decide"%')""", type_=Boolean)
-"""Whether an entry of a shield is more than a recommendation that stands, as the dashboard's filter asks."""
-
-Index("entries_marked", entries.c.stream, entries.c.number, sqlite_where=MARKED, postgresql_where=MARKED)
+Index("entries_marked", entries.c.stream, entries.c.number, sqlite_where=text("marked = 1"),
+      postgresql_where=entries.c.marked)  # fmt: skip
 
 STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers.c.stream, pictures.c.stream)
 """The columns that name a stream."""
@@ -150,7 +150,7 @@ STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers
 MIGRATIONS = Path(__file__).parent / "migrations"
 """The folder of Alembic's environment."""
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """Of the tables, oldest first; the last is what this module describes."""
 
 REVISION = REVISIONS[-1]
@@ -226,3 +226,8 @@ def lock_migrations(connection: Connection) -> None:
     """Keep other processes from changing tables until this transaction ends; SQLite has one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATION_LOCK})
+
+
+def is_marked(body: str) -> bool:
+    """Return whether an entry is more than a recommendation that stands; of streams that are no shields, all are."""
+    return '"reason":"followed"' not in body or '"op":"decide"' not in body

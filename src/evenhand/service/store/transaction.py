@@ -21,6 +21,7 @@ from evenhand.service.store.tables import (
     checkpoints,
     entries,
     insert_if_absent,
+    is_marked,
     revisions,
     streams,
 )
@@ -167,7 +168,7 @@ class Transaction:
             return
         _check_end(connection, stream, None)
         row = self._row(stream, 0, chain.GENESIS_HASH, chain.canonical_json(_checkpoint_body(machine)))
-        connection.execute(insert(entries).values(row))
+        connection.execute(insert(entries).values(_to_stored(row, starts=True)))
         connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
         connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
                                                   hash=row["hash"], state=json.dumps(machine.state())))  # fmt: skip
@@ -201,12 +202,11 @@ class Transaction:
             page.plan_ahead = planner.plan_ahead() if planner is not None else None
             if page.plan_ahead is not None and patient:
                 break
-            key, fingerprint, given = "", "", chain.canonical_json(one.operation)
+            key, given = "", chain.canonical_json(one.operation)
             if one.id is not None:
                 key = answer_key(one.id)
-                fingerprint = _sha256_hex(given if one.answered is None else chain.canonical_json(one.answered))
                 if key in known and (one.answered is None or _was_done_by(connection, one, known[key], page.rows)):
-                    page.results.append(_repeat_answer(connection, one.id, fingerprint, known[key]))
+                    page.results.append(_repeat_answer(connection, stream, one, known[key]))
                     continue
             answer: Mapping[str, Any] = {}
             if one.operation is CHECKPOINT:
@@ -231,11 +231,12 @@ class Transaction:
             if one.operation is CHECKPOINT:
                 marks.append({"stream": stream, "number": number, "at": row["at"]})
             if one.id is not None:
-                remembered[key] = {"stream": stream, "id": key, "number": number, "asked": fingerprint}
-                known[key] = {**remembered[key], "answer": answer}
+                remembered[key] = {"stream": stream, "id": key, "number": number}
+                known[key] = _KnownAnswer(number, one.operation, answer)
             page.results.append(OperationResult(number, answer))
         if page.rows:
-            connection.execute(insert(entries), page.rows)
+            starts = {mark["number"] for mark in marks}
+            connection.execute(insert(entries), [_to_stored(row, starts=row["number"] in starts) for row in page.rows])
             if remembered:
                 told = [answer_key(one.id) for one in asked if one.answered is not None and one.id is not None]
                 told = [one for one in told if one in remembered]
@@ -279,6 +280,12 @@ class Transaction:
         at = self._clock()
         return {"stream": stream, "number": number, "at": at, "body": body, "previous": previous,
                 "hash": chain.hash_entry(previous, stream, number, at, body)}  # fmt: skip
+
+
+def _to_stored(row: Mapping[str, Any], *, starts: bool) -> dict[str, Any]:
+    """Return an entry as its table has it; ``starts``: whether a log can start with it."""
+    previous = row["previous"] if starts else None
+    return {**row, "previous": previous, "marked": is_marked(row["body"])}
 
 
 def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
@@ -331,48 +338,81 @@ def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:
             "state": machine.state()}  # fmt: skip
 
 
-def _read_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True)
+class _KnownAnswer:
+    """The answer to an id.
+
+    Attributes:
+        number: of its entry.
+        asked, answer: what that says, where it was made in this transaction; else it is read when it is needed.
+    """
+
+    number: int
+    asked: Operation | None = None
+    answer: Mapping[str, Any] | None = None
+
+
+def _read_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, _KnownAnswer]:
     if not keys:
         return {}
     found = connection.execute(ANSWER_QUERY, {"of": stream, "keys": keys})
-    return {row["id"]: dict(row) for row in found.mappings()}
+    return {row.id: _KnownAnswer(row.number) for row in found}
+
+
+def _read_body(connection: Connection, stream: str, number: int) -> dict[str, Any] | None:
+    """Return what an entry says; None if it is not kept any more."""
+    query = select(entries.c.body).where(entries.c.stream == stream, entries.c.number == number)
+    body = connection.execute(query).scalar()
+    if body is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(body)
+    except ValueError:
+        raise StoreError(
+            f"entry {number:,} of {stream!r} cannot be read", location="the store",
+            hint="something else changed the store; `evenhand replay --store URL` says what differs",
+        ) from None  # fmt: skip
+    return found
+
+
+def question_of(logged: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a caller asked, from the operation in the log: what passed unguarded was asked for as a decision."""
+    return {**logged, "op": "decide"} if logged.get("op") == "unguarded" else logged
 
 
 def _was_done_by(
-    connection: Connection, asked: OperationRequest, known: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    connection: Connection, asked: OperationRequest, known: _KnownAnswer, rows: Sequence[Mapping[str, Any]]
 ) -> bool:
     """Whether an id's answer was given by this very operation: its first attempt may have failed after it was done."""
-    number = known["number"]
-    body = next((row["body"] for row in rows if row["number"] == number), None)
-    if body is None:
-        query = select(entries.c.body).where(entries.c.stream == asked.stream, entries.c.number == number)
-        body = connection.execute(query).scalar()
-    return body is not None and chain.canonical_json(json.loads(body).get("input")) == chain.canonical_json(
-        asked.operation
-    )
+    logged: Mapping[str, Any] | None = known.asked
+    if logged is None:
+        body = _read_body(connection, asked.stream, known.number)
+        logged = None if body is None else body.get("input")
+    return logged is not None and chain.canonical_json(logged) == chain.canonical_json(asked.operation)
 
 
 def _repeat_answer(
-    connection: Connection, id: str, fingerprint: str, row: Mapping[str, Any]
+    connection: Connection, stream: str, asked: OperationRequest, known: _KnownAnswer
 ) -> OperationResult | EvenhandError:
-    if row["asked"] != fingerprint:
-        return DecisionError(
-            f"the id {id!r} was used for another request", code="repeated", hint="give every request its own id"
-        )
-    answer = row.get("answer")
-    if answer is None:
-        query = select(entries.c.body).where(entries.c.stream == row["stream"], entries.c.number == row["number"])
-        body = connection.execute(query).scalar()
-        if body is None:
-            return DecisionError(
-                f"the id {id!r} was answered long ago, and the answer is not kept any more", code="repeated",
-                hint="see retention.log_days",
-            )  # fmt: skip
+    """Return what was answered under an id, if the same was asked."""
+    logged, answer = known.asked, known.answer
+    if logged is None or answer is None:
         try:
-            answer = unpack_output(connection, json.loads(body)["output"])
+            body = _read_body(connection, stream, known.number)
+            if body is None:
+                return DecisionError(
+                    f"the id {asked.id!r} was used long ago, and the answer is not kept any more", code="repeated",
+                    hint="see retention.log_days",
+                )  # fmt: skip
+            logged, answer = body["input"], unpack_output(connection, body["output"])
         except StoreError as error:
             return error
-    return OperationResult(row["number"], answer, repeated=True)
+    question = asked.operation if asked.answered is None else asked.answered
+    if chain.canonical_json(question_of(logged)) != chain.canonical_json(question):
+        return DecisionError(
+            f"the id {asked.id!r} was used for another request", code="repeated", hint="give every request its own id"
+        )
+    return OperationResult(known.number, answer, repeated=True)
 
 
 # Where two configurations differ, for people.
