@@ -36,7 +36,7 @@ test: $(tested)  ## run the tests, in minutes; EXTRAS=all runs those of the opti
 test-full: $(tested)  ## run the long and exhaustive tests too, with every example
 	$(pytest) $(parallel) -m 'not slow' $(PYTEST_ARGS)
 
-test-slow: $(tested)  ## run the tests that take minutes each
+test-slow: $(tested)  ## run the tests that take minutes each, and simulations at full size
 	$(pytest) -m slow $(PYTEST_ARGS)
 
 lint: $(stamps)/lint  ## format, style, types, import rules

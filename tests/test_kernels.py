@@ -28,7 +28,7 @@ def run(folder: Path) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_what_one_process_compiled_the_next_one_finds(tmp_path: Path) -> None:
     assert run(tmp_path) == ["False", "True"]
     assert run(tmp_path) == ["True", "True"]

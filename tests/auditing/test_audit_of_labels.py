@@ -138,7 +138,7 @@ def test_a_model_of_several_labels(model):
     assert "What people want" not in page
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_flips_between_any_two_labels_are_proved(model):
     classifier, frame = model
     told = {"target": "job", "protected": ["sex"], "kind": "labels", "max_boxes": 200, "samples": 200}

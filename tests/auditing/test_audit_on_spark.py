@@ -8,12 +8,12 @@ from importlib.util import find_spec
 import narwhals as nw
 import numpy as np
 import pytest
+from test_audit_of_many_rows import FULL, differences, fingerprint, people
 
 import evenhand
 from evenhand import auditing
 from evenhand.errors import EvenhandError
 from evenhand.schema import DecisionRoles
-from test_audit_of_many_rows import FULL, differences, fingerprint, people
 
 if find_spec("pyspark") is None:
     pytest.skip("PySpark is not installed: make test EXTRAS=spark", allow_module_level=True)

@@ -149,7 +149,7 @@ def test_between_counterparts_the_screen_says_one_number(married):
     assert f"drawn from all of the simulated population{apart}, for the counterfactual flip rate | " in text
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_adult_by_race():
     """The example that said 6.2 % (20,000 draws), 6.5 % (2,048 draws) and at least 6.0 % (proved) of one rate."""
     adult = datasets.load_dataset("adult")

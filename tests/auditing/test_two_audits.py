@@ -190,9 +190,8 @@ def simulate(paired, rng):
     return sex, sides
 
 
-@pytest.mark.parametrize(
-    "paired", [pytest.param(True, marks=pytest.mark.full), pytest.param(False, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("paired", [True, False])
 def test_all_intervals_together_cover_the_true_changes(paired):
     truth = {"F": 0.06, "M": -0.05, "gap": (0.45 - 0.36) - (0.5 - 0.3), "": (150 * 0.06 - 250 * 0.05) / 400}
     rng, hits, runs, settings = np.random.default_rng(7), 0, scaled(300), {"time_limit": 1e-9}

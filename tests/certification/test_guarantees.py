@@ -247,8 +247,10 @@ def test_all_pairs_of_protected_values_are_compared(way: dict) -> None:
     assert {each.second["p"] for each in result.counterexamples} == {"b"}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("method", "boxes"), [("linear", 100), ("interval", 3)])
+@pytest.mark.parametrize(
+    ("method", "boxes"),
+    [pytest.param("linear", 100, marks=pytest.mark.full), pytest.param("interval", 3, marks=pytest.mark.slow)],
+)
 def test_interval_covers_as_often_as_it_says(method: str, boxes: int) -> None:
     """200 samples of what a few boxes leave open: at 80 %, the truth is inside in 160 runs at least, about."""
     case = _half_open() if method == "interval" else _deep()

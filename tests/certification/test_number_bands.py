@@ -69,7 +69,7 @@ def test_enumerated_bands_bracket_what_everybody_gets(seed):
 
 
 @pytest.mark.full
-@settings(max_examples=scaled(100), deadline=None)
+@settings(max_examples=scaled(15), deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_proved_bands_bracket_what_everybody_gets(seed):
     compare_with_everybody(seed, enumeration=False)

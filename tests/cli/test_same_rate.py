@@ -99,7 +99,7 @@ def test_a_published_network_as_a_file_and_behind_http(evenhand, tmp_path):
     assert not endpoint.json["certificates"]
 
 
-@pytest.mark.parametrize("name", [pytest.param("adult", marks=pytest.mark.full), "german"])
+@pytest.mark.parametrize("name", [pytest.param("adult", marks=pytest.mark.slow), "german"])
 def test_a_pipeline_as_it_is_as_onnx_and_behind_http(evenhand, tmp_path, monkeypatch, name):
     skl2onnx = pytest.importorskip("skl2onnx", reason="needs the extra onnx, and skl2onnx to compare with")
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")

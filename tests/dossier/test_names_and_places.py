@@ -74,7 +74,7 @@ def test_what_cannot_be_a_proxy_is_refused(tables):
             compiled(frame, tables)
 
 
-@pytest.mark.parametrize("runs", [12, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("runs", [12, pytest.param(300, marks=pytest.mark.slow)])
 def test_bounds_hold_the_line_meets_the_truth_and_the_interval_alone_misses(tmp_path, runs):
     # Members are selected 20 points more often than others of the same surname, so estimates are off, by a known d.
     rng, d, n = np.random.default_rng(5), 0.2, 4000

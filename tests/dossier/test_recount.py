@@ -51,7 +51,7 @@ def close(one, other):
 
 
 @pytest.mark.parametrize(
-    "many", [30, pytest.param(1000, marks=pytest.mark.full), pytest.param(5000, marks=pytest.mark.slow)]
+    "many", [30, pytest.param(1000, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("kind", ["selection", "score"])
 def test_every_cell_is_that_of_a_plain_recount(kind, many):

@@ -212,7 +212,7 @@ def test_simulations_miss_no_more_often_than_the_bound():
         assert missed <= runs * min(1.0, bound) + 3 * (runs * bound * max(0.0, 1 - bound)) ** 0.5
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_what_is_chosen_misses_nothing_in_simulations_where_less_does():
     beta = (6, 8, 10, 12, 16)
     configuration = one(beta, obeys=0.8)

@@ -80,7 +80,7 @@ def test_relabelled_groups_and_moved_numbers_change_what_they_should():
             assert getattr(moved.gap(name).value, end) == pytest.approx(twice)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_gaps_of_unequal_groups_are_covered():
     rng = np.random.default_rng(2)
     hits = {"mean_difference": 0, "median_difference": 0, "quantile_90_difference": 0}

@@ -231,7 +231,7 @@ def test_kappa_and_macro_recall_hold(runs):
     assert np.mean([low <= recall <= high for _, low, high in ends]) > 0.9 - 3 * np.sqrt(0.09 / runs)
 
 
-@pytest.mark.parametrize("runs", [pytest.param(1000, marks=pytest.mark.full), 60])
+@pytest.mark.parametrize("runs", [pytest.param(1000, marks=pytest.mark.slow), 60])
 def test_gaps_of_all_labels_hold_together(runs):
     rng = np.random.default_rng(4)
     held = 0

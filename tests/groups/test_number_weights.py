@@ -109,7 +109,7 @@ def test_replicate_weights_are_refused():
         audit(frame, replicate_weights=np.ones((len(frame), 4)), replicate_method="brr")
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("related", [False, True], ids=["unrelated", "by number"])
 def test_weighted_intervals_of_numbers_hold(related):
     """Lognormal numbers of two groups alike, drawn unequally: mean 1.13, median 1, distances 0; 600 samples."""

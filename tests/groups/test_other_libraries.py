@@ -16,7 +16,11 @@ from evenhand.stats import generalized_entropy, quantity_value
 from support import shared
 
 NAMES = ["german", "adult", "compas"]
-SLOWLY = ["german", *(pytest.param(name, marks=pytest.mark.full) for name in ("adult", "compas"))]
+SLOWLY = [
+    "german",
+    pytest.param("compas", marks=pytest.mark.full),
+    pytest.param("adult", marks=pytest.mark.slow),
+]
 WEIGHTED = pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 COMPLEMENTS = {
     "false_negative_rate": "true_positive_rate",

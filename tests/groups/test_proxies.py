@@ -203,7 +203,7 @@ def test_bounds_hold_where_the_assumption_fails_and_the_estimate_does_not():
     assert inside < 0.5 * runs
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m", "power"), [(1500, 800, 1.5), (6000, 300, 1.5), (6000, 2000, 2.5)])
 def test_probabilities_that_are_off_are_calibrated_and_their_error_is_in_the_interval(n, m, power):
     """True probabilities are a power of those given; the estimate that takes these as given misses."""

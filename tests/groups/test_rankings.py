@@ -165,9 +165,9 @@ def numbers(result):
 
 @pytest.mark.parametrize(
     ("runs", "least"),
-    [(60, 0.88), pytest.param(400, 0.91, marks=pytest.mark.full), pytest.param(1500, 0.92, marks=pytest.mark.slow)],
+    [(60, 0.88), pytest.param(400, 0.91, marks=pytest.mark.slow), pytest.param(1500, 0.92, marks=pytest.mark.slow)],
 )  # fmt: skip
-@pytest.mark.parametrize("lists", [25, pytest.param(150, marks=pytest.mark.full)])
+@pytest.mark.parametrize("lists", [25, pytest.param(150, marks=pytest.mark.slow)])
 def test_intervals_hold_what_they_say_where_lists_are_sampled(runs, least, lists):
     rng = np.random.default_rng(lists)
     settings_ = {"at": 2, "min_group_size": 5}

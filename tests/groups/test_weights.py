@@ -114,7 +114,7 @@ def test_weights_may_be_in_any_unit():
             assert (theirs.overall[name].low, theirs.overall[name].high) == pytest.approx((quantity.low, quantity.high))
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("related", [False, True], ids=["unrelated", "by outcome"])
 def test_intervals_of_a_survey_hold(related):
     """A population is sampled with unequal probabilities; weights are their inverses. True rates are .3 and .45."""

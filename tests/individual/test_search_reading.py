@@ -189,7 +189,7 @@ def run_tests(path, model, folder):
     done = subprocess.run(
         [sys.executable, str(path), model, "-q", "-p", "no:cacheprovider", "-p", "no:randomly"],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=os.environ | {"PYTHONPATH": str(folder), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

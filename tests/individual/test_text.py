@@ -1,5 +1,6 @@
 """Texts: identity terms are swapped as a person would, and what flips is what a model decides differently."""
 
+import os
 import re
 import subprocess
 import sys
@@ -307,6 +308,7 @@ def test_saved_tests_tell_models_apart(tmp_path):
         done = subprocess.run(
             [sys.executable, "test_texts.py", f"rules:{name}", "-q", "-p", "no:cacheprovider"],
             cwd=tmp_path,
+            env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
             check=False,
@@ -371,7 +373,7 @@ def test_noise_of_texts_within_a_budget(budget):
     assert result.noise.people == budget // 40
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_intervals_of_the_excess_hold_for_texts():
     """Of 150 samples without bias at most a few have an excess that is significant."""
     wrong = 0

@@ -243,7 +243,7 @@ def test_an_interval_of_one_change_is_the_paired_one():
     assert found.accuracy[1].high - found.accuracy[1].low == pytest.approx(2 * found.critical * error)
 
 
-@pytest.mark.parametrize("n", [pytest.param(250, marks=pytest.mark.full), pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [pytest.param(250, marks=pytest.mark.slow), pytest.param(2000, marks=pytest.mark.slow)])
 def test_where_nothing_changes_better_is_rarely_said(n):
     """Twenty candidates that each decide a few other people by chance: none of them is better."""
     false = 0

@@ -98,7 +98,7 @@ def test_a_function_of_ones_own_gets_the_columns_of_the_training_people(model, f
         assert len(added) < 20 or added["id"].nunique() > 10
 
 
-@pytest.mark.parametrize("method", [pytest.param("diffdp", marks=pytest.mark.full), "blind", "exponentiated-gradient"])
+@pytest.mark.parametrize("method", [pytest.param("diffdp", marks=pytest.mark.slow), "blind", "exponentiated-gradient"])
 def test_other_methods_work_or_say_what_they_leave_out(model, method, tmp_path):
     if method == "diffdp":
         pytest.importorskip("torch", reason="needs the extra torch")

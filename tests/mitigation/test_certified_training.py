@@ -93,7 +93,7 @@ def fit(parts: Any, method: str, strength: float, seed: int = 0) -> AdditiveNetw
     return learner.fit(people.individuals, candidates.true_labels(people)).network_
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_more_is_certified_and_less_undecided_at_equal_accuracy(german: Any) -> None:
     plain, made = fit(german, "erm", 0.0), fit(german, "certified", 0.2)
     before, after = (
@@ -133,7 +133,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "QUICK_BOXES", 200)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_the_strength_is_chosen_on_the_validation_part(german: Any) -> None:
     given = fit(german, "erm", 0.0)

@@ -155,7 +155,7 @@ def test_intervals_are_adjusted_for_every_line_that_has_one():
             assert (line.verdict == "within noise") == (line.change.low <= 0 <= line.change.high)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_models_of_equal_quality_are_not_told_apart(monkeypatch):
     """Two models that err as often, on different people: of 20 pairs hardly one may be told apart in anything."""
     monkeypatch.setattr(module(), "SAMPLES", 1000)

@@ -257,7 +257,7 @@ def test_bank():
     assert {"job == retired -> age > 32", "month == may -> day > 3", "month == feb -> day < 28"} <= set(rules)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_permuted_columns_give_nothing():
     people = dataset_people("adult")
     rng = np.random.default_rng(5)

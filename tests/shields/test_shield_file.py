@@ -133,7 +133,7 @@ def test_packed_tables_come_back_exactly(data):
     same(policy_from_bytes(policy_to_bytes(policy)), policy)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_thresholds_beyond_one_byte_come_back():
     policy = synthesize(plan(horizon=256, kappa="1", empty_group="min_count=128"))
     assert policy.actions.positions[0].dtype == np.uint16

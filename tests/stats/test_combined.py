@@ -108,8 +108,13 @@ def test_it_covers_the_truth_in_every_pair_of_counts(mass, outside, q):
     assert covered >= 0.95
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("proved", "q"), [(0.0, 0.06), (0.6, 0.1), (0.95, 0.3)])
+@pytest.mark.parametrize(
+    ("proved", "q"),
+    [
+        pytest.param(0.6, 0.1, marks=pytest.mark.full),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.0, 0.06), (0.95, 0.3))),
+    ],
+)
 def test_it_covers_in_simulated_audits(proved, q):
     """Everybody has a place on [0, 1]; below ``proved`` all is known, of it 5 % unfair; above, a share q is unfair."""
     rng = np.random.default_rng(8)

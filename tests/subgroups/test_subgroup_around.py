@@ -116,7 +116,7 @@ def fair_world(seed):
     return everybody, Decider(lambda rows: rows[:, 3] >= 5)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_false_alarms_under_looking_all_the_time():
     """Each rule set is looked at after every batch; in at most 5 % of fair worlds does one ever show a gap."""
     alarms = 0
@@ -133,7 +133,7 @@ def test_false_alarms_under_looking_all_the_time():
     assert alarms <= 10
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_false_alarms_of_several_rule_sets_together():
     alarms = 0
     for seed in range(100):

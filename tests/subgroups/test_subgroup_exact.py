@@ -503,7 +503,7 @@ def test_fair_models_are_seldom_accused(control):
     assert accused <= 17
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_fair_models_are_seldom_accused_where_numbers_are_cut():
     """Cuts depend on the numbers, never on outcomes, so that 5 % of 100 fair models are accused at most."""
     accused = 0

@@ -200,7 +200,7 @@ def test_what_makes_no_sense_is_refused():
         find(method="linear")
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "lognormal"])
 def test_false_findings_and_missed_gaps_are_as_rare_as_they_say(kind):
     """All adjusted intervals of a search hold, 95 of 100 times.

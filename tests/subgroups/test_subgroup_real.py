@@ -79,7 +79,7 @@ def test_a_planted_gap_is_found(adult):
     assert found >= 9
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.7, 0.03])
 def test_fair_models_on_german_people(rate):
     """5 % of 100 fair models may be accused; more than 13 would be once in a thousand such tests."""

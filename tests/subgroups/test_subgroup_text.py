@@ -171,7 +171,7 @@ def spoken_of(n, rng, also=0.3):
     return [f"{colour} {pet} {i}" for i, (colour, pet) in enumerate(zip(colours, second, strict=True))]
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["favourable", "score"])
 def test_fair_models_are_left_alone(measure):
     """What is decided depends on whether there is a pet, and else on chance: 100 runs, 5 % may find something."""

@@ -90,7 +90,7 @@ def test_a_wave_is_as_large_as_a_tenth_of_the_budget_pays_for():
     assert [*cut_into_waves(oracle, 0, 50)] == []
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["maft", "maft-inf", "eidig", "eidig-inf", "adf"])
 def test_a_budget_buys_what_the_best_number_of_seeds_finds(method):
     # As many seeds as ever were given, all in lock-step, leave nothing for the local phase: those of its own choice do.
