@@ -20,7 +20,7 @@ if find_spec("pyspark") is None:
 if not (shutil.which("java") or "JAVA_HOME" in os.environ):
     pytest.skip("there is no Java for PySpark to run", allow_module_level=True)
 
-import polars
+import polars as pl
 import pyspark.sql
 
 SETTINGS = {
@@ -46,7 +46,7 @@ def spark():
 @pytest.fixture
 def load(spark):
     """Hand a frame to Spark in three parts: missing numbers are NaN there, missing words NULL."""
-    return lambda frame: spark.createDataFrame(polars.from_pandas(frame, nan_to_null=False).to_arrow()).repartition(3)
+    return lambda frame: spark.createDataFrame(pl.from_pandas(frame, nan_to_null=False).to_arrow()).repartition(3)
 
 
 @pytest.mark.parametrize(
