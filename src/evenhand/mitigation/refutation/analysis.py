@@ -137,8 +137,8 @@ def refute_alternatives(
     missing = int(np.isnan(people.individuals[:, looked_at]).any(axis=1).sum())
     if missing:
         notes.append(
-            f"For {missing:,} of {table.people:,} people a value that a feature looks at is missing: such a feature does "
-            "not hold for them."
+            f"For {missing:,} of {table.people:,} people a value that a feature looks at is missing: such a feature "
+            "does not hold for them."
         )
     small = min(table.counts.sum(axis=(0, 2)))
     if small < 100:
