@@ -208,6 +208,9 @@ FILES = {
     "features.yaml": "features: [grade >= 8, grade >= 14, hours >= 20, region == north]\n",
     "dossier.yaml": "outcome: {column: hired, selected: ['yes']}\n"
     "attributes: {sex: {column: sex}, race: {column: race}}\n",
+    "monitor.yaml": "groups: {by: [sex, race], intersections: true, learn: 100}\n"
+    "watch: [{gap: selection_rate, tolerance: 0.02}, {ratio: selection_rate, tolerance: 0.8}]\n"
+    "fields: {decision: hired, favourable: 'yes'}\nseed: 1\n",
     "small.yaml": 'target: {name: hired, favourable: "yes", values: ["no", "yes"]}\n' + ATTRIBUTES,
     "wide.yaml": "target: {name: grade, favourable: high, values: [low, high]}\n" + WIDE,
     "three.yaml": "target: {name: grade, favourable: high, values: [low, middle, high]}\n" + WIDE,

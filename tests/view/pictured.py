@@ -45,6 +45,7 @@ from evenhand.mitigation import (
     refute_alternatives,
 )
 from evenhand.models import Subject
+from evenhand.monitoring import Monitor
 from evenhand.reproduce.mitigation.record import DecisionCounts, MitigatedModel, MitigationRun
 from evenhand.reproduce.mitigation.run import MitigationExperimentSettings, MitigationTables
 from evenhand.reproduce.mitigation.subgroups import GIVEN
@@ -388,6 +389,21 @@ def refutation() -> Result:
     return refute_alternatives(Subject(model, people), features=features, accuracy=0.72)
 
 
+def monitored() -> Result:
+    rng = np.random.default_rng(7)
+    names = rng.choice(["White", "Black", "Asian-Pac-Islander"], 6000, p=[0.6, 0.3, 0.1])
+    made = rng.random(6000) < np.where((names == "Black") & (np.arange(6000) > 2000), 0.2, 0.4)
+    monitor = Monitor(
+        {
+            "groups": {"by": ["race"]},
+            "watch": [{"gap": "selection_rate", "tolerance": 0.02}, {"ratio": "selection_rate", "tolerance": 0.8}],
+            "seed": 0,
+        }
+    )
+    monitor.add({"race": name, "decision": int(one)} for name, one in zip(names, made, strict=True))
+    return monitor.result()
+
+
 SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
@@ -417,6 +433,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "language change": (language_change, {"language changes"}),
     "alternatives": (alternatives, {"alternatives"}),
     "refutation": (refutation, {"refutation"}),
+    "monitor": (monitored, {"course of a gap"}),
     "mitigation tables": (mitigation_tables, {"reproduced gaps", "reproduced classifiers"}),
 }
 """Name -> how the result is made, and the drawings that its document names."""

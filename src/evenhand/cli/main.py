@@ -24,6 +24,7 @@ from evenhand.cli import (
     genai,
     llm,
     mitigate,
+    monitor,
     rankings,
     reproduce,
     search,
@@ -72,6 +73,7 @@ app.command("mitigate", cls=with_settings(mitigate.SETTINGS, mitigate.ALTERNATIV
     mitigate.mitigate
 )
 app.command("dossier")(dossier.dossier)
+app.command("monitor")(monitor.monitor)
 app.add_typer(shield.app)
 app.add_typer(genai.app)
 app.add_typer(llm.app)

@@ -143,6 +143,8 @@ from evenhand.stats.sequential import (
     anytime_confidence,
     betting_bounds,
     betting_martingales,
+    largest_deviation,
+    log_evidence,
     sequential_rate,
 )
 
@@ -229,9 +231,11 @@ __all__ = [
     "kish_size",
     "kolmogorov_distance",
     "kolmogorov_width",
+    "largest_deviation",
     "largest_difference",
     "largest_difference_of_means",
     "largest_difference_of_proportions",
+    "log_evidence",
     "mantel_haenszel",
     "mcnemar",
     "mean_differences_from_reference",

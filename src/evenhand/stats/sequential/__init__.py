@@ -1,5 +1,6 @@
 """Statistics that may be looked at while data still come: bets, alpha spent at looks, confidence sequences."""
 
+from evenhand.stats.sequential.averages import largest_deviation, log_evidence
 from evenhand.stats.sequential.betting import SequentialDifference, betting_bounds, betting_martingales, sequential_rate
 from evenhand.stats.sequential.looks import AlphaSpending, anytime_confidence
 
@@ -9,5 +10,7 @@ __all__ = [
     "anytime_confidence",
     "betting_bounds",
     "betting_martingales",
+    "largest_deviation",
+    "log_evidence",
     "sequential_rate",
 ]

@@ -1,0 +1,181 @@
+"""One run of ``evenhand monitor``: lines in, alarms out, the state and the page kept up to date."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenhand.cli.options import PageOptions
+from evenhand.errors import DataError, EvenhandError
+from evenhand.files import write_atomically
+from evenhand.interrupts import INTERRUPTED, InterruptCounter
+
+if TYPE_CHECKING:
+    from evenhand.monitoring import Alarm, LineFile, LinePipe, Monitor, MonitorConfig
+
+SAVE_SECONDS = 1.0
+"""Between two saves of the state, at least, while lines come."""
+PAGE_SECONDS = 5.0
+PAUSE_SECONDS = 0.2
+"""Until a file is looked at again."""
+FAULTS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class FollowOptions:
+    """How long events are waited for, and where the monitor is kept."""
+
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more lines, until interrupted.")] = False
+    stop: Annotated[bool, typer.Option("--stop", help="End at the first alarm.")] = False
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", help="Keep the monitor in this file, and go on from what is in it."),
+    ] = None
+
+
+class MonitorRun:
+    """One run of the command: lines in, alarms out, the state and the page kept up to date."""
+
+    def __init__(self, data: str, config: MonitorConfig, following: FollowOptions, output: PageOptions) -> None:
+        from evenhand.monitoring import LineFile, LinePipe, LineReader
+
+        self.name = "standard input" if data == "-" else Path(data).name
+        self.following, self.output = following, output
+        self.streamed = following.follow or data == "-"
+        self.started = time.monotonic()
+        self.skipped, self.fault = 0, ""
+        self.changed, self.saved, self.drawn = False, self.started, self.started
+        self.monitor, kept = self._load(config)
+        self.skipped = int(kept.get("skipped", 0))
+        self.lines: LineFile | LinePipe = (
+            LinePipe(sys.stdin.fileno()) if data == "-" else LineFile(Path(data), kept.get("position"))
+        )
+        self.reader = LineReader(self.monitor, table=data.lower().endswith(".csv"), names=kept.get("names"))
+        self._note()
+
+    def _load(self, config: MonitorConfig) -> tuple[Monitor, dict[str, Any]]:
+        from evenhand.monitoring import Monitor, read_state
+
+        path = self.following.state
+        if path is None or not path.exists():
+            return Monitor(config), {}
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"the state cannot be read: {error.strerror}", location=str(path)) from None
+        return read_state(data, config, location=str(path))
+
+    def take_all(self, signals: InterruptCounter) -> None:
+        """Take lines until they end, the first alarm, or an interrupt."""
+        from evenhand import view
+
+        with view.show_progress(quiet=self.output.silent or self.streamed) as progress:
+            while not signals.count and not (self.following.stop and self.monitor.alarms):
+                lines = self.lines.read(last=not self.following.follow)
+                if lines:
+                    self._take(lines)
+                    progress(f"{self.monitor.decisions:,} decisions", 0.5)
+                elif self._ended():
+                    break
+                now = time.monotonic()
+                if self.changed and (now - self.saved > SAVE_SECONDS or not lines):
+                    self.save()
+                if self.streamed and self.output.html is not None and now - self.drawn > PAGE_SECONDS:
+                    self._draw()
+        self.save()
+
+    def _ended(self) -> bool:
+        """Return whether no more lines will come; wait a little if they may."""
+        ended = getattr(self.lines, "ended", None)
+        if ended is not None:
+            return bool(ended)
+        if not self.following.follow:
+            return True
+        if self.lines.reopen():  # type: ignore[union-attr]  # a pipe was answered above
+            self._note()
+        else:
+            time.sleep(PAUSE_SECONDS)
+        return False
+
+    def _take(self, lines: list[bytes]) -> None:
+        events, faults = self.reader.read(lines)
+        for fault in faults:
+            self.skipped += 1
+            self.fault = self.fault or f"line {fault.line}: {fault.error}"
+            if self.skipped <= FAULTS_SHOWN and not self.output.quiet:
+                typer.echo(f"note: line {fault.line} takes no part: {fault.error.message}", err=True)
+        update = self.monitor.take(events)
+        self.changed = True
+        if self.streamed and not self.output.silent:
+            for id in update.audits:
+                self._print({"audit": id})
+        for alarm in update.alarms:
+            self._tell(alarm)
+
+    def _tell(self, alarm: Alarm) -> None:
+        """Print an alarm, and post it."""
+        from evenhand.monitoring import post_alarm
+
+        if self.streamed and not self.output.silent:
+            self._print({"text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")})
+        url = self.monitor.config.webhook
+        if url is not None:
+            try:
+                post_alarm(alarm, url, monitor=self.name)
+            except EvenhandError as error:
+                typer.echo(f"note: an alarm could not be posted: {error.message}", err=True)
+
+    def _print(self, line: dict[str, object]) -> None:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    def _note(self) -> None:
+        if self.lines.note and not self.output.quiet:
+            typer.echo(f"note: {self.lines.note}", err=True)
+
+    def save(self) -> None:
+        """Write the state, if it is kept and anything changed."""
+        from evenhand.monitoring import write_state
+
+        if self.following.state is not None and self.changed:
+            more = {"position": self.lines.position, "skipped": self.skipped, "names": self.reader.names}
+            try:
+                write_atomically(self.following.state, write_state(self.monitor, more=more))
+            except OSError as error:
+                raise DataError(
+                    f"the state cannot be written: {error.strerror}", location=str(self.following.state)
+                ) from None
+        self.changed, self.saved = False, time.monotonic()
+
+    def _draw(self) -> None:
+        if self.monitor.measures:
+            result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
+            self.output.write_page(partial(result.document, self.name))
+        self.drawn = time.monotonic()
+
+    def finish(self, *, interrupted: bool) -> None:
+        """Write where everything stands, and leave with 1 after an alarm."""
+        if not self.monitor.decisions and not self.monitor.waiting:
+            if interrupted:
+                raise typer.Exit(INTERRUPTED)
+            raise DataError(
+                f"there is no decision in {self.name}" + (f": {self.fault}" if self.fault else ""),
+                hint='a decision is a line such as {"sex": "female", "decision": 1}',
+            )
+        result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
+        document = partial(result.document, self.name)
+        written = self.output.write_page(document)
+        self.output.emit(result)
+        if not self.streamed:
+            self.output.show(document, written)
+        if interrupted:
+            raise typer.Exit(INTERRUPTED)
+        if result.alarms:
+            raise typer.Exit(1)

@@ -1,0 +1,160 @@
+"""Bets on blocks of decisions: evidence that two groups fare differently, at any moment, in constant memory.
+
+A block of a comparison closes once ``smallest`` of each side have come. With means a and b of its sides, and the
+harmonic mean h of its sizes, each stake s bets on what a hypothesis rules out,
+
+    W_s <- (W_s + new capital) * (1 + min(1/L, s h) x),    x = a - b - d   for "a - b <= d",
+                                                           x = r b - a     for "a >= r b",
+
+where x >= -L, and in the other direction with a and b exchanged. As E[x | past] <= 0 under the hypothesis, W = sum(W_s)
+less the capital paid in is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024). With all capital together 1, W
+ever reaches 1/a with probability a at most (Ville); with capital 1 at the start of every period, the first time that W
+reaches A comes after A periods on average, or later (Shin, Ramdas and Rinaldo, "E-detectors", 2023). Who comes next
+must not depend on the outcomes in the open block; rates may change together in any way.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats, Integers
+
+STAKES = 0.4 * 2.0 ** -np.arange(6)
+"""Bets per harmonic mean size; for a difference g in outcomes of variance v the best is g / 2v."""
+PARTS = 1 / np.arange(1.0, 7.0) / (1 / np.arange(1.0, 7.0)).sum()
+"""The part of the capital at each: more at the high stakes, which decide early."""
+APART = 0.2
+"""Guesses of the two means lie between 0 and 1, this far apart at most: surprises then have a smaller range."""
+MOST = 1e280
+"""Wealth is cut here: far beyond any threshold, and products never become infinite."""
+
+OPEN_FIRST, OPEN_FIRST_SUM, OPEN_SECOND, OPEN_SECOND_SUM = 0, 1, 2, 3
+BLOCKS, SUM_FIRST, SUM_SECOND, SQUARES_FIRST, PRODUCTS, SQUARES_SECOND = 4, 5, 6, 7, 8, 9
+FIRST, FIRST_SUM, SECOND, SECOND_SUM = 10, 11, 12, 13
+RECENT, RECENT_FIRST, RECENT_SECOND, RECENT_AT = 14, 15, 16, 17
+PAID, ALARM, OTHER_ALARM = 18, 19, 20
+FIELDS = 21
+"""Columns of the state of a comparison."""
+
+
+class BetPlan(NamedTuple):
+    """How a measure is bet on; the same for all its comparisons.
+
+    Attributes:
+        ratio: whether the hypotheses are on ratios.
+        paired: whether every event is a block of its own, with both sides.
+        smallest: of each side in a block.
+        bound: d or r.
+        least: L, the most that x can be below 0.
+        threshold: the wealth that is an alarm.
+        start: capital at the start, further: at each period, for as many periods as ``payments``.
+        period, half_life: in decisions; after half_life a block counts half in what is recent.
+    """
+
+    ratio: bool
+    paired: bool
+    smallest: int
+    bound: float
+    least: float
+    threshold: float
+    start: float
+    further: float
+    payments: int
+    period: int
+    half_life: float
+
+
+def open_blocks(comparisons: int, plan: BetPlan) -> tuple[Floats, Floats]:
+    """Return the state (comparisons, FIELDS) and the wealth (comparisons, 2, stakes) before the first event."""
+    wealth = np.empty((comparisons, 2, len(STAKES)))
+    wealth[:] = plan.start * PARTS
+    return np.zeros((comparisons, FIELDS)), wealth
+
+
+@compile_kernel()
+def bet_on_blocks(
+    state: Floats, wealth: Floats, sides: Integers, outcomes: Floats, clock: Integers, plan: BetPlan, begin: int
+) -> int:
+    """Take events in, in their order, until one raises an alarm.
+
+    Args:
+        state, wealth: changed in place.
+        sides: (events, comparisons): 0 on the first side, 1 on the second, -1 on neither.
+        outcomes: (events, 2): the outcome; in a paired measure what came and what was expected.
+        clock: the number of decisions that had come at each event.
+        plan: how to bet.
+        begin: the first event to take.
+
+    Returns:
+        How many events were taken in all; an alarm that is new stands in ``state`` with its clock.
+    """
+    events, comparisons = len(sides), sides.shape[1]
+    for i in range(begin, events):
+        alarmed = False
+        for k in range(comparisons):
+            side = sides[i, k]
+            if side < 0:
+                continue
+            row = state[k]
+            if side == 0 or plan.paired:
+                row[OPEN_FIRST] += 1
+                row[OPEN_FIRST_SUM] += outcomes[i, 0]
+            if side == 1 or plan.paired:
+                row[OPEN_SECOND] += 1
+                row[OPEN_SECOND_SUM] += outcomes[i, 1] if plan.paired else outcomes[i, 0]
+            if min(row[OPEN_FIRST], row[OPEN_SECOND]) >= plan.smallest:
+                alarmed |= _close_block(row, wealth[k], clock[i], plan)
+        if alarmed:
+            return i + 1
+    return events
+
+
+@compile_kernel(internal=True)
+def _close_block(row: Floats, wealth: Floats, now: int, plan: BetPlan) -> bool:
+    """Settle the bets on a block, and return whether that is a new alarm."""
+    first, second = row[OPEN_FIRST], row[OPEN_SECOND]
+    a, b = row[OPEN_FIRST_SUM] / first, row[OPEN_SECOND_SUM] / second
+    size = 2 * first * second / (first + second)
+    # Capital is paid in by the clock alone, before the block is settled.
+    due = min(now // plan.period, plan.payments)
+    paid = (due - row[PAID]) * plan.further
+    row[PAID] = due
+    new = False
+    for way in range(2):
+        x = plan.bound * b - a if plan.ratio else a - b - plan.bound
+        total = 0.0
+        for s in range(len(STAKES)):
+            grown = (wealth[way, s] + paid * PARTS[s]) * (1 + min(1 / plan.least, STAKES[s] * size) * x)
+            wealth[way, s] = min(max(grown, 0.0), MOST)
+            total += wealth[way, s]
+        if total >= plan.threshold and row[ALARM + way] == 0:
+            row[ALARM + way] = now
+            new = True
+        a, b = b, a
+    # The guesses of the interval's supermartingale: the means before this block, moved together if they are far apart.
+    guess_a = min(max((row[SUM_FIRST] + 0.5) / (row[BLOCKS] + 1), 0.0), 1.0)
+    guess_b = min(max((row[SUM_SECOND] + 0.5) / (row[BLOCKS] + 1), 0.0), 1.0)
+    excess = (abs(guess_a - guess_b) - APART) / 2
+    if excess > 0:
+        toward = excess if guess_a < guess_b else -excess
+        guess_a, guess_b = guess_a + toward, guess_b - toward
+    row[SQUARES_FIRST] += (a - guess_a) ** 2
+    row[PRODUCTS] += (a - guess_a) * (b - guess_b)
+    row[SQUARES_SECOND] += (b - guess_b) ** 2
+    row[BLOCKS] += 1
+    row[SUM_FIRST] += a
+    row[SUM_SECOND] += b
+    row[FIRST] += first
+    row[FIRST_SUM] += row[OPEN_FIRST_SUM]
+    row[SECOND] += second
+    row[SECOND_SUM] += row[OPEN_SECOND_SUM]
+    kept = 0.5 ** ((now - row[RECENT_AT]) / plan.half_life)
+    row[RECENT] = kept * row[RECENT] + size
+    row[RECENT_FIRST] = kept * row[RECENT_FIRST] + size * a
+    row[RECENT_SECOND] = kept * row[RECENT_SECOND] + size * b
+    row[RECENT_AT] = now
+    row[OPEN_FIRST : OPEN_SECOND_SUM + 1] = 0
+    return new

@@ -1,0 +1,169 @@
+"""One watched measure: bets on all its comparisons, their intervals at any moment, and their course."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenhand.monitoring import blocks
+from evenhand.monitoring.blocks import BetPlan, bet_on_blocks, open_blocks
+from evenhand.monitoring.comparisons import MonitoredComparison
+from evenhand.monitoring.config import MonitorConfig, Watch
+from evenhand.stats import largest_deviation, log_evidence
+from evenhand.typing import Booleans, Floats, Integers
+
+SMALLEST = 4
+"""Of each side in a block: small blocks find large gaps soon, large ones waste less where one group is rare."""
+START = 0.8
+"""The part of the capital that is there at the start; the rest is for changes later."""
+MOST_POINTS = 128
+"""Of a course; when there are as many, every other one is dropped."""
+_HALVINGS = 50
+_RATIO_ENDS = 1e-6
+"""Ratios outside this and one over it are 0 and infinite."""
+
+
+class Gaps(NamedTuple):
+    """Estimates and intervals of all comparisons of a measure, arrays (comparisons,); NaN before the first block.
+
+    Attributes:
+        estimate: difference or ratio, the mean over blocks.
+        low, high: its interval.
+        recent: the same with decisions of late counting most.
+    """
+
+    estimate: Floats
+    low: Floats
+    high: Floats
+    recent: Floats
+
+
+class WatchedMeasure:
+    """Bets on the comparisons of one measure.
+
+    Args:
+        config: of the monitor.
+        watch: the measure.
+        comparisons: those of this measure.
+        total: how many there are in the whole monitor, over which the probability of a false alarm is divided.
+    """
+
+    def __init__(
+        self, config: MonitorConfig, watch: Watch, comparisons: Sequence[MonitoredComparison], total: int
+    ) -> None:
+        self.watch = watch
+        self.comparisons = tuple(comparisons)
+        self.proxied = watch.measure == "base_rate" and config.labels.proxy is not None
+        audited = config.labels.audited_with or 1.0
+        self._low, self._high = (1 - 1 / audited, 1 / audited) if self.proxied else (0.0, 1.0)
+        self.plan = _make_plan(config, watch, total, self._low, self._high)
+        self._log_threshold = float(np.log(2 * total / config.false_alarms.probability))
+        self.state, self.wealth = open_blocks(len(self.comparisons), self.plan)
+        self.history = np.empty((0, len(self.comparisons), len(Gaps._fields)))
+
+    def take(
+        self, sides: Integers, outcomes: Floats, clock: Integers, begin: int
+    ) -> tuple[int, list[tuple[int, bool]]]:
+        """Take events in until one raises an alarm.
+
+        Returns:
+            How many were taken in all, and the new alarms: the comparison, and whether the first side is above.
+        """
+        before = self._alarmed()
+        done = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, begin))
+        new = self._alarmed() & ~before
+        return done, [(int(k), bool(way) == self.plan.ratio) for k, way in np.argwhere(new)]
+
+    def _alarmed(self) -> Booleans:
+        return np.asarray(self.state[:, blocks.ALARM : blocks.OTHER_ALARM + 1] > 0)
+
+    def gaps(self) -> Gaps:
+        """Return where every comparison stands."""
+        state = self.state
+        n = np.where(state[:, blocks.BLOCKS] > 0, state[:, blocks.BLOCKS], np.nan)
+        first, second = state[:, blocks.SUM_FIRST], state[:, blocks.SUM_SECOND]
+        recent = state[:, blocks.RECENT_FIRST], state[:, blocks.RECENT_SECOND]
+        weight = np.where(state[:, blocks.RECENT] > 0, state[:, blocks.RECENT], np.nan)
+        if self.plan.ratio:
+            low, high = self._ratio_ends()
+            with np.errstate(invalid="ignore", divide="ignore"):
+                known = n * 0 + 1
+                return Gaps(known * first / second, known * low, known * high, recent[0] / recent[1])
+        width = self._range(1.0)
+        reach = width * largest_deviation(self._squares(np.ones(len(n))) / width**2, self._log_threshold) / n
+        gap = (first - second) / n
+        return Gaps(gap, np.maximum(gap - reach, -1), np.minimum(gap + reach, 1), (recent[0] - recent[1]) / weight)
+
+    def record(self) -> None:
+        """Add where every comparison stands to the course."""
+        self.history = np.concatenate([self.history, np.stack(self.gaps(), axis=-1)[None]])
+
+    def thin(self) -> None:
+        """Drop every other point of the course, the first among them."""
+        self.history = self.history[1::2]
+
+    def _range(self, ratio: Any) -> Any:
+        """Return how far ``ratio * second - first`` can be below or above its guess, at most.
+
+        With guesses u, v between 0 and 1, APART apart at most, r v - u is at most max(0, r - 1) + APART, and at least
+        -max(0, 1 - r) - APART.
+        """
+        below = self._high - ratio * self._low + np.maximum(0, ratio - 1)
+        above = ratio * self._high - self._low + np.maximum(0, 1 - ratio)
+        return np.maximum(below, above) + blocks.APART
+
+    def _squares(self, ratio: Floats) -> Floats:
+        """Return the sum of squared surprises of ``ratio * second - first``."""
+        state = self.state
+        return np.asarray(
+            state[:, blocks.SQUARES_FIRST]
+            - 2 * ratio * state[:, blocks.PRODUCTS]
+            + ratio**2 * state[:, blocks.SQUARES_SECOND]
+        ).clip(min=0)
+
+    def _ratio_ends(self) -> tuple[Floats, Floats]:
+        """Return the ends of the ratios r for which ``r * second - first`` is no surprise, by halving."""
+        first, second = self.state[:, blocks.SUM_FIRST], self.state[:, blocks.SUM_SECOND]
+
+        def rejected(r: Floats, sign: int) -> Booleans:
+            width = self._range(r)
+            evidence = log_evidence(sign * (r * second - first) / width, self._squares(r) / width**2)
+            return np.asarray(evidence >= self._log_threshold)
+
+        with np.errstate(invalid="ignore", divide="ignore"):
+            middle = np.nan_to_num(first / second, nan=1.0, posinf=1 / _RATIO_ENDS).clip(_RATIO_ENDS, 1 / _RATIO_ENDS)
+        ends = []
+        for sign, far in ((-1, _RATIO_ENDS), (1, 1 / _RATIO_ENDS)):
+            inside, outside = np.log(middle), np.full(len(middle), np.log(far))
+            unbounded = ~rejected(np.exp(outside), sign)
+            for _ in range(_HALVINGS):
+                probe = (inside + outside) / 2
+                out = rejected(np.exp(probe), sign)
+                inside, outside = np.where(out, inside, probe), np.where(out, probe, outside)
+            ends.append(np.where(unbounded, 0.0 if sign < 0 else np.inf, np.exp(outside)))
+        return ends[0], ends[1]
+
+
+def _make_plan(config: MonitorConfig, watch: Watch, total: int, low: float, high: float) -> BetPlan:
+    rare, ratio = config.false_alarms, watch.ratio is not None
+    if rare.average_run is None:
+        payments = -(-rare.horizon // rare.period)
+        threshold, start, further = 2 * total / rare.probability, START, (1 - START) / payments
+    else:
+        threshold, start, further, payments = 2 * total * rare.average_run / rare.period, 1.0, 1.0, 2**62
+    bound = watch.tolerance
+    return BetPlan(
+        ratio=ratio,
+        paired=watch.measure == "calibration",
+        smallest=1 if watch.measure == "calibration" or high > 1 else SMALLEST,
+        bound=bound,
+        least=high - bound * low if ratio else high - low + bound,
+        threshold=float(threshold),
+        start=start,
+        further=float(further),
+        payments=payments,
+        period=rare.period,
+        half_life=float(config.recent),
+    )

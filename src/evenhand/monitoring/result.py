@@ -1,0 +1,176 @@
+"""What a monitor says: gaps with their intervals, alarms, and the course of every measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from evenhand.core import Document, Result, ResultPart
+from evenhand.text import format_count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+MEASURES = {
+    "selection_rate": "selection rate",
+    "equal_opportunity": "true positive rate",
+    "base_rate": "base rate",
+    "calibration": "calibration error",
+}
+"""Rates by the words of screens."""
+
+
+class MonitoredGap(ResultPart):
+    """A comparison as it stands.
+
+    Attributes:
+        measure: what is compared.
+        form: ``gap``, first less second, or ``ratio``, first over second; of calibration the gap is the observed rate
+            less the score.
+        tolerance: the largest gap that raises no alarm, or the smallest ratio.
+        by: the fields that the groups are of.
+        first, second: the groups; the second may be everyone else, or for calibration a range of scores.
+        first_count, second_count: decisions, or labels, in finished blocks.
+        first_rate, second_rate: the rates of these; None without any.
+        estimate: the mean over blocks of decisions that came at about the same time; None before the first.
+        low, high: its interval, which holds at all moments and for all comparisons together; None where there is no
+            bound yet.
+        recent: the estimate with decisions of late counting most: observed, without an interval.
+        alarm: the decision at which the first alarm was raised; None without one.
+    """
+
+    measure: str
+    form: Literal["gap", "ratio"]
+    tolerance: float
+    by: str
+    first: str
+    second: str
+    first_count: int
+    second_count: int
+    first_rate: float | None
+    second_rate: float | None
+    estimate: float | None
+    low: float | None
+    high: float | None
+    recent: float | None
+    alarm: int | None = None
+
+
+class Alarm(MonitoredGap):
+    """A comparison at the moment at which the evidence against its tolerance became enough.
+
+    Attributes:
+        decision: how many decisions had come.
+        direction: whether the first is above or below the second by more than is tolerated.
+    """
+
+    decision: int
+    direction: Literal["above", "below"]
+
+    @property
+    def sentence(self) -> str:
+        """The alarm in a sentence."""
+        name, n = MEASURES[self.measure], f"after {format_count(self.decision, 'decision', 'decisions')}"
+        if self.measure == "calibration":
+            return (
+                f"{n.capitalize()}: the observed rate of {self.first} with {self.second} is {self.direction} the score "
+                f"by more than {format_points(self.tolerance)}: {_write_estimate(self)}"
+            )
+        if self.form == "gap":
+            return (
+                f"{n.capitalize()}: the {name} of {self.first} is {self.direction} that of {self.second} by more than "
+                f"{format_points(self.tolerance)}: {_write_estimate(self)}"
+            )
+        low, high = (self.first, self.second) if self.direction == "below" else (self.second, self.first)
+        return (
+            f"{n.capitalize()}: the {name} of {low} is less than {self.tolerance:g} times that of {high}: "
+            f"{self.first} over {self.second} {_write_estimate(self)}"
+        )
+
+
+class GapHistory(ResultPart):
+    """How the comparisons of one measure went.
+
+    Attributes:
+        decisions: how many decisions had come at each point.
+        gaps: for each comparison, for each point: estimate, low, high, recent; None where there is none.
+    """
+
+    decisions: tuple[int, ...]
+    gaps: tuple[tuple[tuple[float | None, float | None, float | None, float | None], ...], ...]
+
+
+class MonitorResult(Result):
+    """What a monitor knows at a moment.
+
+    Attributes:
+        config: what is watched.
+        decisions, labels: how many came and were used.
+        unmatched: labels of decisions that are not known, not audited, or were given up.
+        given_up: decisions that were given up before their label came.
+        awaited: decisions that are to be audited and are not yet.
+        queued: decisions that wait, because the label of an audited one before them has not come.
+        skipped: lines that could not be read.
+        gaps: every comparison of every measure.
+        alarms: all, in their order.
+        histories: of every measure that is watched.
+    """
+
+    kind: Literal["monitor"] = "monitor"
+    config: dict[str, Any]
+    decisions: int = Field(ge=0)
+    labels: int = Field(ge=0)
+    unmatched: int = Field(ge=0)
+    given_up: int = Field(ge=0)
+    awaited: int = Field(ge=0)
+    queued: int = Field(ge=0)
+    skipped: int = Field(default=0, ge=0)
+    gaps: tuple[MonitoredGap, ...]
+    alarms: tuple[Alarm, ...]
+    histories: tuple[GapHistory, ...]
+
+    def document(self, name: str = "") -> Document:
+        """Return alarms, gaps with their intervals, and their course.
+
+        Args:
+            name: of what is watched.
+        """
+        return self._write_document("evenhand.monitoring.wording", name)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for every comparison."""
+        import pandas as pd
+
+        return pd.DataFrame([gap.model_dump() for gap in self.gaps])
+
+
+def _write_estimate(gap: MonitoredGap) -> str:
+    ends = format_ends(gap)
+    return format_gap(gap.estimate, gap.form) + (f", interval {ends}" if ends else "")
+
+
+def format_ends(gap: MonitoredGap) -> str:
+    """Return the interval as people read it; nothing without one."""
+    if gap.form == "ratio":
+        if gap.low is None:
+            return ""
+        return f"{gap.low:.2f} and more" if gap.high is None else f"{gap.low:.2f} to {gap.high:.2f}"
+    return "" if gap.low is None or gap.high is None else f"{_signed(gap.low)} to {_signed(gap.high)} points"
+
+
+def format_gap(value: float | None, form: str) -> str:
+    """Return a gap or ratio as people read it."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if form == "ratio" else f"{_signed(value)} points"
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def format_points(value: float) -> str:
+    """Return a share in percentage points."""
+    return f"{100 * value:.3g} points"

@@ -1,0 +1,148 @@
+"""What a monitor says, in words."""
+
+from __future__ import annotations
+
+from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Note, ReportedNumber, Table, TableRow, Text
+from evenhand.monitoring.result import (
+    MEASURES,
+    MonitoredGap,
+    MonitorResult,
+    format_ends,
+    format_gap,
+    format_points,
+)
+from evenhand.text import format_count, format_level, format_percent
+
+DRAWN = 4
+"""Courses of each measure on a page, those with alarms first."""
+
+
+def build_document(result: MonitorResult, name: str = "") -> Document:
+    """Return alarms first, then all comparisons, then their course and what the numbers mean."""
+    level = 1 - float(result.config["false_alarms"]["probability"])
+    blocks: list[Block] = []
+    if result.alarms:
+        blocks.append(Note(format_count(len(result.alarms), "alarm", "alarms") + ".", "caution"))
+        blocks.append(Text(items=tuple(f"{alarm.sentence}." for alarm in result.alarms), role="finding"))
+    else:
+        blocks.append(Text("No alarm: no gap is shown to be larger than is tolerated.", role="finding"))
+    blocks += _describe_troubles(result)
+    place = 0
+    for number, watch in enumerate(result.config["watch"]):
+        measure, form = (watch["gap"], "gap") if watch["gap"] else (watch["ratio"], "ratio")
+        gaps = result.gaps[place : place + len(result.histories[number].gaps)]
+        place += len(gaps)
+        title = MEASURES[measure] if measure == "calibration" else f"{MEASURES[measure]}, {form} between groups"
+        blocks += [Heading(title.capitalize()), _tabulate(gaps, measure, form, watch["tolerance"], level)]
+        order = sorted(range(len(gaps)), key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
+        shown = order[:DRAWN]
+        blocks += [
+            Figure(
+                "course of a gap",
+                f"{_name_gap(gaps[k])}: the mean so far with its interval, and of late (dashed); grey is tolerated.",
+                result,
+                (number, k),
+            )
+            for k in shown
+        ]
+        if len(order) > len(shown):
+            blocks.append(Text(f"Courses of {len(order) - len(shown)} more comparisons are in the JSON.", role="small"))
+    blocks += _explain(result, level)
+    lead = format_count(result.decisions, "decision", "decisions")
+    if result.labels:
+        lead += f", {format_count(result.labels, 'label', 'labels')}"
+    return Document(
+        f"Monitor of {name or 'decisions'}", f"{lead}.", tuple(blocks), brand="Evenhand monitor", made=result.provenance
+    )
+
+
+def _describe_troubles(result: MonitorResult) -> list[Block]:
+    """Return what a reader must not miss about the data."""
+    said = []
+    if result.skipped:
+        said.append(f"{format_count(result.skipped, 'line', 'lines')} could not be read and took no part.")
+    if result.unmatched:
+        said.append(
+            f"{format_count(result.unmatched, 'label', 'labels')} took no part: of decisions that are not known, that "
+            "were not drawn to be audited, or that have a label already."
+        )
+    if result.given_up:
+        said.append(f"{format_count(result.given_up, 'decision', 'decisions')} no longer waited for their label.")
+    if result.queued:
+        said.append(
+            f"{format_count(result.queued, 'decision waits', 'decisions wait')} behind an audited one whose label has "
+            "not come: the base rate stands still until then."
+        )
+    elif result.awaited:
+        said.append(f"{format_count(result.awaited, 'audit', 'audits')} awaited.")
+    return [Note(one, "caution") for one in said]
+
+
+def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance: float, level: float) -> Table:
+    paired = measure == "calibration"
+    tolerated = (
+        f"{format_points(tolerance)} tolerated" if form == "gap" else f"{tolerance:g} and 1/{tolerance:g} tolerated"
+    )
+    rows = []
+    for gap in gaps:
+        seen = f"{gap.first_count:,}" if paired else f"{gap.first_count:,} and {gap.second_count:,}"
+        number = ReportedNumber(
+            format_gap(gap.estimate, form), gap.estimate, "estimated", gap.low, gap.high, format_ends(gap), level
+        )
+        rates = [_rate(gap.first_rate), _rate(gap.second_rate)]
+        if gap.alarm is not None:
+            seen += f"; alarm at {gap.alarm:,}"
+        rows.append(TableRow((_name_gap(gap), *rates, number, format_gap(gap.recent, form)), detail=seen))
+    what = ("observed", "score") if paired else ("first", "second")
+    return Table(
+        f"{tolerated}; small print: {'labels' if measure != 'selection_rate' else 'decisions'} compared; "
+        f"{format_level(level)} intervals, all of them together and at all moments; "
+        "of late: observed, recent ones counting most",
+        (
+            Column("compared"),
+            Column(what[0], numeric=True),
+            Column(what[1], numeric=True),
+            Column(form, numeric=True),
+            Column("of late", numeric=True),
+        ),
+        tuple(rows),
+        usual="estimated",
+    )
+
+
+def _explain(result: MonitorResult, level: float) -> list[Block]:
+    rare = result.config["false_alarms"]
+    promise = (
+        f"With no gap larger than is tolerated, the probability of any alarm in the whole run, over all comparisons, "
+        f"is at most {format_percent(rare['probability'])}, however often one looks."
+        if rare["average_run"] is None
+        else f"With no gap larger than is tolerated, the first alarm comes after {rare['average_run']:,} decisions or "
+        "more on average, over all comparisons."
+    )
+    return [
+        Heading("How to read this", detail=True),
+        Facts(
+            (
+                ("alarms", promise),
+                (
+                    "intervals",
+                    f"With probability {format_level(level)} all intervals hold, at every moment, of the mean gap of "
+                    "the time so far; rates may change meanwhile.",
+                ),
+                (
+                    "estimate",
+                    "The mean over blocks of decisions that came at about the same time. It differs from the "
+                    "difference of the two rates where groups come at different times.",
+                ),
+                ("assumed", "Who comes next does not depend on the outcomes of the few decisions just before."),
+            )
+        ),
+    ]
+
+
+def _name_gap(gap: MonitoredGap) -> str:
+    return f"{gap.by}: {gap.first}, {gap.second}"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else format_percent(value)

@@ -1,0 +1,110 @@
+"""The course of a monitored gap: the mean so far inside its interval, and what was seen of late."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from evenhand.monitoring import MonitorResult
+from evenhand.view import drawing
+from evenhand.view.drawing import LIGHT, WIDE, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+SCALE = 76
+"""Pixels left of the course for its scale."""
+HEIGHT = 190
+WIDEST = 4.0
+"""Of intervals, the first are cut at so many times the largest estimate; a ratio is at most this."""
+
+
+def plot_monitor(result: MonitorResult) -> alt.TopLevelMixin:
+    """Draw the course of every comparison, those with alarms first, eight at most."""
+    places = [(number, k) for number, course in enumerate(result.histories) for k in range(len(course.gaps))]
+    counts = [0, *(len(course.gaps) for course in result.histories)]
+    ranked = sorted(places, key=lambda place: result.gaps[sum(counts[: place[0] + 1]) + place[1]].alarm or math.inf)
+    charts = [draw_course(result, *place) for place in ranked[:8]]
+    return drawing.to_altair(drawing.stack_charts(charts, " ".join(chart["description"] for chart in charts)))
+
+
+def draw_course(result: MonitorResult, number: int, comparison: int, *, width: int = WIDE) -> Spec:
+    """Draw one comparison of one measure over the decisions.
+
+    Args:
+        result: of the monitor.
+        number: of the measure.
+        comparison: of the measure.
+        width: in pixels.
+    """
+    gap = result.gaps[sum(len(course.gaps) for course in result.histories[:number]) + comparison]
+    course = result.histories[number]
+    ratio = gap.form == "ratio"
+    points = [
+        (n, *(value if ratio or value is None else 100 * value for value in values))
+        for n, values in zip(course.decisions, course.gaps[comparison], strict=True)
+    ]
+    known = [point for point in points if point[1] is not None]
+    tolerated = (gap.tolerance, 1 / gap.tolerance) if ratio else (-100 * gap.tolerance, 100 * gap.tolerance)
+    seen = [
+        abs(float(value)) for point in known[len(known) // 8 :] for value in (point[1], point[4]) if value is not None
+    ]
+    limit = WIDEST if ratio else max(3 * max(seen, default=1.0), 3 * tolerated[1], 1.0)
+    low, high = (0.0, limit) if ratio else (-limit, limit)
+
+    def cut(value: float | None, missing: float) -> float:
+        return min(max(missing if value is None else value, low), high)
+
+    rows: list[Spec] = [
+        {"n": n, "mean": cut(mean, 0.0), "low": cut(below, low), "high": cut(above, high),
+         "recent": cut(recent, 0.0)}
+        for n, mean, below, above, recent in known
+    ]  # fmt: skip
+    end = course.decisions[-1]
+    x = {
+        "field": "n",
+        "type": "quantitative",
+        "scale": {"domain": [0, max(end, 1)], "nice": False},
+        "axis": {"title": "decisions", "grid": False, "tickCount": max(3, width // 140), "format": ",d", "offset": 5},
+    }
+    title = f"{gap.first} over {gap.second}" if ratio else "points"
+    form = "~g" if ratio else "+.0f" if limit >= 5 else "+.1f"
+    axis = {"title": title, "tickCount": 5, "offset": 5, "format": form, "titleLimit": HEIGHT}
+    y = {"type": "quantitative", "scale": {"domain": [low, high], "nice": not ratio}, "axis": axis}
+    band: list[Spec] = [{"n": n, "low": max(tolerated[0], low), "high": min(tolerated[1], high)} for n in (0, end)]
+    line = {"type": "line", "strokeWidth": 2.2}
+    layers = [
+        drawing.mark_layer(
+            band, {"type": "area", "color": LIGHT["grid"]}, x=x, y=y | {"field": "low"}, y2={"field": "high"}
+        ),
+        drawing.mark_layer(
+            rows, {"type": "area", "opacity": 0.25, "color": LIGHT["same"]},
+            x=x, y=y | {"field": "low"}, y2={"field": "high"},
+        ),
+        drawing.mark_layer(
+            rows, line | {"color": LIGHT["third"], "strokeDash": [5, 3], "strokeWidth": 1.6},
+            x=x, y=y | {"field": "recent"},
+        ),
+        drawing.mark_layer(rows, line | {"color": LIGHT["same"]}, x=x, y=y | {"field": "mean"}),
+    ]  # fmt: skip
+    if gap.alarm is not None:
+        mark = [{"n": gap.alarm, "text": f"alarm at {gap.alarm:,}"}]
+        right = gap.alarm > 0.7 * end
+        layers += [
+            drawing.mark_layer(mark, {"type": "rule", "color": LIGHT["different"], "strokeWidth": 2}, x=x),
+            drawing.mark_layer(
+                mark,
+                {"type": "text", "align": "right" if right else "left", "dx": -6 if right else 6, "dy": 10,
+                 "y": 0, "color": LIGHT["different"]},
+                x=x, text={"field": "text", "type": "nominal"},
+            ),
+        ]  # fmt: skip
+    said = "no estimate yet"
+    if known:
+        last = known[-1]
+        said = f"{last[1]:.2f}" if ratio else f"{last[1]:+.1f} points"
+    alarm = "no alarm" if gap.alarm is None else f"an alarm at decision {gap.alarm:,}"
+    return drawing.finish_chart(
+        {"layer": layers, "width": width - SCALE, "height": HEIGHT},
+        f"{gap.by}, {gap.first} and {gap.second}: {said} after {end:,} decisions, {alarm}.",
+    )

@@ -1,0 +1,249 @@
+"""``evenhand monitor``: alarms of files, growing files and standard input; state, page, JSON; bad input is refused."""
+
+import http.server
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from evenhand.monitoring import LineFile, LinePipe, MonitorResult
+from support import ROOT
+
+COMMAND = (sys.executable, "-c", "from evenhand.cli.main import main; main()")
+
+CONFIG = """\
+groups: {by: [sex], values: {sex: [female, male]}}
+watch: [{gap: selection_rate, tolerance: 0.02}]
+seed: 3
+"""
+
+
+def decisions(n, *, rates=(0.2, 0.5), seed=0):
+    drawn = random.Random(seed)
+    lines = []
+    for i in range(n):
+        sex = drawn.choice(["female", "male"])
+        made = drawn.random() < rates[sex == "male"]
+        lines.append(json.dumps({"id": i, "sex": sex, "decision": int(made)}))
+    return lines
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "monitor.yaml").write_text(CONFIG)
+    (tmp_path / "decisions.jsonl").write_text("\n".join(decisions(3000)) + "\n")
+    (tmp_path / "fair.jsonl").write_text("\n".join(decisions(1000, rates=(0.5, 0.5))))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+WATCH = ("monitor", "--config", "monitor.yaml")
+
+
+def test_an_alarm_is_exit_code_1_with_screen_json_and_page(evenhand, folder):
+    ran = evenhand(*WATCH, "decisions.jsonl", "--json", "found.json", "--html", "page.html")
+    assert ran.code == 1
+    assert "CAUTION: 1 alarm." in ran.out
+    assert "the selection rate of female is below that of male by more than 2 points" in " ".join(ran.out.split())
+    result = MonitorResult.from_json((folder / "found.json").read_text())
+    assert result.decisions == 3000
+    page = (folder / "page.html").read_text()
+    assert "an alarm at decision" in page
+    assert "<script" not in page
+
+
+def test_no_alarm_is_exit_code_0_and_the_last_line_needs_no_end(evenhand, folder):
+    ran = evenhand(*WATCH, "fair.jsonl", "--json", "-")
+    assert ran.code == 0
+    assert ran.json["decisions"] == 1000
+    assert ran.json["alarms"] == []
+
+
+def test_a_state_goes_on_where_it_stopped(evenhand, folder):
+    lines = decisions(3000)
+    (folder / "grown.jsonl").write_text("\n".join(lines[:100]) + "\n" + lines[100][:10])
+    evenhand(*WATCH, "decisions.jsonl", "--state", "whole.json", "--quiet")
+    # The last line counts at the end of a file that does not grow; so it is left out of the first part here.
+    (folder / "grown.jsonl").write_text("\n".join(lines[:100]) + "\n")
+    assert evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--quiet").code == 0
+    (folder / "grown.jsonl").write_text("\n".join(lines) + "\n")
+    assert evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--quiet").code == 1
+    assert (folder / "state.json").read_text() == (folder / "whole.json").read_text()
+    again = evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--json", "-")
+    assert again.json["decisions"] == 3000
+    assert len(again.json["alarms"]) == 1
+
+
+def test_another_file_is_read_from_its_beginning_and_said(evenhand, folder):
+    evenhand(*WATCH, "decisions.jsonl", "--state", "state.json", "--quiet")
+    ran = evenhand(*WATCH, "fair.jsonl", "--state", "state.json")
+    assert "is not the file that was read before" in ran.err
+    assert "4,000 decisions" in ran.out
+
+
+def test_following_ends_at_the_first_alarm_if_it_is_to(evenhand, folder):
+    ran = evenhand(*WATCH, "decisions.jsonl", "--follow", "--stop")
+    assert ran.code == 1
+    (line,) = map(json.loads, ran.out.splitlines())
+    assert line["alarm"]["first"] == "female"
+    assert line["alarm"]["direction"] == "below"
+
+
+def test_standard_input_prints_alarms_and_audits_as_lines(folder):
+    (folder / "audits.yaml").write_text(
+        CONFIG.replace("watch: [", "labels: {audited_with: 0.1}\nwatch: [{gap: base_rate, tolerance: 0.1}, ")
+    )
+    text = (folder / "decisions.jsonl").read_text()
+    command = [*COMMAND, "monitor", "--config", folder / "audits.yaml", "-"]
+    ran = subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ran.returncode == 1, ran.stderr
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert 250 < sum("audit" in line for line in found) < 350
+    assert sum("alarm" in line for line in found) == 1
+
+
+def test_tables_and_the_log_of_a_served_shield(evenhand, folder):
+    rows = [json.loads(line) for line in decisions(3000)]
+    (folder / "table.csv").write_text(
+        "\n".join(["id,sex,decision", *(f"{row['id']},{row['sex']},{row['decision']}" for row in rows)])
+    )
+    assert evenhand(*WATCH, "table.csv", "--json", "-").json["decisions"] == 3000
+    (folder / "shield.yaml").write_text(CONFIG.replace("sex", "group"))
+    entries = [{"stream": "loans", "number": 0, "previous": "0" * 64, "body": {"kind": "shield"}}]
+    for row in rows:
+        given = {"op": "decide", "id": str(row["id"]), "group": row["sex"], "recommendation": 1}
+        entries.append({"previous": "f00", "body": {"input": given, "output": {"decision": row["decision"]}}})
+    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    ran = evenhand("monitor", "--config", "shield.yaml", "log.jsonl", "--json", "-")
+    assert ran.json["decisions"] == 3000
+    assert ran.json["skipped"] == 0
+
+
+def test_lines_that_cannot_be_read_are_said_and_counted(evenhand, folder):
+    text = (folder / "fair.jsonl").read_text()
+    (folder / "messy.jsonl").write_text(f'\n{{"sex": \n{text}\n[1]\n{{"sex": "male", "decision": "maybe"}}\n\n')
+    ran = evenhand(*WATCH, "messy.jsonl")
+    assert ran.code == 0
+    assert "note: line 2 takes no part: this is not JSON" in ran.err
+    assert "expected 0 or 1 in 'decision', got 'maybe'" in ran.err
+    assert "3 lines could not be read" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("empty.jsonl", "", "there is no decision in empty.jsonl"),
+        ("other.jsonl", '{"a": 1}\n', "there is no decision in other.jsonl: line 1: there is no 'decision'"),
+        ("bytes.jsonl", b"\xff\xfe\x00", "this is not JSON"),
+    ],
+)
+def test_files_without_decisions_are_refused(evenhand, folder, name, text, said):
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    ran = evenhand(*WATCH, name, "--quiet")
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_what_cannot_be_is_refused(evenhand, folder):
+    assert "there is no file 'none.jsonl'" in evenhand(*WATCH, "none.jsonl").err
+    (folder / "state.json").write_text("{}")
+    ran = evenhand(*WATCH, "fair.jsonl", "--state", "state.json")
+    assert (ran.code, "not the state of a monitor" in ran.err) == (2, True)
+    (folder / "monitor.yaml").write_text("groups: {by: [sex]}\nwatch: [{gap: selection, tolerance: 1}]")
+    ran = evenhand(*WATCH, "fair.jsonl")
+    assert (ran.code, "there is no gap 'selection'" in ran.err) == (2, True)
+
+
+def test_alarms_are_posted(evenhand, folder, monkeypatch):
+    monkeypatch.setattr("evenhand.monitoring.webhook.RETRIES", 0)
+    posted = []
+
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        config = CONFIG + f"webhook: http://127.0.0.1:{server.server_port}/secret\n"
+        (folder / "monitor.yaml").write_text(config)
+        assert evenhand(*WATCH, "decisions.jsonl", "--quiet").code == 1
+    assert posted[0]["monitor"] == "decisions.jsonl"
+    assert posted[0]["alarm"]["first"] == "female"
+    (folder / "monitor.yaml").write_text(CONFIG + "webhook: http://127.0.0.1:9/secret\n")
+    ran = evenhand(*WATCH, "decisions.jsonl")
+    assert ran.code == 1
+    assert "an alarm could not be posted" in ran.err
+    assert "secret" not in ran.err
+
+
+# Files that grow, are replaced and are cut.
+
+
+def test_lines_of_a_file_that_grows_is_replaced_and_cut(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"one\ntw")
+    lines = LineFile(path)
+    assert lines.read() == [b"one"]
+    assert lines.read() == []
+    with path.open("ab") as file:
+        file.write(b"o\nthree")
+    assert lines.read() == [b"two"]
+    assert lines.read(last=True) == [b"three"]
+    assert not lines.reopen()
+    (tmp_path / "new").write_bytes(b"four\n")
+    (tmp_path / "new").replace(path)
+    assert lines.reopen()
+    assert lines.read() == [b"four"]
+    path.write_bytes(b"5\n")
+    assert lines.reopen()
+    assert lines.read() == [b"5"]
+    lines.close()
+
+
+def test_lines_of_a_pipe(tmp_path):
+    reader, writer = os.pipe()
+    lines = LinePipe(reader)
+    os.write(writer, b"one\ntw")
+    assert lines.read() == [b"one"]
+    assert lines.read(wait=0) == []
+    os.write(writer, b"o")
+    os.close(writer)
+    assert lines.read() == []
+    assert lines.read() == [b"two"]
+    assert lines.ended
+    os.close(reader)
+
+
+@pytest.mark.full
+def test_a_killed_monitor_goes_on_with_the_same_bits(evenhand, folder):
+    lines = decisions(3000)
+    evenhand(*WATCH, "decisions.jsonl", "--state", "whole.json", "--quiet")
+    command = [*COMMAND, "monitor", "--config", folder / "monitor.yaml", folder / "grown.jsonl", "--follow"]
+    (folder / "grown.jsonl").touch()
+    written = 0
+    for size in (700, 1900):
+        with subprocess.Popen(
+            [*command, "--state", folder / "state.json"], stdout=subprocess.PIPE, cwd=ROOT
+        ) as process:
+            with (folder / "grown.jsonl").open("a") as file:
+                file.write("\n".join(lines[written:size]) + "\n" + lines[size][:9])
+                file.flush()
+                assert process.stdout is not None
+                if not written:
+                    assert b"alarm" in process.stdout.readline()  # now it is in the middle of its work
+                file.write(lines[size][9:] + "\n")
+            written = size + 1
+            process.kill()
+    with (folder / "grown.jsonl").open("a") as file:
+        file.write("\n".join(lines[written:]) + "\n")
+    assert evenhand(*WATCH, "grown.jsonl", "--state", "state.json", "--quiet").code == 1
+    assert (folder / "state.json").read_text() == (folder / "whole.json").read_text()

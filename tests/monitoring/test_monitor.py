@@ -1,0 +1,325 @@
+"""The monitor: gaps and alarms by group, labels that come later, audits, and the same bits however events come."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError, OptionError
+from evenhand.monitoring import Monitor, MonitorResult, read_monitor_config, read_state, write_state
+from support import scaled
+
+SEXES = {"by": ["sex"], "values": {"sex": ["female", "male"]}}
+SELECTION = [{"gap": "selection_rate", "tolerance": 0.02}]
+
+
+def people(n, *, women=0.3, rates=(0.3, 0.3), seed=0):
+    """Decisions about women and men, with these rates."""
+    rng = np.random.default_rng(seed)
+    female = rng.random(n) < women
+    made = rng.random(n) < np.where(female, *rates)
+    return [
+        {"id": i, "sex": "female" if f else "male", "decision": int(d)}
+        for i, (f, d) in enumerate(zip(female.tolist(), made.tolist(), strict=True))
+    ]
+
+
+def monitor(watch=SELECTION, groups=SEXES, **more):
+    return Monitor({"groups": groups, "watch": watch, "seed": 1, **more})
+
+
+def test_a_gap_raises_one_alarm_and_its_interval_holds_the_truth():
+    watching = monitor()
+    update = watching.add(people(20_000, rates=(0.2, 0.35)))
+    assert [(alarm.first, alarm.second, alarm.direction) for alarm in update.alarms] == [("female", "male", "below")]
+    assert update.alarms[0].decision < 5000
+    assert "selection rate of female is below that of male by more than 2 points" in update.alarms[0].sentence
+    (gap,) = watching.intervals()
+    assert gap.low < -0.15 < gap.high < 0
+    assert gap.alarm == update.alarms[0].decision
+    assert watching.add(people(2000, rates=(0.2, 0.35), seed=3)).alarms == ()
+
+
+def test_no_gap_no_alarm():
+    watching = monitor()
+    watching.add(people(20_000))
+    assert watching.alarms == ()
+    (gap,) = watching.intervals()
+    assert gap.low < 0 < gap.high
+
+
+def test_a_change_is_found_after_a_long_time_without_one():
+    watching = monitor(false_alarms={"horizon": 60_000, "period": 500})
+    watching.add(people(40_000))
+    assert watching.alarms == ()
+    update = watching.add(people(8000, rates=(0.2, 0.3), seed=9))
+    assert [alarm.direction for alarm in update.alarms] == ["below"]
+
+
+def test_ratios():
+    watching = monitor([{"ratio": "selection_rate", "tolerance": 0.8}])
+    update = watching.add(people(20_000, rates=(0.15, 0.3)))
+    assert [alarm.direction for alarm in update.alarms] == ["below"]
+    (gap,) = watching.intervals()
+    assert gap.low < 0.5 < gap.high < 0.8
+
+
+def test_groups_are_learned_and_intersections_compared():
+    rng = np.random.default_rng(2)
+    events = [
+        {"sex": rng.choice(["f", "m"]), "race": rng.choice(["a", "b", "c"], p=[0.5, 0.495, 0.005]), "decision": 1}
+        for _ in range(600)
+    ]
+    watching = monitor(groups={"by": ["sex", "race"], "intersections": True, "learn": 500})
+    watching.add(events[:100])
+    assert [(gap.first, gap.second) for gap in watching.intervals()][:2] == [("f", "m"), ("a", "b")]
+    watching.add(events[100:])
+    assert [gap.first for gap in watching.intervals() if gap.by == "sex x race"] == ["f, a", "f, b", "m, a", "m, b"]
+
+
+def test_one_group_alone_is_refused():
+    watching = monitor(groups={"by": ["sex"], "learn": 10})
+    with pytest.raises(DataError, match="expected at least two groups by 'sex' to compare, got only 'male'"):
+        watching.add([{"sex": "male", "decision": 1}] * 10)
+
+
+@settings(max_examples=scaled(20), deadline=None)
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=6), st.booleans())
+def test_the_same_bits_for_any_batches_and_after_any_restart(sizes, restart):
+    events = _mixed_events()
+    config = read_monitor_config(_MIXED)
+    whole = Monitor(config)
+    whole.add(events)
+    pieces, place = Monitor(config), 0
+    for size in [*sizes, len(events)]:
+        pieces.add(events[place : place + size])
+        place += size
+        if restart:
+            pieces, _ = read_state(write_state(pieces), config)
+    assert write_state(pieces) == write_state(whole)
+
+
+_MIXED = {
+    "groups": {"by": ["sex"], "learn": 300},
+    "watch": [
+        *SELECTION,
+        {"ratio": "selection_rate", "tolerance": 0.8},
+        {"gap": "base_rate", "tolerance": 0.05},
+        {"gap": "equal_opportunity", "tolerance": 0.05},
+        {"gap": "calibration", "tolerance": 0.05},
+    ],
+    "labels": {"audited_with": 0.3, "proxy": "judge"},
+    "seed": 7,
+}
+
+
+def _mixed_events():
+    """Decisions and late labels in turn, enough for some points of the course."""
+    rng = np.random.default_rng(4)
+    events = []
+    for event in people(900, rates=(0.2, 0.4)):
+        events.append({**event, "score": rng.random(), "judge": rng.random()})
+        if event["id"] >= 20:
+            events.append({"id": event["id"] - 20 + int(rng.integers(0, 3)), "label": int(rng.random() < 0.4)})
+    return events
+
+
+def test_a_state_of_something_else_is_refused():
+    watching = monitor()
+    watching.add(people(100))
+    written = write_state(watching)
+    with pytest.raises(DataError, match="another configuration: watch"):
+        read_state(written, monitor([{"gap": "selection_rate", "tolerance": 0.03}]).config)
+    with pytest.raises(DataError, match="changed after it was written"):
+        read_state(written.replace(b'"decisions":100', b'"decisions":101'), watching.config)
+    with pytest.raises(DataError, match="not the state of a monitor"):
+        read_state(written[:500], watching.config)
+
+
+def test_the_course_stays_small():
+    watching = monitor()
+    watching.add(people(40_000))
+    course = watching.result().histories[0]
+    assert 64 <= len(course.decisions) <= 129
+    assert list(np.diff(course.decisions[:-1])) == [watching.spacing] * (len(course.decisions) - 2)
+    assert sum(one.nbytes for m in watching.measures for one in (m.state, m.wealth, m.history)) <= 8192
+
+
+# True labels.
+
+
+def labelled(n, *, accuracy=(0.9, 0.9), seed=0):
+    """Decisions that are right with these probabilities, and their labels in random order after all decisions."""
+    rng = np.random.default_rng(seed)
+    events, labels = [], []
+    for i in range(n):
+        female, label = rng.random() < 0.4, int(rng.random() < 0.5)
+        right = rng.random() < accuracy[0 if female else 1]
+        events.append({"id": i, "sex": "female" if female else "male", "decision": label if right else 1 - label})
+        labels.append({"id": i, "label": label})
+    rng.shuffle(labels)
+    return events, labels
+
+
+EQUAL = [{"gap": "equal_opportunity", "tolerance": 0.02}]
+
+
+def test_late_labels_count_when_they_come_in_any_order():
+    watching = monitor(EQUAL)
+    decisions, labels = labelled(6000, accuracy=(0.7, 0.95))
+    assert watching.add(decisions).alarms == ()
+    assert [alarm.direction for alarm in watching.add(labels).alarms] == ["below"]
+    (gap,) = watching.intervals()
+    assert gap.low < -0.25 < gap.high < 0
+    watching.add(labels[:3])
+    assert watching.unmatched == 3
+
+
+def test_labels_of_accepted_decisions_alone_are_refused():
+    watching = monitor(EQUAL)
+    decisions, labels = labelled(1000)
+    watching.add(decisions)
+    accepted = {event["id"] for event in decisions if event["decision"]}
+    with pytest.raises(DataError, match="labels are all of accepted decisions"):
+        watching.add(label for label in labels if label["id"] in accepted)
+    with pytest.raises(DataError, match="labels are all of accepted decisions"):
+        watching.add(decisions)
+
+
+def test_calibration():
+    rng = np.random.default_rng(6)
+    events = []
+    for i in range(8000):
+        female, score = rng.random() < 0.5, rng.random()
+        label = int(rng.random() < (0.7 * score if female else score))
+        events.append({"sex": "female" if female else "male", "decision": i % 2, "score": score, "label": label})
+    watching = monitor([{"gap": "calibration", "tolerance": 0.05, "bins": 4}])
+    watching.add(events)
+    assert {alarm.first for alarm in watching.alarms} == {"female"}
+    assert {alarm.direction for alarm in watching.alarms} == {"below"}
+    assert "scores 0.75 to 1" in {alarm.second for alarm in watching.alarms}
+
+
+def judged(n, *, seed=0, gap=0.0, right=(0.9, 0.95)):
+    """Decisions with a judge who is right with these probabilities, and their labels."""
+    rng = np.random.default_rng(seed)
+    events, labels = [], {}
+    for i in range(n):
+        female = rng.random() < 0.5
+        label = int(rng.random() < (0.4 - gap if female else 0.4))
+        judge = label if rng.random() < right[0 if female else 1] else 1 - label
+        events.append({"id": i, "sex": "female" if female else "male", "judge": judge})
+        labels[str(i)] = label
+    return events, labels
+
+
+def audit(watching, events, labels):
+    """Add events one by one, and the labels that are asked for, late."""
+    asked = []
+    for event in events:
+        asked += watching.add([event]).audits
+        if len(asked) > 20:
+            watching.add([{"id": one, "label": labels[one]} for one in reversed(asked)])
+            asked = []
+    watching.add([{"id": one, "label": labels[one]} for one in asked])
+
+
+AUDITED = {"audited_with": 0.2, "proxy": "judge"}
+BASE = [{"gap": "base_rate", "tolerance": 0.0}]
+
+
+def test_few_audits_find_a_gap_in_what_the_proxy_alone_gets_wrong():
+    watching = monitor(BASE, labels=AUDITED)
+    events, labels = judged(6000, gap=0.2)
+    audit(watching, events, labels)
+    assert [alarm.direction for alarm in watching.alarms] == ["below"]
+    (gap,) = watching.intervals()
+    assert gap.low < -0.2 < gap.high
+    assert 1000 < watching.labels < 1400
+
+
+def test_a_proxy_that_is_wrong_more_often_for_one_group_raises_no_alarm():
+    # By the judge alone the gap is 0.4 (1 - 2 * 0.3) + 0.3 - (0.4 (1 - 2 * 0.05) + 0.05) = 5 points.
+    for seed in range(5):
+        watching = monitor(BASE, labels=AUDITED)
+        audit(watching, *judged(1500, seed=seed, right=(0.7, 0.95)))
+        assert watching.alarms == ()
+
+
+def test_decisions_wait_for_the_audit_of_an_earlier_one():
+    watching = monitor(BASE, labels={"audited_with": 1.0, "proxy": "judge"})
+    events, labels = judged(30)
+    assert watching.add(events).audits == tuple(labels)
+    watching.add({"id": one, "label": labels[one]} for one in list(labels)[1:])
+    assert watching.result().queued == 30
+    watching.add([{"id": 0, "label": 1}])
+    assert watching.result().queued == 0
+    assert watching.intervals()[0].first_count > 0
+
+
+# What is written and refused.
+
+
+def test_the_result_is_json_a_table_and_a_page():
+    watching = monitor(groups={"by": ["sex"], "learn": 100})
+    watching.add(people(3000, rates=(0.1, 0.5)))
+    result = watching.result()
+    assert MonitorResult.from_json(result.to_json()) == result
+    assert list(result.to_frame()["first"]) == ["female"]
+    assert "the selection rate of female is below that of male" in result.summary()
+    assert json.loads(result.to_json())["kind"] == "monitor"
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"sex": "male", "decision": 2}, "expected 0 or 1 in 'decision', got 2"),
+        ({"sex": "male"}, "there is no 'decision'"),
+        ({"sex": ["male"], "decision": 1}, "expected a value of 'sex'"),
+        ({"sex": "male", "decision": math.nan}, "expected 0 or 1"),
+        (["male", 1], "expected an object with fields"),
+    ],
+)
+def test_events_that_make_no_sense_are_refused_and_none_is_taken(event, said):
+    watching = monitor()
+    with pytest.raises(DataError, match=said):
+        watching.add([{"sex": "male", "decision": 1}, event])
+    assert watching.decisions == 0
+
+
+def test_missing_and_unknown_groups_take_no_part_in_a_comparison_of_two():
+    watching = monitor()
+    watching.add([{"sex": None, "decision": 1}, {"sex": "other", "decision": 1}] * 20 + people(100))
+    (gap,) = watching.intervals()
+    assert watching.decisions == 140
+    assert gap.first_count + gap.second_count <= 100
+
+
+def test_decisions_in_words():
+    watching = monitor(fields={"favourable": "hired"})
+    watching.add([{"sex": sex, "decision": word} for sex in ("female", "male") for word in ["hired", "no"] * 20])
+    assert watching.intervals()[0].first_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"watch": []}, "there is nothing in it"),
+        ({"watch": [{"gap": "selection_rate", "tolerance": 1.5}]}, "at least 0 and below 1"),
+        ({"watch": [{"tolerance": 0.1}]}, "expected `gap` or `ratio`"),
+        ({"watch": [*SELECTION, *SELECTION]}, "watched twice"),
+        ({"labels": {"audited_with": 0.1}}, "nothing that is watched needs their labels"),
+        ({"labels": {"proxy": "judge"}}, "a proxy alone says nothing"),
+        ({"groups": {"by": ["sex"], "intersections": True}}, "intersections need two fields"),
+        ({"groups": {"by": ["sex"], "values": {"race": ["a", "b"]}}}, "values are given of race"),
+        ({"false_alarms": {"horizon": 10, "period": 20}}, "longer than"),
+        ({"false_alarm": {}}, "there is no entry 'false_alarm'"),
+        ({"webhook": "ftp://somewhere"}, "expected an address of the web"),
+    ],
+)
+def test_configurations_that_make_no_sense_are_refused(changes, said):
+    with pytest.raises(OptionError, match=said):
+        Monitor({"groups": SEXES, "watch": SELECTION, **changes})
