@@ -519,4 +519,4 @@ def _list_entries(batch: Any) -> Iterable[Any]:
 
         rows: Iterable[Any] = nw.from_native(batch, eager_only=True).iter_rows(named=True)
         return rows
-    return iter(batch)
+    return [*batch]
