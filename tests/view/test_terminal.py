@@ -62,7 +62,7 @@ def test_numbers_stand_in_one_column():
 
 def test_it_begins_with_what_was_audited_and_shows_the_clearest_pairs():
     text = screen(examples.full())
-    opening = "Audit of AC-1.npz on adult.csv\n9,769 people; favourable: income = >50K; protected: race, sex\n"
+    opening = "Audit of AC-1.npz on adult.csv\n9,769 people (412 rows left out); favourable: income = >50K; protected: race,\nsex\n"
     assert text.startswith(opening)
     assert "The same person with another sex\nSomebody in the data\n" in text
     assert (

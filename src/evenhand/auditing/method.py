@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 def title_document(audit: AuditResult, decided: str, blocks: Sequence[Block]) -> Document:
     """Return the document of an audit: what was audited, what is decided, by whom and when it was made."""
     about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
+    left = f" ({format_count(audit.data.dropped, 'row', 'rows')} left out)" if audit.data.dropped else ""
     return Document(
         f"Audit of {about} {audit.data.name}",
-        f"{format_count(audit.data.people, 'person', 'people')}; {decided}; protected: {', '.join(audit.protected)}",
+        f"{format_count(audit.data.people, 'person', 'people')}{left}; {decided}; "
+        f"protected: {', '.join(audit.protected)}",
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{audit.provenance} All numbers at full precision are in the JSON.",

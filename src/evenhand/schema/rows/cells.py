@@ -351,7 +351,10 @@ def collect(rows: Any) -> Any:
         return rows.collect(engine="streaming") if rows.implementation.is_polars() else rows.collect()
     except Exception as error:  # every engine has errors of its own
         words = str(error).strip().splitlines() or [type(error).__name__]
-        raise DataError(f"the rows cannot be counted: {words[0]}") from None
+        raise DataError(
+            f"the rows cannot be counted: {words[0]}",
+            hint="all files must have the same columns of the same types; write those that differ again",
+        ) from None
 
 
 def _add_up(rows: Any, by: Sequence[str], sums: Sequence[str], ends: Sequence[Any]) -> Any:
