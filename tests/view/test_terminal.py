@@ -62,8 +62,10 @@ def test_numbers_stand_in_one_column():
 
 def test_it_begins_with_what_was_audited_and_shows_the_clearest_pairs():
     text = screen(examples.full())
-    opening = "Audit of AC-1.npz on adult.csv\n9,769 people (412 rows left out); favourable: income = >50K; protected: race,\nsex\n"
-    assert text.startswith(opening)
+    assert text.startswith(
+        "Audit of AC-1.npz on adult.csv\n"
+        "9,769 people (412 rows left out); favourable: income = >50K; protected: race,\nsex\n"
+    )
     assert "The same person with another sex\nSomebody in the data\n" in text
     assert (
         "  sex = Female  -> <=50K, score 0.34 (observed)\n  sex = Male    -> >50K (favourable), score 0.66 (observed)\n"
