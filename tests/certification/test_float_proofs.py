@@ -18,7 +18,7 @@ from evenhand.checker.floats.bounds import bound_arrays, bound_box, bound_functi
 from evenhand.checker.floats.network import float_network_of, share_events_of
 from evenhand.checker.floats.proofs import BoxClaims, prove_claims
 from evenhand.checker.form import form_of
-from evenhand.checker.question import RecordedQuestion, recorded_question_of
+from evenhand.checker.network import RecordedQuestion, recorded_question_of
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, network_from_dense
 from evenhand.population import ProductPopulation

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from evenhand import certification, checker
 from evenhand.checker.deployed import number_error_of
 from evenhand.checker.form import form_of
-from evenhand.checker.question import recorded_question_of
+from evenhand.checker.network import recorded_question_of
 from evenhand.models import AdditiveNetwork, network_from_dense
 from support import scaled
 

@@ -284,8 +284,9 @@ def bands_that_decrease(it: Opened) -> None:
     it.head["threshold"], it.head["bands"] = None, [0.6, 0.3]
 
 
-@kind()
+@kind(NAMED)
 def people_compared_within_a_tolerance(it: Opened) -> None:
+    """What is claimed to be unfair is all the more so, of another question."""
     it.head["relax"] = {"age": 1}
     it.fair[:] = 0
 

@@ -13,8 +13,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.question import AskedQuestion, RecordedDomain, recorded_question_of
+from evenhand.checker.network import recorded_question_of
+from evenhand.checker.question import AskedQuestion, RecordedDomain
 from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, ClaimedPartition, read_certificate
+from evenhand.checker.relaxed import RelaxedProver
 from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict
 from evenhand.checker.verification import CheckState, ClaimedBoxes, Prover, verify_boxes
@@ -129,6 +131,7 @@ def check_certificate(
         population=recorded.population,
         restricted=recorded.restricted,
         where=statement.where,
+        relaxed=statement.relaxed,
         threshold=statement.threshold,
         tolerance=statement.tolerance,
         bands=statement.bands,
@@ -165,6 +168,8 @@ def _rebuild_question(
     """
     if isinstance(model, AdditiveNetwork):
         recorded = recorded_question_of(statement, model, asked)
+        if statement.relaxed:
+            return recorded, [RelaxedProver(recorded)]
         return recorded, [BoxProver(recorded, part.least) for part in statement.partitions]
     from evenhand.checker.trees.proofs import TreeProver
     from evenhand.checker.trees.question import recorded_trees_of

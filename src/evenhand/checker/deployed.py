@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.checker.form import LayeredForm, log_odds
-from evenhand.checker.question import CellAxis, RecordedQuestion
+from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import CertificateError
 from evenhand.models import LineTerm
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evenhand.checker.deployed import Float32Errors, exponent_of, fold_sizes
 from evenhand.checker.form import LayeredForm
-from evenhand.checker.question import CellAxis, exact_line, exact_terms
+from evenhand.checker.network import CellAxis, exact_line, exact_terms
 from evenhand.models import LineTerm
 
 FAST_BITS = 29

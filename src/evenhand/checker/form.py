@@ -24,7 +24,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.checker.question import CellAxis, RecordedQuestion, count_outputs
+from evenhand.checker.network import CellAxis, RecordedQuestion, count_outputs
 from evenhand.checker.reading import CertificateError
 from evenhand.models import AffineLayer, AttributeTerm, LineTerm
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
@@ -16,19 +16,9 @@ from numpy.typing import NDArray
 
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
 from evenhand.errors import OptionError
-from evenhand.models import (
-    AdditiveNetwork,
-    AttributeTerm,
-    CurveTerm,
-    LineTerm,
-    StepTerm,
-    TableTerm,
-    network_fingerprint,
-)
 from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema import Attribute, Runs, Schema, Subdomain, parse_subdomain
 
-MAX_ASSIGNMENTS = 100_000
 SCALE = 2**128
 STATED_POPULATION = "people weighed as the certificate states"
 MASS_TOLERANCE = Fraction(1, 10**9)
@@ -116,17 +106,6 @@ class DomainAxis:
         return text(first) if first == last else f"{text(first)} to {text(last)}"
 
 
-@dataclass(frozen=True)
-class CellAxis(DomainAxis):
-    """The same of a network.
-
-    Attributes:
-        part: what it adds to the network.
-    """
-
-    part: AttributeTerm
-
-
 PopulationLoader = Callable[[Schema], ProductPopulation]
 
 
@@ -139,6 +118,7 @@ class AskedQuestion:
         where: conditions on the people asked about, as for ``certify``; by default everybody in the domain.
         population: what masses should be measured by, or what makes it once the schema is known; by default everybody
             counts the same.
+        relaxed: by how much attributes that are not protected may differ between the people compared, by name.
         threshold, tolerance, bands: as for ``certify``.
         domain_given: whether the model's schema is the asker's own. If it was taken from the file, the file alone says
             how large the domain is.
@@ -147,6 +127,7 @@ class AskedQuestion:
     protected: tuple[str, ...] | None = None
     where: tuple[str, ...] = ()
     population: ProductPopulation | PopulationLoader | None = None
+    relaxed: Mapping[str, float] = field(default_factory=dict)
     threshold: float | None = None
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
@@ -175,62 +156,6 @@ class RecordedDomain:
     def total(self) -> int:
         """Mass of the domain."""
         return math.prod(axis.total for axis in self.axes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedQuestion(RecordedDomain):
-    """A network, everything that is varied, and everybody it is varied for.
-
-    Attributes:
-        network: the model.
-        bases: what bias and protected attributes add to the first units, exactly, one row per different assignment.
-        sizes: for each row the sum of the absolute values of its terms.
-    """
-
-    network: AdditiveNetwork
-    axes: tuple[CellAxis, ...]
-    bases: tuple[tuple[Fraction, ...], ...]
-    sizes: NDArray[np.float64]
-
-    @cached_property
-    def constant(self) -> bool:
-        """Whether each protected attribute adds the very same for all its values: then nothing changes with them."""
-        schema, parts = self.network.schema, self.network.parts
-        return all(
-            len({exact_terms(parts[schema.position(name)], entry)[0] for entry in entries}) == 1
-            for name, entries in self.statement.protected.items()
-        )
-
-
-def recorded_question_of(
-    statement: CertificateClaim, network: AdditiveNetwork, asked: AskedQuestion | None = None
-) -> RecordedQuestion:
-    """Rebuild the question from a network and the numbers in the file, and say where it is not the one asked.
-
-    Raises:
-        CertificateError: another model, domain or population, or cells that are not a partition of the domain.
-        OptionError: the question asked makes no sense for this schema.
-    """
-    _require_network(statement, network)
-
-    def check_cells(attribute: Attribute, position: int, cells: RecordedCells) -> None:
-        _check_bins(attribute, network.parts[position], cells)
-
-    domain = recorded_domain_of(statement, network.schema, asked or AskedQuestion(), check_cells)
-    bases, sizes = _assignment_bases(statement, network)
-    return RecordedQuestion(
-        statement=statement,
-        axes=tuple(
-            CellAxis(axis.attribute, axis.position, axis.cells, axis.kept, network.parts[axis.position])
-            for axis in domain.axes
-        ),
-        population=domain.population,
-        restricted=domain.restricted,
-        distance=domain.distance,
-        network=network,
-        bases=bases,
-        sizes=sizes,
-    )
 
 
 def recorded_domain_of(
@@ -273,6 +198,8 @@ def recorded_domain_of(
             continue
         cells = by_name[attribute.name]
         low, high = _cell_extent(attribute, cells)
+        if attribute.name in statement.relaxed:
+            _require_neighbours(attribute, cells)
         check_cells(attribute, i, cells)
         kept = None if cells.weights is None or cells.weights.min() > 0 else np.flatnonzero(cells.weights)
         axis = DomainAxis(attribute, i, cells, kept)
@@ -287,6 +214,10 @@ def recorded_domain_of(
                 if fault:
                     raise CertificateError(f"the cells of {attribute.name!r} are not those of the stated conditions")
                 restricted[attribute.name] = axis.words(0, axis.count - 1)
+    wanted_widths = _asked_widths(asked, schema, by_name)
+    if statement.relaxed != wanted_widths:
+        parts = (f"{name} by up to {width}" for name, width in statement.relaxed.items())
+        restricted["relaxed"] = ", ".join(parts) or "nothing"
     if all(len(entries) == 1 for entries in statement.protected.values()):
         raise CertificateError("the certificate compares nothing: each protected attribute has one value in it")
     name = UNIFORM_POPULATION if population is None else population.name
@@ -304,6 +235,32 @@ def recorded_domain_of(
     )
 
 
+def _asked_widths(asked: AskedQuestion, schema: Schema, cells: Mapping[str, RecordedCells]) -> dict[str, int]:
+    """Return by how many values people compared should differ at most, as far as there are so many."""
+    found = {}
+    for name, width in asked.relaxed.items():
+        attribute = schema[name]
+        if not attribute.ordered or attribute.size is None or not (0 <= width < np.inf and width == int(width)):
+            raise OptionError(
+                f"{name!r} cannot be relaxed by {width:g}", hint="a whole number, of an ordered attribute"
+            )
+        most = cells[name].count - 1 if name in cells else attribute.size - 1
+        if min(int(width), most):
+            found[name] = min(int(width), most)
+    return found
+
+
+def _require_neighbours(attribute: Attribute, cells: RecordedCells) -> None:
+    """Require cells of one value each, in order and without gaps: neighbours differ by one."""
+    if not attribute.ordered or attribute.size is None:
+        raise CertificateError(f"{attribute.name!r} has no order or no neighbours, and people may not differ in it")
+    if cells.form == "runs" and cells.values == 1:
+        return
+    steps = None if cells.starts is None else np.diff(cells.starts)
+    if cells.form != "listed" or steps is None or not ((steps == 1).all() or (steps == -1).all()):
+        raise CertificateError(f"the cells of {attribute.name!r} are not neighbouring values")
+
+
 def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> None:
     """Require that a certificate is about the model of this kind and digest.
 
@@ -318,24 +275,6 @@ def require_fingerprint(statement: CertificateClaim, kind: str, found: str) -> N
             f"this model's {found[:16]}...",
             hint="give the very file that was certified",
         )
-
-
-def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
-    """Require the network that the certificate is about, and settings that make sense for it."""
-    curved = [one.name for one, part in zip(network.schema.attributes, network.parts, strict=True)
-              if isinstance(part, CurveTerm)]  # fmt: skip
-    if curved:
-        raise CertificateError(
-            f"{curved[0]!r} enters the model through a curve (a logarithm, a power, quantiles), which cannot be "
-            "computed in fractions: no certificate of such a model can be checked"
-        )
-    require_fingerprint(statement, "network", network_fingerprint(network))
-    if statement.threshold is not None and (len(network.classes) != 2 or not 0 < statement.threshold < 1):
-        raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")
-    if statement.bands and len(network.classes) != 2:
-        raise CertificateError(f"bands of a score make no sense for a model of {len(network.classes)} labels")
-    if statement.tolerance is not None and count_outputs(network) > 2:
-        raise CertificateError(f"a tolerance makes no sense for a model of {count_outputs(network)} outputs")
 
 
 def _other_settings(statement: CertificateClaim, asked: AskedQuestion, schema: Schema) -> dict[str, str]:
@@ -418,11 +357,6 @@ def _has_mass(marginal: Marginal | UniformMarginal | None, runs: Runs) -> bool:
     return any(bool(marginal.masses[(edges[:-1] < high) & (edges[1:] > low)].any()) for low, high in runs)
 
 
-def count_outputs(network: AdditiveNetwork) -> int:
-    """Return how many outputs a network has."""
-    return network.layers[-1].weights.shape[1] if network.layers else len(network.bias)
-
-
 def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, float]:
     """Return the first and the last entry of all cells, which must be disjoint parts of the domain."""
     name = attribute.name
@@ -451,30 +385,6 @@ def _cell_extent(attribute: Attribute, cells: RecordedCells) -> tuple[float, flo
     if low < attribute.first or high > attribute.last:
         raise CertificateError(f"the cells of {name!r} reach beyond its domain")
     return low, high
-
-
-def _check_bins(attribute: Attribute, part: AttributeTerm, cells: RecordedCells) -> None:
-    """Require a cell to be one thing to a network that sees bins."""
-    if isinstance(part, TableTerm) and cells.form != "listed":
-        raise CertificateError(f"a cell of {attribute.name!r} holds several values that differ to the model")
-    if isinstance(part, LineTerm) and cells.starts is not None and cells.form == "listed":
-        steps = np.diff(cells.starts)
-        if not ((steps > 0).all() or (steps < 0).all()):
-            raise CertificateError(f"the cells of {attribute.name!r} are out of order")
-    if isinstance(part, StepTerm):
-        if cells.starts is None:
-            raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
-        ends = cells.starts if cells.ends is None else cells.ends
-        last = np.full(cells.count, False)
-        last[-1] = True
-        # Of a real attribute a cell does not hold its end, except the last one, or if it is this one point.
-        closed = last | (ends == cells.starts) | (attribute.size is not None)
-        first_bin = np.searchsorted(part.cuts, cells.starts, side="right")
-        last_bin = np.where(
-            closed, np.searchsorted(part.cuts, ends, side="right"), np.searchsorted(part.cuts, ends, side="left")
-        )
-        if (first_bin != last_bin).any():
-            raise CertificateError(f"a cell of {attribute.name!r} holds several bins of the model")
 
 
 def _population_distance(
@@ -546,45 +456,3 @@ def _population_distance(
 def _all_entries(axis: DomainAxis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     whole = DomainAxis(axis.attribute, axis.position, axis.cells, None)
     return whole.entries(np.arange(axis.cells.count))
-
-
-def _assignment_bases(
-    statement: CertificateClaim, network: AdditiveNetwork
-) -> tuple[tuple[tuple[Fraction, ...], ...], NDArray[np.float64]]:
-    """Return exact sums of bias and protected parts, those that are equal once, and sizes of their terms."""
-    names = list(statement.protected)
-    if math.prod(len(statement.protected[name]) for name in names) > MAX_ASSIGNMENTS:
-        raise CertificateError(f"more than {MAX_ASSIGNMENTS:,} joint values of what is protected")
-    bias = tuple(Fraction(float(x)) for x in network.bias)
-    rows: dict[tuple[Fraction, ...], NDArray[np.float64]] = {bias: np.abs(network.bias)}
-    for name in names:
-        position = network.schema.position(name)
-        added = [exact_terms(network.parts[position], entry) for entry in statement.protected[name]]
-        rows = _add_terms(rows, added)
-    return tuple(rows), np.array(list(rows.values()))
-
-
-def _add_terms(
-    rows: dict[tuple[Fraction, ...], NDArray[np.float64]],
-    added: Sequence[tuple[tuple[Fraction, ...], NDArray[np.float64]]],
-) -> dict[tuple[Fraction, ...], NDArray[np.float64]]:
-    found: dict[tuple[Fraction, ...], NDArray[np.float64]] = {}
-    for (row, size), (terms, more) in itertools.product(rows.items(), added):
-        key = tuple(a + b for a, b in zip(row, terms, strict=True))
-        found[key] = np.maximum(found.get(key, np.zeros(len(more))), size + more)
-    return found
-
-
-def exact_line(part: AttributeTerm, entry: Fraction) -> tuple[Fraction, ...]:
-    """Return what one entry of an attribute that enters affinely adds to the first units, exactly."""
-    assert isinstance(part, LineTerm)
-    pairs = zip(part.slope.tolist(), part.intercept.tolist(), strict=True)
-    return tuple(Fraction(a) * entry + Fraction(b) for a, b in pairs)
-
-
-def exact_terms(part: AttributeTerm, entry: float) -> tuple[tuple[Fraction, ...], NDArray[np.float64]]:
-    """Return what one entry adds to the first units, exactly, and the sizes of the terms."""
-    if isinstance(part, LineTerm):
-        return exact_line(part, Fraction(entry)), np.abs(part.slope * entry) + np.abs(part.intercept)
-    row = part.at(np.array([entry]))[0]
-    return tuple(Fraction(float(x)) for x in row), np.abs(row)

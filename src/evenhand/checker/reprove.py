@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ from evenhand.checker.fixed import (
 from evenhand.checker.floats.network import float_network_of, share_events_of
 from evenhand.checker.floats.proofs import BoxClaims, prove_boxes, prove_claims
 from evenhand.checker.form import LayeredForm, form_of
-from evenhand.checker.question import CellAxis, RecordedQuestion
+from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import WHOLE
 from evenhand.kernels import is_compiled
 
@@ -109,16 +111,16 @@ class BoxProver:
             low, high: boxes of cells with mass, shape (n, attributes).
             fair, unfair: claimed shares in parts of ``WHOLE``.
         """
-        if self._question.constant:
-            return [BoxProof(not other, 1.0, 0.0, 1) for other in unfair]
-        low, high = low.astype(np.int64), high.astype(np.int64)
         claims = [(int(a), int(b)) for a, b in zip(fair, unfair, strict=True)]
+        if self._question.constant:
+            return [BoxProof(not other, 1.0, 0.0, 1) for _, other in claims]
+        low, high = low.astype(np.int64), high.astype(np.int64)
         decided = np.zeros(len(low), dtype=np.int64)
         wholes = np.flatnonzero((fair == WHOLE) | (unfair == WHOLE))
         if self._fast is not None:
             for at in range(0, len(wholes), self.batch):
                 chosen = wholes[at : at + self.batch]
-                decided[chosen] = _decide_boxes(
+                decided[chosen] = decide_boxes(
                     bound_margins(self._fast, low[chosen], high[chosen], together=False), self._form, self._least
                 )
         found: list[BoxProof] = []
@@ -179,9 +181,7 @@ class BoxProver:
     @property
     def batch(self) -> int:
         """Boxes bounded at once."""
-        widths = [len(self._form.units), *(len(layer.bias) for layer in self._form.layers)]
-        widest = max((2 * a * b for a, b in itertools.pairwise(widths)), default=widths[0])
-        return max(1, WORK_CELLS // (widest * len(self._form.bases)))
+        return batch_of(self._form)
 
     def _cut(self, low: NDArray[np.int64], high: NDArray[np.int64], claim: tuple[int, int]) -> BoxProof:
         best = BoxProof(False, 0.0, 0.0, 0)
@@ -192,7 +192,9 @@ class BoxProver:
             fixed = self._prepare_fixed(bits, low, high)
             if fixed is None:
                 continue
-            proof = _PartitionedBox(fixed, self._least, low, high, claim).proof(most, self.batch)
+            proof = PartitionedBox(fixed, partial(_prove_shares, fixed, self._least), low, high, claim).proof(
+                most, self.batch
+            )
             if proof.confirmed:
                 return proof
             best = max(best, proof, key=lambda each: each.fair + each.unfair)
@@ -212,19 +214,35 @@ def _confirms_claim(proved: int, claimed: int) -> bool:
     return proved * WHOLE >= claimed * ALL
 
 
-class _PartitionedBox:
+def batch_of(form: LayeredForm) -> int:
+    """Return how many boxes are bounded at once."""
+    widths = [len(form.units), *(len(layer.bias) for layer in form.layers)]
+    widest = max((2 * a * b for a, b in itertools.pairwise(widths)), default=widths[0])
+    return max(1, WORK_CELLS // (widest * len(form.bases)))
+
+
+class SharesProver(Protocol):
+    """Proves shares of boxes, and says which attribute each had best be cut along."""
+
+    def __call__(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], *, together: bool, half: int = ...
+    ) -> tuple[list[ProvedShares], list[int]]:
+        """With ``together`` all assignments are bounded at once; ``half`` is the precision of counting."""
+
+
+class PartitionedBox:
     """A box, cut where the most is open until its claim is reached."""
 
     def __init__(
         self,
         fixed: FixedPointNetwork,
-        least: int,
+        prove_shares: SharesProver,
         low: NDArray[np.int64],
         high: NDArray[np.int64],
         claim: tuple[int, int],
     ) -> None:
         self._fixed = fixed
-        self._least = least
+        self._prove_shares = prove_shares
         self._claim = claim
         self._whole = _box_mass(fixed.form.axes, low, high)
         self._low, self._high = low[None], high[None]
@@ -236,7 +254,7 @@ class _PartitionedBox:
         """Go on until the claim is reached or refuted, or there are so many parts."""
         ways = (False, True) if len(self._fixed.form.bases) > 1 else (False,)
         for together, half in [*((way, HALF) for way in ways), (False, LARGE_HALF)]:
-            shares, axes = _prove_shares(self._fixed, self._least, self._low, self._high, together=together, half=half)
+            shares, axes = self._prove_shares(self._low, self._high, together=together, half=half)
             self._shares = [_best_of(self._shares[0], shares[0])]
             self._axes = axes if not together else self._axes
             if self._check_stop():
@@ -256,9 +274,9 @@ class _PartitionedBox:
         cut = [_split_box(self._low[k], self._high[k], self._axes[k]) for k in chosen]
         low = np.stack([part for halves in cut for part in halves[0]])
         high = np.stack([part for halves in cut for part in halves[1]])
-        found, axes = _prove_shares(self._fixed, self._least, low, high, together=ways[0], half=SMALL_HALF)
+        found, axes = self._prove_shares(low, high, together=ways[0], half=SMALL_HALF)
         for together in ways[1:]:
-            others, _ = _prove_shares(self._fixed, self._least, low, high, together=together, half=SMALL_HALF)
+            others, _ = self._prove_shares(low, high, together=together, half=SMALL_HALF)
             found = [_best_of(a, b) for a, b in zip(found, others, strict=True)]
         rest = [k for k in range(len(self._masses)) if k not in set(chosen)]
         self._low = np.concatenate([self._low[rest], low])
@@ -290,6 +308,7 @@ class _PartitionedBox:
 
 
 def _best_of(one: ProvedShares, other: ProvedShares) -> ProvedShares:
+    """Return the larger shares of each kind: both are proved, so the larger one is."""
     return ProvedShares(max(one.fair, other.fair), max(one.unfair, other.unfair))
 
 
@@ -320,12 +339,12 @@ def _prove_shares(
 ) -> tuple[list[ProvedShares], list[int]]:
     """Return proved shares of boxes, and the attribute that each had best be cut along."""
     bounds = bound_margins(fixed, low, high, together=together)
-    kinds = _decide_boxes(bounds, fixed.form, least)
+    kinds = decide_boxes(bounds, fixed.form, least)
     again = np.flatnonzero(kinds == OPEN)
     both = [bounds.of(again)]
     if len(again) and fixed.layers:
         both.append(bound_margins(fixed, low[again], high[again], together=together, flat=True))
-        kinds[again] = _decide_boxes(both[1], fixed.form, least)
+        kinds[again] = decide_boxes(both[1], fixed.form, least)
     found = [ProvedShares(ALL * int(kind == FAIR), ALL * int(kind == UNFAIR)) for kind in kinds]
     for place, k in enumerate(again):
         if kinds[k] == OPEN:
@@ -334,16 +353,16 @@ def _prove_shares(
     return found, [int(np.argmax(row)) if len(row) else 0 for row in able]
 
 
-def _decide_boxes(bounds: MarginBounds, form: LayeredForm, least: int) -> NDArray[np.int64]:
+def decide_boxes(bounds: MarginBounds, form: LayeredForm, least: int) -> NDArray[np.int64]:
     """Return what bounds say of each box as a whole."""
     kinds = []
     for positive in bounds.least > 0:
-        fair, unfair = _decide_people(positive[..., None], form, least)
+        fair, unfair = decide_people(positive[..., None], form, least)
         kinds.append(FAIR if fair[0] else UNFAIR if unfair[0] else OPEN)
     return np.array(kinds, dtype=np.int64)
 
 
-def _decide_people(
+def decide_people(
     positive: NDArray[np.bool_], form: LayeredForm, least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return who is surely treated fairly, and who unfairly, from which lower functions are positive.
@@ -355,7 +374,7 @@ def _decide_people(
     """
     if form.differences:
         return np.asarray(positive[0, 0, :, 1].all(axis=0)), np.asarray(positive[0, 0, :, 0].any(axis=0))
-    labels = _possible_labels(positive, form.pairs, form.labels)
+    labels = possible_labels(positive, form.pairs, form.labels)
     if least == 2:
         same = (labels == labels[0]).all(axis=0) & (labels[0] & (labels[0] - 1) == 0)
         apart = np.zeros(labels.shape[1], dtype=np.bool_)
@@ -385,9 +404,7 @@ def _count_bits(sets: NDArray[np.int64], labels: int) -> NDArray[np.int64]:
 OPEN, FAIR, UNFAIR = 0, 1, 2
 
 
-def _possible_labels(
-    positive: NDArray[np.bool_], pairs: tuple[tuple[int, int], ...], classes: int
-) -> NDArray[np.int64]:
+def possible_labels(positive: NDArray[np.bool_], pairs: tuple[tuple[int, int], ...], classes: int) -> NDArray[np.int64]:
     """Return sets of possible labels, as bits, from which margins and negative margins are positive.
 
     ``positive`` has shape (groups, each, margins, 2) or with one more axis; the result (assignments, people).
@@ -413,39 +430,58 @@ def _count_shares(
     if (high - low).max(initial=0) > MAX_WIDTH:
         return ProvedShares(0, 0)
     groups, each, margins, _ = both[0].constants.shape[1:]
-    masses = []
-    for i, axis in enumerate(fixed.form.axes):
-        if high[i] > low[i]:
-            before = axis.before(np.arange(low[i], high[i] + 2))
-            weights = np.diff(before).astype(object)
-            masses.append((weights * ALL // int(before[-1] - before[0])).astype(np.int64))
+    constants, terms = lower_functions(fixed, both, k, low, high)
+    wide = [i for i in range(len(low)) if high[i] > low[i]]
+    constants = constants + sum(
+        (term[:, 0] for i, term in enumerate(terms) if i not in wide), np.zeros(len(constants), dtype=np.int64)
+    )
+    masses = tuple(cell_masses(fixed.form.axes[i], int(low[i]), int(high[i])) for i in wide)
+    sums = BoxSums(constants, tuple(terms[i] for i in wide), masses, half)
+    if sums.people * len(constants) <= 4 * ONE_BY_ONE:
+        positive = sums.positive().reshape(groups, each, margins, 2, -1)
+        weights = sums.weights()
+        chosen = decide_people(positive, fixed.form, least)
+        return ProvedShares(*(ALL if each.all() else int(weights[each].sum()) for each in chosen))
+    if fixed.form.differences:
+        return _count_changes(sums, margins)
+    return count_by_events(sums, fixed.form, groups * each, least)
+
+
+def cell_masses(axis: CellAxis, low: int, high: int) -> NDArray[np.int64]:
+    """Return the masses of a range of cells out of ``ALL``, rounded down, shape (cells,)."""
+    before = axis.before(np.arange(low, high + 2))
+    weights = np.diff(before).astype(object)
+    return np.asarray(weights * ALL // max(1, int(before[-1] - before[0]))).astype(np.int64)
+
+
+def lower_functions(
+    fixed: FixedPointNetwork, both: list[MarginBounds], k: int, low: NDArray[np.int64], high: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """Return the lower functions of one box, of several choices of lines those that are higher on average.
+
+    Returns:
+        Constants of every assignment, margin and sign, (functions,), and for each attribute what its cells add,
+        (functions, cells).
+    """
+    groups, each, margins, _ = both[0].constants.shape[1:]
+    many = groups * margins * 2
     options = []
     for bounds in both:
-        coefficients = bounds.coefficients[k].reshape(groups * margins * 2, -1)
+        coefficients = bounds.coefficients[k].reshape(many, -1)
         table = [cell_terms(fixed, coefficients, i, int(low[i]), int(high[i])) for i in range(len(low))]
         # One function per group, margin and sign; the assignments of a group differ in constants only.
         constants = to_fast_bits(bounds.constants[k], fixed.bits).reshape(groups, each, margins * 2)
-        single = sum((term[:, 0] for term in table if term.shape[1] == 1), np.zeros(len(coefficients), dtype=np.int64))
-        constants = constants + single.reshape(groups, 1, margins * 2)
-        options.append((constants, [term for term in table if term.shape[1] > 1]))
+        options.append((constants, table))
     constants, table = options[0]
     for others, other_table in options[1:]:
         gain = (others - constants)[:, 0].reshape(-1) + sum(
-            (b.mean(axis=1) - a.mean(axis=1) for a, b in zip(table, other_table, strict=True)), np.zeros(single.shape)
+            (b.mean(axis=1) - a.mean(axis=1) for a, b in zip(table, other_table, strict=True)), np.zeros(many)
         )
         higher = gain > 0
         table = [np.where(higher[:, None], b, a) for a, b in zip(table, other_table, strict=True)]
         constants = np.where(higher.reshape(groups, 1, -1), others, constants)
-    rows = np.broadcast_to(np.arange(len(single)).reshape(groups, 1, -1), constants.shape).reshape(-1)
-    sums = BoxSums(constants.reshape(-1), tuple(term[rows] for term in table), tuple(masses), half)
-    if sums.people * len(rows) <= 4 * ONE_BY_ONE:
-        positive = sums.positive().reshape(groups, each, margins, 2, -1)
-        weights = sums.weights()
-        chosen = _decide_people(positive, fixed.form, least)
-        return ProvedShares(*(ALL if each.all() else int(weights[each].sum()) for each in chosen))
-    if fixed.form.differences:
-        return _count_changes(sums, margins)
-    return _count_by_events(sums, fixed.form, groups * each, least)
+    rows = np.broadcast_to(np.arange(many).reshape(groups, 1, -1), constants.shape).reshape(-1)
+    return constants.reshape(-1), [term[rows] for term in table]
 
 
 def _count_changes(sums: BoxSums, margins: int) -> ProvedShares:
@@ -457,7 +493,7 @@ def _count_changes(sums: BoxSums, margins: int) -> ProvedShares:
     return ProvedShares(fair, sum(sums.all_positive([2 * m]) for m in both))
 
 
-def _count_by_events(sums: BoxSums, form: LayeredForm, assignments: int, least: int) -> ProvedShares:
+def count_by_events(sums: BoxSums, form: LayeredForm, assignments: int, least: int) -> ProvedShares:
     """Fair: one label beats all others under every assignment. Unfair: it does under one, and is beaten under another.
 
     Fair events of different labels exclude each other. With two labels and two assignments so do the two unfair events,

@@ -53,6 +53,9 @@ class CertificateSource(SourceOptions):
     threshold: Annotated[float | None, typer.Option("--threshold", help="Decision threshold asked about.")] = None
     tolerance: Annotated[float | None, typer.Option("--tolerance", help="By how much a number may change.")] = None
     bands: Annotated[list[str] | None, typer.Option("--bands", help="Scores that cut bands: 0.3,0.6.")] = None
+    relax: Annotated[
+        list[str] | None, typer.Option("--relax", help="NAME=NUMBER: by how much people compared may differ besides.")
+    ] = None
 
     def question(self, people: DataSource | None) -> AskedQuestion:
         """Return the question that is asked, with the data if there are any.
@@ -79,6 +82,7 @@ class CertificateSource(SourceOptions):
             protected=tuple(self.protected) if self.protected else None,
             where=tuple(self.where or ()),
             population=drawn_from if kind == "independent" else None,
+            relaxed=_parse_tolerances(self.relax or ()),
             threshold=self.threshold,
             tolerance=self.tolerance,
             bands=parse_edges(self.bands or ()),
@@ -156,7 +160,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
 
     if model is not None:
         raise OptionError("a refutation is about people, not about a model", hint="name the people: --data DATA")
-    for name in ("protected", "where", "population", "threshold", "tolerance", "bands"):
+    for name in ("protected", "where", "population", "threshold", "tolerance", "bands", "relax"):
         if getattr(source, name) is not None:
             raise OptionError(
                 f"--{name} is about certificates of models, and this is a refutation", hint="leave it out"

@@ -91,12 +91,6 @@ class CertificateWriter:
         Raises:
             OptionError: the question cannot be held, or the file cannot be written.
         """
-        if query.relaxed:
-            raise OptionError(
-                "a certificate file cannot hold comparisons within a tolerance",
-                location="`certificate=`",
-                hint="leave out the tolerances, or the certificate",
-            )
         parts = model.parts if isinstance(model, AdditiveNetwork) else ()
         curved = [one.name for one, part in zip(model.schema.attributes, parts, strict=bool(parts))
                   if isinstance(part, CurveTerm)]  # fmt: skip

@@ -27,7 +27,7 @@ import numpy as np
 
 from evenhand.checker.deployed import fold_sizes, strip_reach, telling_margins
 from evenhand.checker.form import LayeredForm
-from evenhand.checker.question import RecordedQuestion
+from evenhand.checker.network import RecordedQuestion
 from evenhand.models import LineTerm
 from evenhand.typing import Booleans, Floats, Integers
 
