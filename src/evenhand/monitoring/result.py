@@ -86,7 +86,7 @@ class Alarm(MonitoredGap):
         low, high = (self.first, self.second) if self.direction == "below" else (self.second, self.first)
         return (
             f"{n.capitalize()}: the {name} of {low} is less than {self.tolerance:g} times that of {high}: "
-            f"{self.first} over {self.second} {_write_estimate(self)}"
+            f"{self.first} over {self.second} is {_write_estimate(self)}"
         )
 
 
@@ -147,8 +147,10 @@ class MonitorResult(Result):
 
 
 def _write_estimate(gap: MonitoredGap) -> str:
+    """Return what led to an alarm: a change is seen in late decisions long before it shows in the whole run."""
     ends = format_ends(gap)
-    return format_gap(gap.estimate, gap.form) + (f", interval {ends}" if ends else "")
+    late = f"of late {format_gap(gap.recent, gap.form)}, " if gap.recent is not None else ""
+    return f"{late}over the whole run {format_gap(gap.estimate, gap.form)}" + (f" ({ends})" if ends else "")
 
 
 def format_ends(gap: MonitoredGap) -> str:
