@@ -20,7 +20,7 @@ EXAMPLES = 15
 METHODS = ("get", "post", "put", "delete", "patch")
 DESCRIBED = create_app(ServiceConfig()).openapi()
 OPERATIONS = [(method, path) for path, item in DESCRIBED["paths"].items() for method in METHODS if method in item]
-NAMES = ["loans", "finite", "labelled", "studio"]
+NAMES = ["loans", "finite", "labelled", "studio", "hiring"]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,15 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
             {"name": "labelled", "plan": LABELLED},
         ],
         "guards": [{"name": "studio", "config": GUARD}],
+        "monitors": [
+            {
+                "name": "hiring",
+                "config": {
+                    "groups": {"by": ["sex"], "values": {"sex": ["f", "m"]}},
+                    "watch": [{"gap": "selection_rate", "tolerance": 0.1}],
+                },
+            }
+        ],
     }
     return schemathesis.openapi.from_asgi("/openapi.json", create_app(ServiceConfig.read(described)))
 

@@ -60,10 +60,11 @@ def _print_address(context: ServiceContext, url: str) -> None:
         f"  state       {settings.service.place}",
         *(f"  shield      {entry.name}{' (advisory)' if entry.advisory else ''}" for entry in settings.shields),
         *(f"  generator   {guard.name}" for guard in context.guards.values()),
+        *(f"  monitor     {entry.name}: {url}/monitors/{entry.name}" for entry in settings.monitors),
         *(
             []
-            if settings.shields or settings.guards
-            else ["  nothing     the file has neither [[shields]] nor [[guards]]"]
+            if settings.shields or settings.guards or settings.monitors
+            else ["  nothing     the file has no [[shields]], [[guards]] or [[monitors]]"]
         ),
         f"  keys        {_describe_keys(context)}",
         f"  interface   {url}/openapi.json",

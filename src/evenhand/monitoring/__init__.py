@@ -1,7 +1,7 @@
 """Monitors: watch decisions while they are made, with intervals and alarms that hold at every moment."""
 
 from evenhand.monitoring.config import MonitorConfig, read_monitor_config
-from evenhand.monitoring.lines import LineFile, LinePipe, LineReader
+from evenhand.monitoring.lines import LineFile, LinePipe, LineReader, event_of_log_entry
 from evenhand.monitoring.monitor import Monitor, MonitorUpdate
 from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap, MonitorResult
 from evenhand.monitoring.state import read_state, write_state
@@ -18,6 +18,7 @@ __all__ = [
     "MonitorResult",
     "MonitorUpdate",
     "MonitoredGap",
+    "event_of_log_entry",
     "post_alarm",
     "read_monitor_config",
     "read_state",

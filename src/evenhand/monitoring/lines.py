@@ -201,12 +201,16 @@ def _parse_line(line: bytes) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         raise DataError("this is not JSON") from None
     if isinstance(entry, dict) and "previous" in entry and isinstance(entry.get("body"), dict):
-        return _read_log_entry(entry["body"])
+        return event_of_log_entry(entry["body"])
     return entry  # type: ignore[no-any-return]  # what is no object is refused by the reader
 
 
-def _read_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the decision or label that an entry of a shield's log is about."""
+def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the decision or label that an entry of a shield's log is about, as an event; None if it is about neither.
+
+    Args:
+        body: of the entry.
+    """
     given, made = body.get("input"), body.get("output")
     if not isinstance(given, dict) or not isinstance(made, dict) or given.get("op") not in ("decide", "label"):
         return None

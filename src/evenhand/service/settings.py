@@ -91,6 +91,7 @@ HINTS = {
     "models": 'write a list of names, such as models = ["studio"]',
     "advisory": "write true or false",
     "shields": 'write [[shields]], then name = "loans" and policy = "loans.shield"',
+    "monitors": 'write [[monitors]], then name = "loans" and config = "monitor.yaml"',
     "guards": 'write [[guards]], then name = "studio" and config = "genai.yaml"',
 }
 """The hint for an entry, by its name."""
@@ -211,11 +212,25 @@ class ServedGuardConfig(_StrictModel):
     when_down: WhenDown = "refuse"
 
 
+class ServedMonitorConfig(_StrictModel):
+    """A monitor of decisions.
+
+    Attributes:
+        name: of the monitor.
+        config: what it watches, or the file of it.
+        shield: the shield of this file whose decisions it watches; without one it takes events over HTTP.
+    """
+
+    name: Name
+    config: Annotated[str | dict[str, Any], BeforeValidator(_check_file_or_table)]
+    shield: str | None = None
+
+
 class ServiceConfig(_StrictModel):
     """The whole file.
 
     Attributes:
-        service, limits, retention, shields, guards: its parts.
+        service, limits, retention, shields, guards, monitors: its parts.
         folder: that relative paths in it start from.
     """
 
@@ -224,6 +239,7 @@ class ServiceConfig(_StrictModel):
     retention: RetentionConfig = RetentionConfig()
     shields: tuple[ServedShieldConfig, ...] = ()
     guards: tuple[ServedGuardConfig, ...] = ()
+    monitors: tuple[ServedMonitorConfig, ...] = ()
     folder: Path = Path()
 
     def with_address(self, host: str | None, port: int | None) -> ServiceConfig:
@@ -273,6 +289,7 @@ KNOWN_ENTRIES: Mapping[str, list[str]] = {
     "retention": list(RetentionConfig.model_fields),
     "shields": list(ServedShieldConfig.model_fields),
     "guards": list(ServedGuardConfig.model_fields),
+    "monitors": list(ServedMonitorConfig.model_fields),
 }
 """What can be written at every place."""
 
@@ -290,14 +307,21 @@ def _check_consistency(found: ServiceConfig) -> None:
     seen: dict[str, str] = {}
     places = [(f"shields.{position}", entry.name) for position, entry in enumerate(found.shields)]
     places += [(f"guards.{position}", entry.name) for position, entry in enumerate(found.guards)]
+    places += [(f"monitors.{position}", entry.name) for position, entry in enumerate(found.monitors)]
     for place, name in places:
         if name in seen:
             raise OptionError(
                 f"{seen[name]} has the name {name!r} already",
                 location=f"{place}.name",
-                hint="give every shield and generator a name of its own",
+                hint="give every shield, generator and monitor a name of its own",
             )
         seen[name] = place
+    for monitor in found.monitors:
+        if monitor.shield is not None and monitor.shield not in {entry.name for entry in found.shields}:
+            known = ", ".join(entry.name for entry in found.shields) or "there is none"
+            raise OptionError(
+                f"there is no shield {monitor.shield!r}", location=seen[monitor.name], hint=f"one of: {known}"
+            )
     models: dict[str, str] = {}
     for guard in found.guards:
         for model in guard.models or (guard.name,):

@@ -11,7 +11,17 @@ from evenhand import __version__
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import ServiceContext, open_service
 from evenhand.service.api.head import HeadMiddleware
-from evenhand.service.api.routes import dashboard, generators, guardrail, health, passed_on, responses, shields, streams
+from evenhand.service.api.routes import (
+    dashboard,
+    generators,
+    guardrail,
+    health,
+    monitors,
+    passed_on,
+    responses,
+    shields,
+    streams,
+)
 from evenhand.service.auth.limits import LimitsMiddleware
 from evenhand.service.auth.logging import RequestLogMiddleware
 from evenhand.service.auth.middleware import AuthMiddleware, SecurityHeadersMiddleware
@@ -47,6 +57,6 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     app.add_middleware(MetricsMiddleware)
     app.add_middleware(SecurityHeadersMiddleware)
     error_handlers.install_handlers(app)
-    for part in (shields, generators, responses, passed_on, guardrail, streams, health, dashboard):
+    for part in (shields, generators, responses, passed_on, guardrail, monitors, streams, health, dashboard):
         app.include_router(part.router)
     return app

@@ -18,6 +18,7 @@ from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, build_guard_machine, open_guard
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
+from evenhand.service.monitors import MonitorCollector, MonitorThread, ServedMonitor
 from evenhand.service.settings import ServiceConfig
 from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
 from evenhand.service.state_machines import StateMachine
@@ -37,6 +38,7 @@ class ServiceContext:
         database, ledger: the store.
         shields: by name, what never changes about each.
         guards: by name, each guarded generator.
+        monitors: by name.
         replica: this process's name, new at every start.
         keys: who may ask.
         failures: holds up addresses from which only requests without a valid key come.
@@ -45,6 +47,7 @@ class ServiceContext:
         metrics: what is counted.
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
         readiness: whether the store takes decisions now.
+        monitor_thread: takes what shields decide to their monitors, and posts alarms.
         stopping: set when the service begins to stop; whatever is sent without an end must end then.
         grace: seconds that work under way has to end when all of it is closed.
     """
@@ -54,6 +57,7 @@ class ServiceContext:
     ledger: Ledger
     shields: dict[str, ServedShield] = field(default_factory=dict)
     guards: dict[str, ServedGuard] = field(default_factory=dict)
+    monitors: dict[str, ServedMonitor] = field(default_factory=dict)
     replica: str = field(default_factory=lambda: uuid4().hex)
     stopping: Event = field(default_factory=Event)
     grace: float = GRACE_SECONDS
@@ -65,10 +69,13 @@ class ServiceContext:
     deciders: dict[str, ShieldDecider] = field(init=False)
     metrics: Metrics = field(init=False)
     readiness: Readiness = field(init=False)
+    monitor_thread: MonitorThread = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.ledger)
         self.readiness = Readiness(self.ledger, self.replica)
+        self.monitor_thread = MonitorThread(self.monitors)
+        self.metrics.registry.register(MonitorCollector(self.monitors))
         self.keys = KeyCache(self.database)
         self.pictures = PictureStore(self.database)
         kept = self.settings.retention
@@ -93,6 +100,7 @@ class ServiceContext:
         for guard in self.guards.values():
             guard.close(max(0.0, until - time.monotonic()))
         self.pictures.close()
+        self.monitor_thread.stop()
         self.upkeep.stop()
         self.ledger.close()
         self.database.close()
@@ -178,7 +186,10 @@ def open_service(settings: ServiceConfig, streams: ServiceStreams | None = None)
             guard = open_guard(entry, settings.folder, ledger, context.replica, context.pictures)
             context.guards[entry.name] = guard
             context.metrics.watch_guard(guard)
+        for monitor in settings.monitors:
+            context.monitors[monitor.name] = ServedMonitor(database, monitor, settings.folder)
         context.upkeep.start()
+        context.monitor_thread.start()
     except BaseException:
         context.close()
         raise

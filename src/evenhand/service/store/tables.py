@@ -121,6 +121,16 @@ responses = Table(
     Index("responses_by_time", "at"),
 )
 
+monitors = Table(
+    # One row for each: all that decides what it will say, the number of changes, and the alarms that were posted.
+    "monitors",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("told", BigInteger, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
+
 revisions = Table(
     # Alembic's own.
     "alembic_version",
@@ -150,7 +160,7 @@ STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers
 MIGRATIONS = Path(__file__).parent / "migrations"
 """The folder of Alembic's environment."""
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """Of the tables, oldest first; the last is what this module describes."""
 
 REVISION = REVISIONS[-1]

@@ -1,0 +1,186 @@
+"""Monitors over HTTP: events in, alarms and where everything stands out."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from evenhand.errors import DataError, DecisionError
+from evenhand.service.api.context import Here, JsonRoute, ServiceContext
+from evenhand.service.auth.keys import Caller, require_scope
+from evenhand.service.monitors import ServedMonitor, alarm_to_dict
+
+router = APIRouter(tags=["monitors"], route_class=JsonRoute)
+
+MAX_EVENTS = 10_000
+"""In one request."""
+
+EVENTS_EXAMPLE: dict[str, Any] = {
+    "events": [
+        {"id": "a-1041", "sex": "female", "decision": 1},
+        {"id": "a-1042", "sex": "male", "decision": 0},
+    ],
+    "batch": "2026-06-30T12:00",
+}
+RESULT_EXAMPLE: dict[str, Any] = {
+    "kind": "monitor",
+    "decisions": 1042,
+    "alarms": [],
+    "gaps": [
+        {
+            "measure": "selection_rate",
+            "form": "gap",
+            "tolerance": 0.02,
+            "by": "sex",
+            "first": "female",
+            "second": "male",
+            "estimate": -0.013,
+            "low": -0.091,
+            "high": 0.065,
+            "alarm": None,
+        }
+    ],
+}
+"""The fields that matter most of a `MonitorResult`."""
+
+PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+class EventsRequest(BaseModel):
+    """Decisions and labels, in their order.
+
+    Attributes:
+        events: fields as the monitor's configuration names them.
+        batch: a name of its own; sent again under it, the batch changes nothing.
+    """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EVENTS_EXAMPLE]})
+
+    events: Annotated[list[dict[str, Any]], Field(max_length=MAX_EVENTS)]
+    batch: Annotated[str | None, Field(min_length=1, max_length=190)] = None
+
+
+class EventsAnswer(BaseModel):
+    """What events brought.
+
+    Attributes:
+        decisions: so far, those that say which groups there are not included.
+        alarms: new ones, each with its ``text``.
+        audits: ids of decisions whose true label is asked for.
+        repeated: whether the batch was taken before.
+    """
+
+    decisions: int
+    alarms: list[dict[str, Any]]
+    audits: list[str]
+    repeated: bool
+
+    model_config = {
+        "json_schema_extra": {"examples": [{"decisions": 1042, "alarms": [], "audits": ["a-1041"], "repeated": False}]}
+    }
+
+
+class MonitorSummary(BaseModel):
+    """A monitor in a list.
+
+    Attributes:
+        name: of the monitor.
+        shield: that it watches; null if it takes events.
+        decisions, labels, alarms: how many so far.
+    """
+
+    name: str
+    shield: str | None
+    decisions: int
+    labels: int
+    alarms: int
+
+
+class MonitorList(BaseModel):
+    """All monitors."""
+
+    monitors: list[MonitorSummary]
+
+    model_config = {
+        "json_schema_extra": {
+            "examples": [{"monitors": [{"name": "loans", "shield": None, "decisions": 1042, "labels": 0, "alarms": 0}]}]
+        }
+    }
+
+
+@router.post(
+    "/v1/monitors/{name}/events",
+    dependencies=[require_scope("decide")],
+    response_model=None,
+    responses={200: {"model": EventsAnswer}},
+)
+async def add_events(name: str, asked: EventsRequest, here: Here) -> JSONResponse:
+    """Decisions, and labels of earlier ones. All are taken, or none if one cannot be read."""
+    found = _find_monitor(here, name)
+    if found.shield is not None:
+        raise DecisionError(
+            f"the monitor {name!r} watches the shield {found.shield!r} by itself", code="shield",
+            hint="tell labels to the shield",
+        )  # fmt: skip
+    _check_texts([asked.events, asked.batch])
+    update, decisions, repeated = await run_in_threadpool(found.add, asked.events, batch=asked.batch)
+    if update.alarms:
+        here.monitor_thread.wake()
+    return JSONResponse(
+        {
+            "decisions": decisions,
+            "alarms": [alarm_to_dict(alarm) for alarm in update.alarms],
+            "audits": list(update.audits),
+            "repeated": repeated,
+        }
+    )
+
+
+@router.get("/v1/monitors", response_model=None, responses={200: {"model": MonitorList}})
+async def list_monitors(here: Here, caller: Annotated[Caller, require_scope("read", filtered=True)]) -> JSONResponse:
+    """All monitors, of those that the key is for."""
+    mine = [one for one in here.monitors.values() if caller.may_use(one.name)]
+    return JSONResponse({"monitors": await run_in_threadpool(lambda: [one.summary() for one in mine])})
+
+
+@router.get(
+    "/v1/monitors/{name}",
+    dependencies=[require_scope("read")],
+    response_model=None,
+    responses={200: {"content": {"application/json": {"schema": {"type": "object"}, "example": RESULT_EXAMPLE}}}},
+)
+async def get_monitor(name: str, here: Here) -> JSONResponse:
+    """Where a monitor stands: every gap with its interval, all alarms, and the history of every measure."""
+    found = _find_monitor(here, name)
+    return JSONResponse(await run_in_threadpool(lambda: found.result().plain()))
+
+
+@router.get("/monitors/{name}", dependencies=[require_scope("read")], include_in_schema=False)
+async def get_monitor_page(name: str, here: Here) -> HTMLResponse:
+    """The same as a page to read."""
+    from evenhand import view
+
+    found = _find_monitor(here, name)
+    page = await run_in_threadpool(lambda: view.render_page(found.result().document(name)))
+    return HTMLResponse(page, headers={"content-security-policy": PAGE_POLICY})
+
+
+def _check_texts(given: Any) -> None:
+    """Refuse texts that no answer and no page could repeat."""
+    try:
+        json.dumps(given, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise DataError("a text holds half a character: a surrogate without its other half") from None
+
+
+def _find_monitor(here: ServiceContext, name: str) -> ServedMonitor:
+    found = here.monitors.get(name)
+    if found is None:
+        names = ", ".join(here.monitors) or "none is kept"
+        raise DecisionError(f"there is no monitor {name!r}", code="stream", hint=f"one of: {names}")
+    return found
