@@ -43,11 +43,18 @@ class _Failing:
         self._left = 1
 
     def execute(self, statement: Any, *arguments: Any) -> Any:
-        if getattr(statement, "is_dml", False):
+        self._count(changes=getattr(statement, "is_dml", False))
+        return self._connection.execute(statement, *arguments)
+
+    def exec_driver_sql(self, statement: str, *arguments: Any) -> Any:
+        self._count(changes=statement.startswith(("INSERT", "UPDATE", "DELETE")))
+        return self._connection.exec_driver_sql(statement, *arguments)
+
+    def _count(self, *, changes: bool) -> None:
+        if changes:
             if not self._left:
                 raise OperationalError("", {}, Exception("disk I/O error"))
             self._left -= 1
-        return self._connection.execute(statement, *arguments)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)

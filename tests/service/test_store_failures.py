@@ -48,12 +48,13 @@ def test_a_commit_that_happened_is_acknowledged_even_if_its_answer_was_lost(stor
     database = Faulty(store_url)
     ledger = Ledger(database, {"a": Counting()}, pauses=(0.0,) * 3)
     told: list[Any] = []
-    ledger.listeners.append(lambda _stream, rows: told.extend(rows))
+    ledger.listeners.append(lambda _stream, done: told.extend(done))
     database.faults.extend(["after", "before", "commit"])
     assert _add(ledger, 2).answer == {"total": 2, "number": 1}
     assert _add(ledger, 4).answer == {"total": 6, "number": 2}
     ledger.close()
-    assert told == verified(database)["a"][1:]
+    logged = [one["body"] for one in verified(database)["a"][1:]]
+    assert told == [(one["input"], one["output"]) for one in logged]
     database.close()
 
 

@@ -172,16 +172,17 @@ def test_callers_who_gave_up_have_asked_for_nothing(database: Database, ledger: 
 def test_who_listens_is_told_what_was_committed_and_cannot_stop_the_ledger(
     database: Database, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[dict[str, Any]] = []
+    told: list[tuple[Any, Any]] = []
 
-    def falls(_stream: str, _rows: object) -> None:
+    def falls(_stream: str, _done: object) -> None:
         raise RuntimeError("nobody caught this")
 
-    ledger.listeners += [falls, lambda _stream, rows: told.extend(rows)]
+    ledger.listeners += [falls, lambda _stream, done: told.extend(done)]
     for one in range(3):
         _add(ledger, one, f"{one}").result(10)
     ledger.close()
-    assert told == verified(database)["a"][1:]
+    logged = [one["body"] for one in verified(database)["a"][1:]]
+    assert told == [(one["input"], one["output"]) for one in logged]
     assert "nobody caught this" in caplog.text
 
 

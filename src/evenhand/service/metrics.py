@@ -7,6 +7,7 @@ is the same everywhere.
 
 from __future__ import annotations
 
+from collections import Counter as TallyOf
 from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
@@ -17,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.genai import Enforcer
+from evenhand.service.state_machines import Operation
 from evenhand.service.store.database import read_heads, read_state
 from evenhand.service.store.ledger import Ledger
 
@@ -31,7 +33,8 @@ COMMIT_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
-COUNTED_OPERATIONS = frozenset({"decide", "label", "unguarded", "admit", "complete", "fail", "abandon", "record"})
+COUNTED_OPERATIONS = frozenset({"decide", "label", "unguarded", "admit", "complete", "fail", "abandon", "record",
+                                "checkpoint"})  # fmt: skip
 
 
 class Metrics:
@@ -86,7 +89,7 @@ class Metrics:
         self._enforcers: dict[str, Enforcer] = {}
         self._one_at_a_time = Lock()
         ledger.measurers.append(self._observe_commit)
-        ledger.listeners.append(self._count_log_entries)
+        ledger.listeners.append(self._count_operations)
 
     def watch_guard(self, guard: ServedGuard) -> None:
         """Count what a guarded generator answers."""
@@ -148,14 +151,16 @@ class Metrics:
         self._batch.observe(operations)
         self._commit.observe(seconds)
 
-    def _count_log_entries(self, stream: str, entries: Sequence[Mapping[str, Any]]) -> None:
-        for entry in entries:
-            body = entry["body"]
-            op = body["input"].get("op") if "input" in body else "checkpoint"
-            self._operations.labels(stream, op if op in COUNTED_OPERATIONS else "other").inc()
-            if op == "decide":
-                self._decisions.labels(stream, str(body["output"]["decision"])).inc()
-                self._interventions.labels(stream).inc(body["output"]["intervened"])
+    def _count_operations(self, stream: str, done: Sequence[tuple[Operation, Mapping[str, Any]]]) -> None:
+        # Each counter is asked once for all of a transaction, not once for every decision.
+        operations: TallyOf[str] = TallyOf(operation.get("op", "other") for operation, _ in done)
+        for op, count in operations.items():
+            self._operations.labels(stream, op if op in COUNTED_OPERATIONS else "other").inc(count)
+        decided = [output for operation, output in done if operation.get("op") == "decide"]
+        if decided:
+            for decision, count in TallyOf(output["decision"] for output in decided).items():
+                self._decisions.labels(stream, str(decision)).inc(count)
+            self._interventions.labels(stream).inc(sum(output["intervened"] for output in decided))
 
 
 class MetricsMiddleware:

@@ -182,13 +182,11 @@ class ShieldDecider:
             StoreError: the store failed, and nothing may pass.
         """
         if self._when_down == "refuse":
-            return _guarded_reply(await asyncio.wrap_future(self._submit_operation(operation)))
+            return _guarded_reply(await self._ask(operation))
         if self._left or self._missing:
             return self._let_pass(operation)
         try:
-            made = _guarded_reply(
-                await asyncio.wait_for(asyncio.wrap_future(self._submit_operation(operation)), PATIENCE_SECONDS)
-            )
+            made = _guarded_reply(await asyncio.wait_for(self._ask(operation), PATIENCE_SECONDS))
         except (StoreError, TimeoutError):
             return self._let_pass(operation)
         if operation["id"] in self._told:
@@ -214,8 +212,8 @@ class ShieldDecider:
             about = {"stream": self._stream, "recommendations": len(self._left) + self._missing}
             logger.error("passed on, and never logged: the store does not answer", extra={"about": about})
 
-    def _submit_operation(self, operation: dict[str, Any]) -> Future[OperationResult]:
-        return self._ledger.submit(self._stream, operation, id=operation["id"])
+    def _ask(self, operation: dict[str, Any]) -> asyncio.Future[OperationResult]:
+        return self._ledger.ask(self._stream, operation, id=operation["id"])
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
         if operation["group"] not in self._groups:

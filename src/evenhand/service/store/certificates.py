@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -27,14 +28,32 @@ TERMS = "terms"
 """The entry that stands for all others."""
 
 
+@lru_cache(maxsize=256)
+def _texts_of_terms(names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[str, str]:
+    """Return the canonical text of terms, and its hash: those of one certificate are mostly those of the last."""
+    terms = canonical_json({name: one for name, (_, one) in zip(names, values, strict=True)})
+    return terms, hash_terms(terms)
+
+
 def pack_output(output: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     """Return an output with its certificate by reference, and the text of the terms; empty if it has no certificate."""
     certificate = output.get("certificate")
     if not certificate:
         return output, ""
-    terms = canonical_json({name: one for name, one in certificate.items() if name not in COUNTED_ENTRIES})
-    counted = {name: one for name, one in certificate.items() if name in COUNTED_ENTRIES}
-    return {**output, "certificate": {TERMS: hash_terms(terms), **counted}}, terms
+    names, values, counted = [], [], {}
+    for name, one in certificate.items():
+        if name in COUNTED_ENTRIES:
+            counted[name] = one
+        else:
+            names.append(name)
+            # A number and a truth value are equal, and not the same in a text.
+            values.append((one.__class__, one))
+    try:
+        terms, found = _texts_of_terms(tuple(names), tuple(values))
+    except TypeError:  # Something in it is no plain value.
+        terms = canonical_json({name: one for name, (_, one) in zip(names, values, strict=True)})
+        found = hash_terms(terms)
+    return {**output, "certificate": {TERMS: found, **counted}}, terms
 
 
 def hash_terms(terms: str) -> str:

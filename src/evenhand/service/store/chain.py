@@ -31,11 +31,6 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def join_canonical(parts: Mapping[str, str]) -> str:
-    """Return the canonical text of an object, from those of its values; its names are in ASCII and have no quotes."""
-    return "{" + ",".join([f'"{name}":{parts[name]}' for name in sorted(parts)]) + "}"
-
-
 def hash_entry(previous: str, stream: str, number: int, at: float, body: str) -> str:
     """Return the hash of an entry.
 

@@ -6,21 +6,22 @@ before that is durable; so a slow disk makes batches larger, not the service slo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from evenhand.errors import DecisionError, EvenhandError, StoreError
+from evenhand.errors import DecisionError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
-from evenhand.service.store import chain
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import lock_migrations
 from evenhand.service.store.transaction import (
@@ -40,7 +41,7 @@ BATCH_SIZE = 500
 RETRY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between the looks for a commit whose answer was lost."""
 
-Listener: TypeAlias = Callable[[str, Sequence[Mapping[str, Any]]], None]
+Listener: TypeAlias = Callable[[str, Sequence[tuple[Operation, Mapping[str, Any]]]], None]
 Measurer: TypeAlias = Callable[[int, float], None]
 T = TypeVar("T")
 
@@ -48,11 +49,55 @@ MAX_ROUNDS = 3
 """So often operations wait for a plan; other replicas may then have gone so far that another one is needed."""
 
 
-@dataclass(frozen=True)
+class _LoopFuture:
+    """What waits in an event loop. All that one transaction answered is told to a loop in one call of it."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[OperationResult] = self.loop.create_future()
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Return whether anybody still waits."""
+        return not self.future.cancelled()
+
+
+@dataclass(frozen=True, slots=True)
 class _OperationTask:
     asked: OperationRequest
     durable: bool
-    future: Future[OperationResult] = field(default_factory=Future)
+    future: Future[OperationResult] | _LoopFuture
+
+
+Outcome: TypeAlias = OperationResult | Exception
+
+
+def _tell_callers(told: Sequence[tuple[_OperationTask, Outcome]]) -> None:
+    """Give every caller their answer."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[OperationResult], Outcome]]] = {}
+    for task, outcome in told:
+        waiting = task.future
+        if isinstance(waiting, _LoopFuture):
+            by_loop.setdefault(waiting.loop, []).append((waiting.future, outcome))
+        elif isinstance(outcome, Exception):
+            waiting.set_exception(outcome)
+        else:
+            waiting.set_result(outcome)
+    for loop, outcomes in by_loop.items():
+        # A loop that is closed has nobody left who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_resolve, outcomes)
+
+
+def _resolve(outcomes: Sequence[tuple[asyncio.Future[OperationResult], Outcome]]) -> None:
+    for future, outcome in outcomes:
+        if future.done():  # Its caller has given up.
+            continue
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 @dataclass(frozen=True)
@@ -77,8 +122,8 @@ class Ledger:
         pauses: seconds between the looks for a commit whose answer was lost.
 
     Attributes:
-        listeners: are told, in the writing thread, of entries that were committed: the stream, and the entries as they
-            are exported. They must be quick, and change nothing in them.
+        listeners: are told, in the writing thread, of operations that were committed: the stream, and each operation
+            with what came of it. They must be quick, and change nothing in them.
         measurers: are told of every commit: how many operations it took in, and its seconds.
 
     Raises:
@@ -154,11 +199,15 @@ class Ledger:
             DecisionError: the operation makes no sense, or the id was used for another one; nothing changed.
             StoreError: the store failed; ask again with the same id.
         """
-        if stream not in self._transaction.streams:
-            raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.streams)}")
-        task = _OperationTask(OperationRequest(stream, operation, id, answered), durable)
-        self._put(task)
-        return task.future
+        future: Future[OperationResult] = Future()
+        self._put(_OperationTask(self._request(stream, operation, id, answered), durable, future))
+        return future
+
+    def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
+        """Queue a durable operation, as `submit` does, for a caller in an event loop: the future is one of that."""
+        waiting = _LoopFuture()
+        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
+        return waiting.future
 
     def checkpoint(self, stream: str) -> Future[OperationResult]:
         """Write an entry from which a replay can start: what the stream is, and its state."""
@@ -184,6 +233,13 @@ class Ledger:
                 self._queue.put(None)
         self._thread.join()
 
+    def _request(
+        self, stream: str, operation: Operation, id: str | None, answered: Operation | None = None
+    ) -> OperationRequest:
+        if not self._transaction.serves(stream):
+            raise DecisionError(f"there is no {stream!r}", code="stream", hint=f"one of: {', '.join(self.streams)}")
+        return OperationRequest(stream, operation, id, answered)
+
     def _put(self, one: _OperationTask | _WorkTask[Any]) -> None:
         # Behind the mark of the end nothing is ever taken up.
         with self._gate:
@@ -195,28 +251,33 @@ class Ledger:
 
     def _write(self) -> None:
         stopping = False
-        while not stopping or self._aside:
-            one = self._queue.get()
+        # What waited for a plan that is made now; it came before all that is in the queue.
+        ready: deque[_OperationTask] = deque()
+        while not stopping or self._aside or ready:
             tasks: list[_OperationTask] = []
             errands: list[_WorkTask[Any]] = []
-            while True:
+            waits = not ready
+            while len(tasks) < BATCH_SIZE:
+                if ready:
+                    tasks.append(ready.popleft())
+                    continue
+                try:
+                    one = self._queue.get(block=waits)
+                except Empty:
+                    break
+                waits = False
                 if one is None:
                     stopping = True
                     break
                 if isinstance(one, _PlanReady):
                     # What waited came before all that was taken up now.
-                    tasks = self._aside.pop(one.stream) + tasks
+                    ready.extend([*self._aside.pop(one.stream), *tasks])
+                    tasks = []
                 elif isinstance(one, _WorkTask):
                     errands.append(one)
                 # From here on no one can take a request back: callers who gave up before have not asked for anything.
                 elif one.future.set_running_or_notify_cancel():
                     tasks.append(one)
-                if len(tasks) >= BATCH_SIZE:
-                    break
-                try:
-                    one = self._queue.get_nowait()
-                except Empty:
-                    break
             self._carry_out(tasks)
             for errand in errands:
                 if errand.future.set_running_or_notify_cancel():
@@ -246,29 +307,27 @@ class Ledger:
         try:
             pages = self._run_transaction(by_stream, durable=any(task.durable for task in tasks))
         except StoreError as error:
-            for task in tasks:
-                task.future.set_exception(StoreError(error.message, location=error.location, hint=error.hint))
+            failed = [(task, StoreError(error.message, location=error.location, hint=error.hint)) for task in tasks]
+            _tell_callers(failed)
             return
         except Exception as error:
             # A fault in one machine, of one operation: it must not be that of everybody else's.
             if len(tasks) == 1:
                 logger.exception("an operation of %s could not be carried out", tasks[0].asked.stream)
-                tasks[0].future.set_exception(error)
+                _tell_callers([(tasks[0], error)])
             else:
                 for task in tasks:
                     self._carry_out([task])
             return
         seconds = time.perf_counter() - started
+        told: list[tuple[_OperationTask, Outcome]] = []
         for stream, page in pages.items():
             done = len(page.results)
             if page.plan_ahead is not None:
                 self._plan(stream, page.plan_ahead, by_stream[stream][done:])
             self._rounds[stream] = 0 if done else self._rounds[stream] + 1
-            for task, result in zip(by_stream[stream][:done], page.results, strict=True):
-                if isinstance(result, EvenhandError):
-                    task.future.set_exception(result)
-                else:
-                    task.future.set_result(result)
+            told += zip(by_stream[stream][:done], page.results, strict=True)
+        _tell_callers(told)
         self._tell(pages, sum(len(page.results) for page in pages.values()), seconds)
 
     def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
@@ -331,13 +390,15 @@ class Ledger:
 
     def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float) -> None:
         """Tell those who listen; what they do wrong is not a fault of the decisions, nor of this thread."""
-        told = {
-            stream: [chain.export_entry(row) for row in page.rows] for stream, page in pages.items() if self.listeners
-        }
         calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (measurer, (count, seconds)) for measurer in self.measurers
         ]
-        calls += [(listener, (stream, rows)) for stream, rows in told.items() if rows for listener in self.listeners]
+        calls += [
+            (listener, (stream, page.done))
+            for stream, page in pages.items()
+            if page.done
+            for listener in self.listeners
+        ]
         for call, arguments in calls:
             try:
                 call(*arguments)

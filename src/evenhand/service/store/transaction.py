@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, Planner, StateMachine
-from evenhand.service.store import chain
+from evenhand.service.store import chain, statements
 from evenhand.service.store.certificates import TERMS, pack_output, unpack_output
 from evenhand.service.store.tables import (
     REVISION,
@@ -21,25 +21,11 @@ from evenhand.service.store.tables import (
     checkpoints,
     entries,
     insert_if_absent,
-    is_marked,
-    revisions,
     streams,
 )
 
 CHECKPOINT: Operation = {"op": "checkpoint"}
 """Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
-
-
-# Statements of every transaction, built once: building one costs as much as running it.
-HEAD_QUERY = (
-    select(streams.c.number, streams.c.hash, select(revisions.c.version_num).scalar_subquery().label("revision"))
-    .where(streams.c.name == bindparam("of"))
-    .with_for_update(of=streams)
-)
-STATE_UPDATE = update(streams).where(streams.c.name == bindparam("of"))
-ANSWER_QUERY = select(answers).where(
-    answers.c.stream == bindparam("of"), answers.c.id.in_(bindparam("keys", expanding=True))
-)
 
 
 @dataclass(frozen=True)
@@ -83,11 +69,13 @@ class StreamBatch:
     Attributes:
         results: in the order in which they were asked for; an error: nothing was done.
         rows: the entries it appended.
+        done: the operations in them, and what came of each.
         ahead: what has to be done before the next operation, if anything; the results may end early for want of it.
     """
 
     results: list[OperationResult | EvenhandError] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    done: list[tuple[Operation, Mapping[str, Any]]] = field(default_factory=list)
     plan_ahead: Callable[[], None] | None = None
 
 
@@ -122,6 +110,10 @@ class Transaction:
     def streams(self) -> Sequence[str]:
         """Their names."""
         return list(self._kept)
+
+    def serves(self, stream: str) -> bool:
+        """Return whether a stream is one of them."""
+        return stream in self._kept
 
     def machine(self, stream: str) -> StateMachine:
         """Return what decides in a stream; only the thread that writes may ask it for its state."""
@@ -168,7 +160,7 @@ class Transaction:
             return
         _check_end(connection, stream, None)
         row = self._row(stream, 0, chain.GENESIS_HASH, chain.canonical_json(_checkpoint_body(machine)))
-        connection.execute(insert(entries).values(_to_stored(row, starts=True)))
+        statements.insert_entries(connection, [row], frozenset([0]))
         connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
         connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
                                                   hash=row["hash"], state=json.dumps(machine.state())))  # fmt: skip
@@ -193,21 +185,21 @@ class Transaction:
         page.plan_ahead = self._catch_up(connection, stream, kept, planner if patient else None)
         if page.plan_ahead is not None:
             return page
-        known = _read_answers(connection, stream, [answer_key(one.id) for one in asked if one.id is not None])
-        remembered: dict[str, dict[str, Any]] = {}
+        keys = [None if one.id is None else answer_key(one.id) for one in asked]
+        used = statements.find_answers(connection, stream, [key for key in keys if key is not None])
+        known = {key: _KnownAnswer(number) for key, number in used.items()}
+        remembered: dict[str, int] = {}
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
-        digest = chain.canonical_json(kept.machine.digest)
-        for one in asked:
+        digest = kept.machine.digest
+        for one, key in zip(asked, keys, strict=True):
             page.plan_ahead = planner.plan_ahead() if planner is not None else None
             if page.plan_ahead is not None and patient:
                 break
-            key, given = "", chain.canonical_json(one.operation)
-            if one.id is not None:
-                key = answer_key(one.id)
-                if key in known and (one.answered is None or _was_done_by(connection, one, known[key], page.rows)):
-                    page.results.append(_repeat_answer(connection, stream, one, known[key]))
-                    continue
+            before_it = None if key is None else known.get(key)
+            if before_it is not None and (one.answered is None or _was_done_by(connection, one, before_it)):
+                page.results.append(_repeat_answer(connection, one, before_it))
+                continue
             answer: Mapping[str, Any] = {}
             if one.operation is CHECKPOINT:
                 body = chain.canonical_json(_checkpoint_body(kept.machine))
@@ -221,32 +213,30 @@ class Transaction:
                 packed, terms = pack_output(answer)
                 if terms and (name := packed["certificate"][TERMS]) not in self._stored_terms:
                     self._new_terms[name] = terms
-                said = chain.canonical_json(packed)
-                body = chain.join_canonical({"id": chain.canonical_json(one.id), "before": chain.canonical_json(before),
-                                             "input": given, "output": said, "digest": digest})  # fmt: skip
+                body = chain.canonical_json({"id": one.id, "before": before, "input": one.operation, "output": packed,
+                                             "digest": digest})  # fmt: skip
             number += 1
             row = self._row(stream, number, last, body)
             last = row["hash"]
             page.rows.append(row)
             if one.operation is CHECKPOINT:
                 marks.append({"stream": stream, "number": number, "at": row["at"]})
-            if one.id is not None:
-                remembered[key] = {"stream": stream, "id": key, "number": number}
+            if key is not None:
+                remembered[key] = number
                 known[key] = _KnownAnswer(number, one.operation, answer)
             page.results.append(OperationResult(number, answer))
+            page.done.append((one.operation, answer))
         if page.rows:
-            starts = {mark["number"] for mark in marks}
-            connection.execute(insert(entries), [_to_stored(row, starts=row["number"] in starts) for row in page.rows])
+            statements.insert_entries(connection, page.rows, frozenset(mark["number"] for mark in marks))
             if remembered:
-                told = [answer_key(one.id) for one in asked if one.answered is not None and one.id is not None]
-                told = [one for one in told if one in remembered]
+                told = [key for one, key in zip(asked, keys, strict=True)
+                        if one.answered is not None and key is not None and key in remembered]  # fmt: skip
                 if told:
                     connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(told)))
-                connection.execute(insert(answers), list(remembered.values()))
+                statements.insert_answers(connection, stream, remembered)
             if marks:
                 connection.execute(insert(checkpoints), marks)
-            state = json.dumps(kept.machine.state())
-            connection.execute(STATE_UPDATE, {"of": stream, "number": number, "hash": last, "state": state})
+            statements.update_state(connection, stream, number, last, json.dumps(kept.machine.state()))
         kept.number, kept.hash = number, last
         # As early as this: the next request may come after it is done.
         page.plan_ahead = planner.plan_ahead() if planner is not None else None
@@ -260,32 +250,26 @@ class Transaction:
         Returns:
             What the planner has to do before; then nothing was loaded.
         """
-        row = connection.execute(HEAD_QUERY, {"of": stream}).one()
-        if row.revision != REVISION:
+        number, last, revision = statements.lock_head(connection, stream)
+        if revision != REVISION:
             raise StoreError(
-                f"the store was brought from revision {REVISION} to {row.revision} while this ran",
+                f"the store was brought from revision {REVISION} to {revision} while this ran",
                 hint="stop this process; one of the newer Evenhand takes its place",
             )
-        if row.number != kept.number or row.hash != kept.hash:
+        if number != kept.number or last != kept.hash:
             state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
             loaded = json.loads(state)
             ahead = None if planner is None else planner.plan_ahead(loaded)
             if ahead is not None:
                 return ahead
             kept.machine.load(loaded)
-            kept.number, kept.hash = row.number, row.hash
+            kept.number, kept.hash = number, last
         return None
 
     def _row(self, stream: str, number: int, previous: str, body: str) -> dict[str, Any]:
         at = self._clock()
         return {"stream": stream, "number": number, "at": at, "body": body, "previous": previous,
                 "hash": chain.hash_entry(previous, stream, number, at, body)}  # fmt: skip
-
-
-def _to_stored(row: Mapping[str, Any], *, starts: bool) -> dict[str, Any]:
-    """Return an entry as its table has it; ``starts``: whether a log can start with it."""
-    previous = row["previous"] if starts else None
-    return {**row, "previous": previous, "marked": is_marked(row["body"])}
 
 
 def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
@@ -352,13 +336,6 @@ class _KnownAnswer:
     answer: Mapping[str, Any] | None = None
 
 
-def _read_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, _KnownAnswer]:
-    if not keys:
-        return {}
-    found = connection.execute(ANSWER_QUERY, {"of": stream, "keys": keys})
-    return {row.id: _KnownAnswer(row.number) for row in found}
-
-
 def _read_body(connection: Connection, stream: str, number: int) -> dict[str, Any] | None:
     """Return what an entry says; None if it is not kept any more."""
     query = select(entries.c.body).where(entries.c.stream == stream, entries.c.number == number)
@@ -380,9 +357,7 @@ def question_of(logged: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**logged, "op": "decide"} if logged.get("op") == "unguarded" else logged
 
 
-def _was_done_by(
-    connection: Connection, asked: OperationRequest, known: _KnownAnswer, rows: Sequence[Mapping[str, Any]]
-) -> bool:
+def _was_done_by(connection: Connection, asked: OperationRequest, known: _KnownAnswer) -> bool:
     """Whether an id's answer was given by this very operation: its first attempt may have failed after it was done."""
     logged: Mapping[str, Any] | None = known.asked
     if logged is None:
@@ -392,13 +367,13 @@ def _was_done_by(
 
 
 def _repeat_answer(
-    connection: Connection, stream: str, asked: OperationRequest, known: _KnownAnswer
+    connection: Connection, asked: OperationRequest, known: _KnownAnswer
 ) -> OperationResult | EvenhandError:
     """Return what was answered under an id, if the same was asked."""
     logged, answer = known.asked, known.answer
     if logged is None or answer is None:
         try:
-            body = _read_body(connection, stream, known.number)
+            body = _read_body(connection, asked.stream, known.number)
             if body is None:
                 return DecisionError(
                     f"the id {asked.id!r} was used long ago, and the answer is not kept any more", code="repeated",

@@ -149,11 +149,12 @@ class FairnessProperty:
         """Return the bias itself; 0 while a group is too small to judge."""
         if min(n_a, n_b) < self.empty_group.needed_count:
             return Fraction(0)
-        rate_a, rate_b = Fraction(a, max(n_a, 1)), Fraction(b, max(n_b, 1))
+        # Both rates over one denominator: a fraction is made once, of what is left.
+        n, m = max(n_a, 1), max(n_b, 1)
+        x, y = a * m, b * n
         if self.kind == "disparate_impact":
-            larger = max(rate_a, rate_b)
-            return 1 - min(rate_a, rate_b) / larger if larger else Fraction(0)
-        return abs(rate_a - rate_b)
+            return Fraction(abs(x - y), max(x, y)) if x or y else Fraction(0)
+        return Fraction(abs(x - y), n * m)
 
     def bias_of_rates(self, rate_a: Any, rate_b: Any) -> Floats:
         """Return the bias between arrays of rates, in floating point; a decision compares exactly afterwards."""

@@ -108,7 +108,7 @@ async def record_label(name: str, asked: LabelRequest, here: Here) -> JSONRespon
     # No id of a decision has a tab in it.
     operation = {"op": "label", "id": asked.id, "label": asked.label}
     try:
-        done = await asyncio.wrap_future(here.ledger.submit(name, operation, id=f"{asked.id}\tlabel"))
+        done = await here.ledger.ask(name, operation, id=f"{asked.id}\tlabel")
     except DecisionError as error:
         if error.code != "repeated":
             raise

@@ -1,0 +1,65 @@
+"""The statements of every transaction, as the driver takes them: SQLAlchemy's own would cost more than they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from evenhand.service.store.packing import pack_text
+from evenhand.service.store.tables import is_marked
+
+_ENTRY = ("stream", "number", "at", "marked", "body", "previous", "hash")
+
+HEAD = "SELECT number, hash, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
+STATE = "UPDATE streams SET number = {0}, hash = {0}, state = {0} WHERE name = {0}"
+ENTRIES = f"INSERT INTO entries ({', '.join(_ENTRY)}) VALUES ({', '.join(['{0}'] * len(_ENTRY))})"
+ANSWERS = "INSERT INTO answers (stream, id, number) VALUES ({0}, {0}, {0})"
+KNOWN = "SELECT id, number FROM answers WHERE stream = {0} AND id "
+
+MARKS = {"sqlite": "?", "postgresql": "%s"}
+"""What stands for a value."""
+
+
+def lock_head(connection: Connection, stream: str) -> tuple[int, str, str]:
+    """Lock a stream's row: the number and hash of its last entry, and the revision of the store's tables."""
+    # SQLite has one writer, which has locked everything when its transaction began.
+    lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF streams"
+    found = _run(connection, HEAD + lock, (stream,)).one()
+    return found[0], found[1], found[2]
+
+
+def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of the entries that answered ids, by their keys, of those that were used."""
+    if not keys:
+        return {}
+    packed = [bytes.fromhex(key) for key in keys]
+    if connection.dialect.name == "sqlite":
+        found = _run(connection, f"{KNOWN}IN ({','.join('?' * len(packed))})", (stream, *packed))
+    else:
+        found = _run(connection, KNOWN + "= ANY({0})", (stream, packed))
+    return {bytes(key).hex(): number for key, number in found}
+
+
+def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], starts: frozenset[int]) -> None:
+    """Append entries; ``starts``: the numbers of those that a log can begin with."""
+    _run(connection, ENTRIES, [
+        (row["stream"], row["number"], row["at"], is_marked(row["body"]), pack_text(row["body"]),
+         bytes.fromhex(row["previous"]) if row["number"] in starts else None, bytes.fromhex(row["hash"]))
+        for row in rows
+    ])  # fmt: skip
+
+
+def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, int]) -> None:
+    """Keep which entries answered ids, by their keys."""
+    _run(connection, ANSWERS, [(stream, bytes.fromhex(key), number) for key, number in numbers.items()])
+
+
+def update_state(connection: Connection, stream: str, number: int, last: str, state: str) -> None:
+    """Keep what a stream's last entry is, and the state after it."""
+    _run(connection, STATE, (number, last, state, stream))
+
+
+def _run(connection: Connection, statement: str, values: Any) -> Any:
+    return connection.exec_driver_sql(statement.format(MARKS[connection.dialect.name]), values)
