@@ -2,6 +2,7 @@
 
     python benchmarks/service.py                              SQLite, and PostgreSQL where a server is installed
     python benchmarks/service.py --stores sqlite --seconds 3  a quick look
+    python benchmarks/service.py --shields 3 --by-stream      three shields, each asked of one replica alone
 
 Each setting starts `evenhand serve` as processes of their own and asks them over keep-alive connections from this one.
 First a closed loop, in which every connection asks again as soon as it has an answer: decisions per second, and what
@@ -48,13 +49,13 @@ Row = dict[str, Any]
 
 SHIELD = """
 [[shields]]
-name = "loans"
+name = "loans-{}"
 [shields.plan]
 property = "demographic_parity"
 kappa = "0.1"
 horizon = 100
 kind = "static-fair"
-groups = { women = { rate = 0.4, accept = 0.35 }, men = { rate = 0.6, accept = 0.6 } }
+groups = {{ women = {{ rate = 0.4, accept = 0.35 }}, men = {{ rate = 0.6, accept = 0.6 }} }}
 """
 
 GUARD = """
@@ -145,6 +146,7 @@ class Line(asyncio.Protocol):
         self._until = -1
         self._waiting: asyncio.Future[int] | None = None
         self.transport: asyncio.Transport | None = None
+        self.shield = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -169,10 +171,17 @@ class Line(asyncio.Protocol):
         return await self._waiting
 
 
-async def lines(ports: Sequence[int], count: int) -> list[Line]:
+async def lines(ports: Sequence[int], count: int, *, shields: int = 1, by_stream: bool = False) -> list[Line]:
+    """Connections, spread over replicas and shields: each to every one in turn, or those of a shield to one replica."""
     loop = asyncio.get_running_loop()
-    made = [await loop.create_connection(Line, "127.0.0.1", ports[i % len(ports)]) for i in range(count)]
-    return [line for _, line in made]
+    made = []
+    for i in range(count):
+        shield = i % shields if by_stream else i // len(ports) % shields
+        place = shield if by_stream else i
+        _, line = await loop.create_connection(Line, "127.0.0.1", ports[place % len(ports)])
+        line.shield = shield
+        made.append(line)
+    return made
 
 
 def post(path: str, body: Any) -> bytes:
@@ -181,24 +190,24 @@ def post(path: str, body: Any) -> bytes:
     return head.encode() + b"\r\n\r\n" + text
 
 
-def decisions(many: int, prefix: str) -> Callable[[int], bytes]:
-    """Makes requests for so many decisions each; every id is new."""
+def decisions(many: int, prefix: str) -> Callable[[int, int], bytes]:
+    """Makes requests for so many decisions of a shield each; every id is new."""
 
     def individual(number: int) -> Row:
         # Out of step with the groups, so that recommendations do not follow them.
         return {"id": f"{prefix}{number}", "group": ("women", "men", "men")[number * 7919 % 3],
                 "recommendation": int(number * 104729 % 5 < 2)}  # fmt: skip
 
-    def one(number: int) -> bytes:
+    def one(number: int, shield: int) -> bytes:
         if many == 1:
-            return post("/v1/shields/loans/decisions", individual(number))
+            return post(f"/v1/shields/loans-{shield}/decisions", individual(number))
         asked = [individual(number * many + each) for each in range(many)]
-        return post("/v1/shields/loans/decisions/batch", {"decisions": asked})
+        return post(f"/v1/shields/loans-{shield}/decisions/batch", {"decisions": asked})
 
     return one
 
 
-async def closed(pool: Sequence[Line], seconds: float, make: Callable[[int], bytes]) -> tuple[int, float, list[float]]:
+async def closed(pool: Sequence[Line], seconds: float, make: Callable[[int, int], bytes]) -> tuple[int, float, list[float]]:
     """Every connection asks again as soon as it has an answer: how many, in how long, and how long each took."""
     took: list[float] = []
     begun = time.perf_counter()
@@ -206,7 +215,7 @@ async def closed(pool: Sequence[Line], seconds: float, make: Callable[[int], byt
 
     async def one(line: Line) -> None:
         while (at := time.perf_counter()) - begun < seconds:
-            status = await line.ask(make(next(numbers)))
+            status = await line.ask(make(next(numbers), line.shield))
             took.append(time.perf_counter() - at)
             if status != 200:
                 raise SystemExit(f"the service answered {status}")
@@ -215,7 +224,7 @@ async def closed(pool: Sequence[Line], seconds: float, make: Callable[[int], byt
     return len(took), time.perf_counter() - begun, took
 
 
-async def opened(pool: Sequence[Line], seconds: float, rate: float, make: Callable[[int], bytes]) -> list[float]:
+async def opened(pool: Sequence[Line], seconds: float, rate: float, make: Callable[[int, int], bytes]) -> list[float]:
     """Requests come at their times, evenly spread; how long after its time each was answered."""
     loop = asyncio.get_running_loop()
     free: deque[Line] = deque(pool)
@@ -226,7 +235,7 @@ async def opened(pool: Sequence[Line], seconds: float, rate: float, make: Callab
     begun = loop.time() + 0.05
 
     async def ask(line: Line, at: float, number: int) -> None:
-        await line.ask(make(number))
+        await line.ask(make(number, line.shield))
         took.append(loop.time() - at)
         free.append(line)
         if len(took) == total:
@@ -280,7 +289,8 @@ def disk(folder: Path, times: int = 100) -> Row:
 async def measured(setting: Row, ports: Sequence[int], pids: Sequence[int], seconds: float) -> Row:
     """One setting: the most that it bears, and latencies at half of that."""
     connections, many = setting["connections"], setting["decisions"]
-    pool = await lines(ports, connections)
+    spread = {"shields": setting["shields"], "by_stream": setting["by_stream"]}
+    pool = await lines(ports, connections, **spread)
     prefix = f"{time.time_ns():x}-"
     # Once to compile and connect what there is to.
     await closed(pool, min(1.0, seconds), decisions(many, prefix + "w"))
@@ -291,7 +301,7 @@ async def measured(setting: Row, ports: Sequence[int], pids: Sequence[int], seco
     row["processor_seconds"] = (processor(pids) - before) / (answers * many)
     row["closed"] = quantiles(latencies)
     rate = answers / took / 2
-    wide = pool if connections >= 64 else [*pool, *await lines(ports, 64 - connections)]
+    wide = pool if connections >= 64 else [*pool, *await lines(ports, 64 - connections, **spread)]
     row["open_rate"] = rate * many
     row["open"] = quantiles(await opened(wide, seconds, rate, decisions(many, prefix + "o")))
     row["load_after"] = load()
@@ -300,17 +310,20 @@ async def measured(setting: Row, ports: Sequence[int], pids: Sequence[int], seco
     return row
 
 
-def shields(stores: Sequence[str], replicas: Sequence[int], connections: Sequence[int], seconds: float) -> list[Row]:
+def shields(given: argparse.Namespace) -> list[Row]:
     rows = []
+    stores, replicas, connections, seconds = given.stores, given.replicas, given.connections, given.seconds
+    served = "".join(SHIELD.format(one) for one in range(given.shields))
     for store in stores:
         for count in replicas:
             with ExitStack() as stack:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evenhand-", dir=ROOT)))
                 database, extra = _store(store, folder, stack)
-                started = stack.enter_context(serving(folder, database, SHIELD, replicas=count))
+                started = stack.enter_context(serving(folder, database, served, replicas=count))
                 pids, ports = [pid for pid, _ in started], [port for _, port in started]
                 for many, several in [(1, one) for one in connections] + [(100, 4)]:
-                    setting = {"store": store, "replicas": count, "connections": several, "decisions": many}
+                    setting = {"store": store, "replicas": count, "connections": several, "decisions": many,
+                               "shields": given.shields, "by_stream": given.by_stream}  # fmt: skip
                     rows.append(asyncio.run(measured(setting, ports, [*pids, *extra], seconds)))
                     print(json.dumps(rows[-1]), file=sys.stderr)
     return rows
@@ -400,13 +413,15 @@ def main() -> None:
     parser.add_argument("--stores", nargs="*", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
     parser.add_argument("--replicas", nargs="*", type=int, default=[1, 3])
     parser.add_argument("--connections", nargs="*", type=int, default=[1, 8, 32, 64])
+    parser.add_argument("--shields", type=int, default=1, help="how many, asked in turn")
+    parser.add_argument("--by-stream", action="store_true", help="each shield is asked of one replica alone")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--no-guard", action="store_true")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "service.json")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=ROOT) as folder:
         sync = disk(Path(folder))
-    rows = shields(given.stores, given.replicas, given.connections, given.seconds)
+    rows = shields(given)
     guard = None if given.no_guard else asyncio.run(guarded(given.seconds))
     shown(rows, guard, sync)
     given.out.parent.mkdir(parents=True, exist_ok=True)

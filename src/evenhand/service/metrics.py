@@ -87,6 +87,7 @@ class Metrics:
                               stream)  # fmt: skip
         # Of the guards, to say what states mean; nothing is decided by them.
         self._enforcers: dict[str, Enforcer] = {}
+        self._counted: dict[tuple[str, str, int], Counter] = {}
         self._one_at_a_time = Lock()
         ledger.measurers.append(self._observe_commit)
         ledger.listeners.append(self._count_operations)
@@ -130,7 +131,10 @@ class Metrics:
 
     def count_response(self, method: str, route: str, status: int) -> None:
         """Count an answered request."""
-        self._requests.labels(method, route, str(status)).inc()
+        counter = self._counted.get((method, route, status))
+        if counter is None:
+            counter = self._counted[method, route, status] = self._requests.labels(method, route, str(status))
+        counter.inc()
 
     def _describe_stream(self, name: str, state: Mapping[str, Any]) -> None:
         if "certificate" in state:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from evenhand import __version__
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import ServiceContext, open_service
+from evenhand.service.api.decision_path import DecisionPathMiddleware
 from evenhand.service.api.head import HeadMiddleware
 from evenhand.service.api.routes import (
     dashboard,
@@ -22,7 +23,7 @@ from evenhand.service.api.routes import (
     shields,
     streams,
 )
-from evenhand.service.auth.limits import LimitsMiddleware
+from evenhand.service.auth.limits import LimitsMiddleware, RequestCounts
 from evenhand.service.auth.logging import RequestLogMiddleware
 from evenhand.service.auth.middleware import AuthMiddleware, SecurityHeadersMiddleware
 from evenhand.service.metrics import MetricsMiddleware
@@ -51,11 +52,13 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
                   responses=error_handlers.DOCUMENTED_ERRORS)  # fmt: skip
     # What is added last comes first.
     app.add_middleware(HeadMiddleware)
-    app.add_middleware(LimitsMiddleware, limits=settings.limits)
+    counts = RequestCounts(settings.limits)
+    app.add_middleware(LimitsMiddleware, limits=settings.limits, counts=counts)
     app.add_middleware(AuthMiddleware)
     app.add_middleware(RequestLogMiddleware)
     app.add_middleware(MetricsMiddleware)
     app.add_middleware(SecurityHeadersMiddleware)
+    app.add_middleware(DecisionPathMiddleware, limits=settings.limits, counts=counts)
     error_handlers.install_handlers(app)
     for part in (shields, generators, responses, passed_on, guardrail, monitors, streams, health, dashboard):
         app.include_router(part.router)

@@ -140,6 +140,11 @@ class RefusalSummary:
         self._addresses.clear()
 
 
+def tells_every_request() -> bool:
+    """Return whether every request is told of; else those that failed."""
+    return logger.isEnabledFor(logging.INFO)
+
+
 class RequestLogMiddleware:
     """Tells of every request, and answers where the application cannot.
 

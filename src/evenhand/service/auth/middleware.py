@@ -66,7 +66,7 @@ class AuthMiddleware:
     def _key(self, context: ServiceContext, scope: Scope, headers: Headers) -> str | None:
         """Return the key in a request; None: it needs none."""
         if not context.settings.service.keys:
-            _check_host_name(headers)
+            check_host_name(headers)
             _check_origin(context, scope["method"], headers)
             return None
         key = presented_key(headers)
@@ -132,7 +132,12 @@ def _parse_cookies(headers: Headers) -> Mapping[str, Any]:
     return cookie_parser(headers.get("cookie", ""))
 
 
-def _check_host_name(headers: Headers) -> None:
+def check_host_name(headers: Headers) -> None:
+    """Refuse a name that somebody else may have made to point here, where no keys are wanted.
+
+    Raises:
+        AccessError: it is such a name.
+    """
     host = headers.get("host", "").lower()
     name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
     numeric = ":" in name or name.replace(".", "").isdigit()

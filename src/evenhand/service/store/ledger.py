@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 BATCH_SIZE = 500
 """Operations in one transaction, at most."""
 
+GATHER_SECONDS = 0.001
+"""So long the first operation of a transaction waits for as many more as the last one had."""
+
 RETRY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between the looks for a commit whose answer was lost."""
 
@@ -251,21 +254,29 @@ class Ledger:
 
     def _write(self) -> None:
         stopping = False
+        # Whoever was answered together asks again together, a moment apart: as many as last time are waited for.
+        expected = 0
         # What waited for a plan that is made now; it came before all that is in the queue.
         ready: deque[_OperationTask] = deque()
         while not stopping or self._aside or ready:
             tasks: list[_OperationTask] = []
             errands: list[_WorkTask[Any]] = []
             waits = not ready
+            until = 0.0
             while len(tasks) < BATCH_SIZE:
                 if ready:
                     tasks.append(ready.popleft())
                     continue
                 try:
-                    one = self._queue.get(block=waits)
+                    if waits:
+                        one = self._queue.get()
+                        waits, until = False, time.monotonic() + GATHER_SECONDS
+                    elif len(tasks) < expected and (left := until - time.monotonic()) > 0:
+                        one = self._queue.get(timeout=left)
+                    else:
+                        one = self._queue.get_nowait()
                 except Empty:
                     break
-                waits = False
                 if one is None:
                     stopping = True
                     break
@@ -278,6 +289,7 @@ class Ledger:
                 # From here on no one can take a request back: callers who gave up before have not asked for anything.
                 elif one.future.set_running_or_notify_cancel():
                     tasks.append(one)
+            expected = len(tasks)
             self._carry_out(tasks)
             for errand in errands:
                 if errand.future.set_running_or_notify_cancel():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -57,6 +57,10 @@ class DirectRoute(APIRoute):
             request = UniqueNamesRequest(request.scope, request.receive)
             for one in wanted:
                 await one(request)
+            failed: Exception | None = request.scope.get("evenhand.outcome")
+            if failed is not None:
+                # It was carried out already, on the short way for decisions.
+                raise failed
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 return await otherwise(request)
             try:
@@ -69,17 +73,19 @@ class DirectRoute(APIRoute):
         return answer
 
 
-async def decide_individual(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
-    """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
+Answer: TypeAlias = tuple[dict[str, Any], dict[str, str]]
+"""What is said, and in which headers."""
+
+
+async def answer_individual(name: str, asked: DecisionRequest, here: ServiceContext) -> Answer:
+    """Decide on one individual."""
     shield = _find_shield(here, name)
     made = await here.deciders[name].decide(_decision_operation(asked))
-    return JSONResponse(
-        _decision_answer(shield, asked.id, made), headers=_guard_headers(shield, made.guarded, made.repeated)
-    )
+    return _decision_answer(shield, asked.id, made), _guard_headers(shield, made.guarded, made.repeated)
 
 
-async def decide_batch(name: str, asked: BatchRequest, here: Here) -> JSONResponse:
-    """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
+async def answer_batch(name: str, asked: BatchRequest, here: ServiceContext) -> Answer:
+    """Decide on several individuals, in their order."""
     shield = _find_shield(here, name)
     under_way = [here.deciders[name].decide(_decision_operation(one)) for one in asked.decisions]
     results: list[dict[str, Any]] = []
@@ -93,7 +99,19 @@ async def decide_batch(name: str, asked: BatchRequest, here: Here) -> JSONRespon
         else:
             guarded = guarded and made.guarded
             results.append({**_decision_answer(shield, one.id, made), "repeated": made.repeated})
-    return JSONResponse({"results": results}, headers=_guard_headers(shield, guarded))
+    return {"results": results}, _guard_headers(shield, guarded)
+
+
+async def decide_individual(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
+    """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
+    said, headers = await answer_individual(name, asked, here)
+    return JSONResponse(said, headers=headers)
+
+
+async def decide_batch(name: str, asked: BatchRequest, here: Here) -> JSONResponse:
+    """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
+    said, headers = await answer_batch(name, asked, here)
+    return JSONResponse(said, headers=headers)
 
 
 @router.post(

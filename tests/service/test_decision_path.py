@@ -1,0 +1,114 @@
+"""Decisions on their short way: the same answers, headers, limits, errors and figures as on the long one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+
+from starlette.testclient import TestClient
+from worked_streams import PARITY
+
+from evenhand.service import Database, KeyStore, ServiceConfig, create_app
+from evenhand.service.api import decision_path
+
+ONE = {"id": "application 1", "group": "women", "recommendation": 0}
+PATH = "/v1/shields/loans/decisions"
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Any]:
+    opened: list[TestClient] = []
+
+    def client(name: str, **parts: Any) -> TestClient:
+        service = {"database": f"sqlite:///{tmp_path / name}.db", "keys": False, **parts.pop("service", {})}
+        settings = {"service": service, "shields": [{"name": "loans", "plan": PARITY}], **parts}
+        found = TestClient(create_app(ServiceConfig.read(settings)), base_url="http://localhost")
+        opened.append(found.__enter__())
+        return found
+
+    yield client
+    for one in opened:
+        one.__exit__(None, None, None)
+
+
+REQUESTS: list[tuple[str, Any, dict[str, str]]] = [
+    (PATH, ONE, {}),
+    (PATH, ONE, {}),
+    (PATH, {**ONE, "recommendation": 1}, {}),
+    (PATH, {**ONE, "id": 2, "group": "children"}, {}),
+    (PATH, {**ONE, "id": 2, "grup": "men"}, {}),
+    (PATH, {**ONE, "id": 3, "cost": 7.0}, {}),
+    (PATH, [ONE], {}),
+    (PATH + "/batch", {"decisions": [{**ONE, "id": "b1"}, {**ONE, "id": "b2", "group": "x"}, ONE]}, {}),
+    (PATH + "/batch", {"decisions": []}, {}),
+    ("/v1/shields/unknown/decisions", ONE, {}),
+    (PATH, {**ONE, "id": "evil"}, {"host": "evil.example.org"}),
+    (PATH, {**ONE, "id": "page"}, {"origin": "http://localhost"}),
+    (PATH, {**ONE, "id": "other"}, {"origin": "http://elsewhere.example.org"}),
+]
+
+
+def test_both_ways_say_the_same(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = make("short")
+    taken = []
+    answered = decision_path.shields.answer_individual
+
+    async def counted(*arguments: Any) -> Any:
+        taken.append(arguments)
+        return await answered(*arguments)
+
+    said = []
+    for name in ("short", "long"):
+        client = short if name == "short" else make("long")
+        if name == "long":
+            monkeypatch.setattr(decision_path, "tells_every_request", lambda: True)
+        else:
+            monkeypatch.setattr(decision_path.shields, "answer_individual", counted)
+        found = [client.post(path, json=body, headers=headers) for path, body, headers in REQUESTS]
+        found.append(client.post(PATH, content=b'{"id": 1, "id": 1}', headers={"content-type": "application/json"}))
+        found.append(client.post(PATH, content=b"{", headers={"content-type": "application/json"}))
+        figures = [line for line in client.get("/metrics").text.splitlines()
+                   if line.startswith(("evenhand_http_requests_total", "evenhand_decisions_total"))]  # fmt: skip
+        log = [one["body"] for one in client.get("/v1/shields/loans/log").json()["entries"]]
+        said.append(([(one.status_code, one.json(), dict(one.headers)) for one in found], sorted(figures), log))
+    assert said[0] == said[1]
+    assert [status for status, *_ in said[0][0]] == [200, 200, 409, 422, 422, 422, 422, 200, 422, 404, 403, 200, 403,
+                                                     422, 422]  # fmt: skip
+    assert len(taken) > 2
+
+
+def test_limits_hold_on_the_short_way_too(make: Any) -> None:
+    client = make("limited", limits={"requests_per_second": 0.001, "body_bytes": 1_000})
+    assert client.post(PATH, json=ONE).status_code == 200
+    refused = client.post(PATH, json=ONE)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate")
+
+
+def test_a_request_that_is_too_large_is_refused(make: Any) -> None:
+    client = make("small", limits={"body_bytes": 100})
+    refused = client.post(PATH, json={**ONE, "group": "x" * 200})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "size")
+
+
+def test_keys_are_asked_for_on_the_short_way_too(make: Any, tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'keyed'}.db")
+    with KeyStore(database) as ring:
+        keys = {"decide": ring.add("a", ["decide"]), "read": ring.add("b", ["read"]),
+                "other": ring.add("c", ["decide"], streams=["hiring"]), "gone": ring.add("d", ["decide"])}  # fmt: skip
+        ring.revoke("d")
+    database.close()
+    client = make("keyed", service={"keys": True})
+    found = {}
+    for name, key in {**keys, "none": "evenhand_x"}.items():
+        for n in range(2):
+            answer = client.post(PATH, json={**ONE, "id": f"{name}{n}"}, headers={"authorization": f"Bearer {key}"})
+            found[name, n] = answer.status_code
+    assert found == {("decide", 0): 200, ("decide", 1): 200, ("read", 0): 403, ("read", 1): 403, ("other", 0): 403,
+                     ("other", 1): 403, ("gone", 0): 401, ("gone", 1): 401, ("none", 0): 401,
+                     ("none", 1): 401}  # fmt: skip
+    assert client.post(PATH, json=ONE).status_code == 401
