@@ -135,3 +135,18 @@ def test_workers_are_processes_or_a_cluster(evenhand, config, tmp_path):
     alone = evenhand(*simulate, "--state", tmp_path / "kept")
     assert alone.code == 2
     assert "add --workers N" in alone.err
+
+
+def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
+    short = 'short_term: {kappa: "0.3", from: 10, probability: 0.5}\n'
+    page = tmp_path / "kinds.html"
+    ran = evenhand("shield", "simulate", "--config", config(more=short), "--kind", "energy", "--kind", "finite",
+                   "--runs", "100", "--html", page, "--json", "-")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert [one["shield"] for one in ran.json["simulations"]] == ["energy", "finite", "finite"]
+    assert "<svg" in page.read_text()
+    alone = evenhand("shield", "simulate", "--config", config(), "--kind", "energy", "--runs", "100", "--json", "-")
+    assert (alone.json["kind"], alone.json["shield"], alone.json["periods"]) == ("shield-simulation", "energy", 10)
+    wrong = evenhand("shield", "simulate", "--config", config(), "--kind", "energetic")
+    assert wrong.code == 2
+    assert "one of finite" in wrong.err

@@ -267,6 +267,33 @@ def test_a_shield_from_a_file_needs_its_policy(tmp_path):
     assert replay_log(entries, policies=[other, policy]).all_agree
 
 
+def test_decisions_that_were_drawn_are_drawn_again(tmp_path):
+    """An energy shield, and one that left its short-term bound: everything is in the plan and the counters."""
+    energy = {**PARITY, "kind": "energy", "horizon": 20, "nudge": "both", "seed": 17, "empty_group": "vacuous"}
+    short = {**PARITY, "horizon": 60, "short_term": {"kappa": "0.3", "from": 5, "probability": 0.4}}
+    served = ServiceConfig.read({"shields": [{"name": "drawn", "plan": energy}, {"name": "guarded", "plan": short}]})
+    database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
+    ledger = Ledger(database, build_streams(served).machines)
+    for number in range(50):
+        for stream in ("drawn", "guarded"):
+            group, said = ("women", "men")[number * 7 % 3 == 0], int(number % 5 < 2 + number * 7 % 3)
+            asked = {"op": "decide", "id": f"{number}", "group": group, "recommendation": said}
+            ledger.submit(stream, asked).result()
+        if number == 25:
+            place = ledger.checkpoint("drawn").result().number
+    ledger.close()
+    logs = {stream: list(read_log(database, stream)) for stream in ("drawn", "guarded")}
+    database.close()
+    for stream, entries in logs.items():
+        assert any(one["body"].get("output", {}).get("intervened") for one in entries), stream
+        assert replay_log(entries).all_agree, stream
+    assert replay_log(logs["drawn"][place:]).all_agree
+    other = copy.deepcopy(logs["drawn"])
+    place = next(i for i, one in enumerate(other) if one["body"].get("output", {}).get("intervened"))
+    other[place]["body"]["output"] |= {"decision": 1 - other[place]["body"]["output"]["decision"]}
+    assert replay_log(rehashed(other)).difference.entry == place
+
+
 def test_lines_are_read_one_by_one(tmp_path, logs):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in logs["loans"]), "utf-8")

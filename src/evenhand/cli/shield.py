@@ -7,7 +7,7 @@ from functools import partial
 from json import dumps
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -88,6 +88,10 @@ def simulate(
         str,
         typer.Option("--order", help="random, or meant to break it: one-group-first, alternating, worst, greedy."),
     ] = "random",
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help="In place of the file's kind; several of them are compared on the same people."),
+    ] = None,
 ) -> None:
     """Simulate many runs of a shield, each beside the same run without it.
 
@@ -95,23 +99,22 @@ def simulate(
     and get the model's recommendations.
     """
     from evenhand import view
-    from evenhand.shields import parse_order, read_plan, simulate_shield
+    from evenhand.shields import compare_shields, parse_order, plans_of_kinds, read_plan, simulate_shield
 
     output.check_places()
     wanted = parse_order(order)
     people.check(model, data)
     plan = read_plan(config)
+    plans = plans_of_kinds(plan, kind) if kind else [plan]
+    if len(plans) > 1 and working.workforce is not None:
+        raise OptionError("one shield is simulated by several workers at a time", location="--workers")
     with view.show_progress(quiet=output.silent) as progress:
         source = people.read_arrivals(plan, model, data, progress) if model and data else None
-        result = simulate_shield(
-            plan,
-            source,
-            runs=runs,
-            periods=periods,
-            order=wanted,
-            seed=people.seed,
-            workforce=working.workforce,
-            progress=progress,
+        options: dict[str, Any] = {"runs": runs, "periods": periods, "order": wanted, "seed": people.seed}
+        result = (
+            compare_shields(plans, source, progress=progress, **options)
+            if len(plans) > 1
+            else simulate_shield(plans[0], source, workforce=working.workforce, progress=progress, **options)
         )
     written = output.write_page(result.document)
     output.finish(result, result.document, written, interrupted=result.interrupted)

@@ -7,6 +7,7 @@ from evenhand.shields.policy.file import (
     read_policy_bytes,
     save_policy,
 )
+from evenhand.shields.policy.nudging import NudgedTable, long_run_bias
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
 from evenhand.shields.policy.policy import ACCEPT, FOLLOW, REJECT, ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import ThresholdTable
@@ -14,7 +15,9 @@ from evenhand.shields.runtime.certificate import ShieldCertificate
 from evenhand.shields.runtime.log import ReplayDifference, ShieldReplay, read_log, read_log_file, replay_log
 from evenhand.shields.runtime.shield import Decision, DecisionReason, Shield
 from evenhand.shields.runtime.state import FiniteShieldState, ShieldState
+from evenhand.shields.simulation.comparison import ShieldComparisonResult, compare_shields, plans_of_kinds
 from evenhand.shields.simulation.inspection import ActionStretch, HeatmapCell, ShieldInspection, inspect_policy
+from evenhand.shields.simulation.nudging_search import WeighedNudging, cheapest_nudging
 from evenhand.shields.simulation.result import QUANTILE_LEVELS, BiasQuantiles, ShieldSimulationResult
 from evenhand.shields.simulation.simulate import simulate_runs, simulate_shield
 from evenhand.shields.simulation.streams import (
@@ -34,9 +37,11 @@ from evenhand.shields.spec.plan import (
     PERIODIC_KINDS,
     Counters,
     Inputs,
+    Nudging,
     PlanKind,
     ProbabilityRanges,
     ShieldPlan,
+    ShortTermBound,
     TerminalKind,
 )
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, RatioDifference, parse_kappa
@@ -66,6 +71,8 @@ __all__ = [
     "HeatmapCell",
     "InputEstimator",
     "Inputs",
+    "NudgedTable",
+    "Nudging",
     "PeriodicShield",
     "PlanKind",
     "ProbabilityRanges",
@@ -73,6 +80,7 @@ __all__ = [
     "ReplayDifference",
     "Shield",
     "ShieldCertificate",
+    "ShieldComparisonResult",
     "ShieldInspection",
     "ShieldPeriod",
     "ShieldPlan",
@@ -80,22 +88,28 @@ __all__ = [
     "ShieldReplay",
     "ShieldSimulationResult",
     "ShieldState",
+    "ShortTermBound",
     "SynthesisProblem",
     "SynthesisSolution",
     "TerminalKind",
     "ThresholdTable",
+    "WeighedNudging",
     "WelfareBounds",
     "always_ends_fair",
     "apply_level",
     "cheapest_bounds",
+    "cheapest_nudging",
+    "compare_shields",
     "describe_empty_group",
     "estimate_inputs",
     "estimate_inputs_from_data",
     "guarantees",
     "inspect_policy",
     "load_policy",
+    "long_run_bias",
     "parse_kappa",
     "parse_order",
+    "plans_of_kinds",
     "policy_document",
     "policy_from_bytes",
     "policy_to_bytes",

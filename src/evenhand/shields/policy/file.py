@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from evenhand import __version__
 from evenhand.errors import DataError, OptionError
 from evenhand.files import write_atomically
+from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.periodic import GreedyRule
 from evenhand.shields.policy.policy import ActionTable, ShieldPolicy
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, bits_for, row_start, state_start
@@ -69,7 +70,12 @@ def policy_to_bytes(policy: ShieldPolicy) -> bytes:
         **{name: None if isnan(number) else number for name, number in numbers.items()},
         "form": actions.form,
     }
-    return pack_container(head, {f"{number}": array for number, array in enumerate(_arrays_of_table(actions))})
+    if policy.outside is not None:
+        head["outside"] = policy.outside
+    if policy.after is not None:
+        head["form_after"] = policy.after.form
+    arrays = [array for table in policy.tables for array in _arrays_of_table(table)]
+    return pack_container(head, {f"{number}": array for number, array in enumerate(arrays)})
 
 
 def policy_from_bytes(data: bytes, *, location: str = "policy") -> ShieldPolicy:
@@ -82,14 +88,34 @@ def policy_from_bytes(data: bytes, *, location: str = "policy") -> ShieldPolicy:
     try:
         plan = plan_from_mapping(head["plan"], location=None)
         numbers = {name: _read_number(head[name], kinds) for name, kinds in NUMBER_TYPES.items()}
-        actions = TABLE_READERS[head["form"]](plan, tuple(arrays.values()))
+        outside = _read_number(head.get("outside"), (float, int)) if plan.short_term is not None else None
+        stored, after = tuple(arrays.values()), None
+        if plan.short_term is not None and plan.nudging is None:
+            # One array per group and table: before the bound is left, and after.
+            after = TABLE_READERS[head["form_after"]](plan, stored[2:])
+            stored = stored[:2]
+        actions = _read_table(head["form"], plan, stored)
     except (KeyError, TypeError, ValueError, OptionError) as error:
         raise DataError(
             f"this policy file contradicts itself: {_describe_error(error)}",
             location=location,
             hint="synthesize the shield again: evenhand shield synthesize",
         ) from None
-    return ShieldPolicy(plan, actions, **numbers)
+    short_from = plan.short_term.first if plan.short_term is not None else 0
+    return ShieldPolicy(plan, actions, **numbers, after=after, outside=outside, short_from=short_from)
+
+
+def _read_table(form: str, plan: ShieldPlan, stored: StoredArrays) -> ActionTable:
+    """Return a table by the name of its form; nudges are drawn as the plan says."""
+    if plan.nudging is None:
+        return TABLE_READERS[form](plan, stored)
+    nudged, _, below = str(form).partition(" ")
+    if nudged != "nudged" or bool(below) != plan.nudging.filter:
+        raise ValueError(f"its form is {form}, and its plan is of kind energy")
+    if below:
+        return NudgedTable.of(plan, TABLE_READERS[below](plan, stored))
+    _check_arrays(stored, 0, np.uint8, ())
+    return NudgedTable.of(plan, None)
 
 
 def _arrays_of_table(actions: ActionTable) -> StoredArrays:
@@ -102,6 +128,8 @@ def _arrays_of_table(actions: ActionTable) -> StoredArrays:
         return actions.tables
     if isinstance(actions, GreedyRule):
         return ()
+    if isinstance(actions, NudgedTable):
+        return () if actions.base is None else _arrays_of_table(actions.base)
     if isinstance(actions, ReachableTable):
         sizes = np.array([len(states) for states in actions.states], dtype=np.int64)
         states = np.diff(np.concatenate(actions.states), prepend=0)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
+from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.ends import (
     EndValues,
@@ -34,6 +35,7 @@ from evenhand.shields.spec.ends import (
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty
 from evenhand.shields.synthesis.separable import synthesize_separable
+from evenhand.shields.synthesis.short_term import guarded_policy, short_term_end, solve_guarded
 from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, solve_problem
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -116,7 +118,7 @@ class PeriodicShield:
     """A shield, period by period; over two groups, or within welfare bounds over more.
 
     Args:
-        plan: ``static-fair``, ``static-bw``, ``dynamic`` or ``greedy``; a static shield does the same in every period.
+        plan: of a kind that goes on; a static shield does the same in every period.
 
     Raises:
         OptionError: the kind knows no periods, there are more than two groups, or the bounds do not fit.
@@ -127,7 +129,7 @@ class PeriodicShield:
             raise OptionError(
                 f"a shield of kind {plan.kind} ends at its horizon",
                 location="kind",
-                hint="static-fair, static-bw, dynamic and greedy shields go on",
+                hint=f"{', '.join(PERIODIC_KINDS[:-1])} and {PERIODIC_KINDS[-1]} shields go on",
             )
         if len(plan.inputs.groups) != 2 and plan.kind != "static-bw":
             raise OptionError(
@@ -150,7 +152,7 @@ class PeriodicShield:
     def assumption_held_at_start(self) -> bool:
         """Whether what was carried over keeps the assumption, as if it had been a period of its own."""
         start = self.plan.start
-        if not any(start) or self.plan.kind in ("dynamic", "greedy"):
+        if not any(start) or self.plan.kind in ("dynamic", "greedy", "energy"):
             # A dynamic shield looks at what was before when it plans a period.
             return True
         if self.bounds is not None:
@@ -161,8 +163,14 @@ class PeriodicShield:
     def begin(self, past: Counters | None = None) -> ShieldPeriod:
         """Return the period that begins after these counters, of all periods before (``plan.start`` by default)."""
         past = self.plan.start if past is None else tuple(int(count) for count in past)
-        if self.plan.kind == "dynamic":
+        if self.plan.plans_periods:
             return self._dynamic_period(past)
+        if self.plan.kind == "energy":
+            plan = self.plan.continue_from(past)
+            policy = ShieldPolicy(
+                plan, NudgedTable.of(plan, None), float("nan"), 0, 0, 0.0, short_from=_first_looked_at(plan)
+            )
+            return ShieldPeriod(policy, past, None, False, False)
         if self.plan.kind == "greedy":
             plan = self.plan.continue_from(past)
             actions = GreedyRule(plan.property, past, len(plan.inputs.costs))
@@ -170,7 +178,7 @@ class PeriodicShield:
         return self._static_period(past)
 
     def has_period_for(self, past: Counters) -> bool:
-        """Return whether a dynamic shield has its plan for the period after these counters at hand."""
+        """Return whether a dynamic or energy shield has its plan for the period after these counters at hand."""
         return past in self._known
 
     def _static_period(self, past: Counters) -> ShieldPeriod:
@@ -214,31 +222,58 @@ class PeriodicShield:
 
     def _period(self, plan: ShieldPlan, end: EndValues | None, rule: ObligatoryEnd | bool) -> ShieldPeriod | None:
         """None if the end cannot always be reached."""
-        policy = _solve_plan(plan, {} if end is None else dict.fromkeys(plan.times, end), self._progress)
+        checks: Mapping[int, EndValues] = {} if end is None else dict.fromkeys(plan.times, end)
+        policy = _solve_plan(plan, checks, self._progress, later=plan.start != self.plan.start)
         if policy is None:
             return None
         guaranteed = rule if isinstance(rule, bool) else rule.always
         return ShieldPeriod(policy, plan.start, end, guaranteed, rule)
 
 
-def _solve_plan(plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Progress | None) -> ShieldPolicy | None:
+def _solve_plan(
+    plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Progress | None, *, later: bool = False
+) -> ShieldPolicy | None:
+    """Return the policy of a period; None if the checks cannot always be passed.
+
+    Args:
+        plan: of the period; of an energy shield everything that is not forced is nudged.
+        checks: what its states are worth, by time.
+        progress: as elsewhere.
+        later: whether it is not the first one: a short-term bound then holds from its beginning on, and as probably as
+            can be where it is not to be had as asked.
+    """
     started = time.perf_counter()
-    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks)
+    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks, plan.kind == "energy")
+    bound = short_term_end(plan, 1 if later else None) if plan.kind == "dynamic" else None
+    if bound is not None:
+        guarded = solve_guarded(problem, bound, force=later, progress=progress)
+        return None if guarded is None else guarded_policy(plan, guarded, bound, time.perf_counter() - started)
     solution = solve_problem(problem, progress=progress)
     if solution.value == float("inf"):
         return None
     seconds = time.perf_counter() - started
-    return ShieldPolicy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
+    made = ShieldPolicy(plan, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
+    if plan.kind != "energy":
+        return made
+    # What nudges cost is not in the value.
+    return replace(
+        made, actions=NudgedTable.of(plan, made.actions), expected_cost=float("nan"), short_from=_first_looked_at(plan)
+    )
+
+
+def _first_looked_at(plan: ShieldPlan) -> int:
+    """Return the time from which on the short-term bound of a plan counts; 0 without one."""
+    return 0 if plan.short_term is None else plan.short_term.first
 
 
 def always_ends_fair(plan: ShieldPlan, past: Counters) -> bool:
-    """Return whether a dynamic shield ends all periods from here on fair, whatever comes.
+    """Return whether a dynamic shield, or an energy shield with its filter, ends all periods from here on fair.
 
     So it is once the past is fair and 2 / kappa of each group were counted: a fair end is then owed ever after.
     """
     n_a, _, n_b, _ = past
     kept = plan.property
-    if plan.kind != "dynamic" or kept.kind == "disparate_impact" or min(n_a, n_b) == 0:
+    if not plan.plans_periods or kept.kind == "disparate_impact" or min(n_a, n_b) == 0:
         return False
     return min(n_a, n_b) * kept.kappa >= 2 and ObligatoryEnd(kept, past, plan.horizon, exempt=False).fair.property.fair(
         *past

@@ -84,9 +84,15 @@ def _worst_corner_bias(kept: FairnessProperty, past: Counters, n_a: Integers, n_
 # The counters of a shield that goes on from period to period.
 
 
+LATER_ENTRIES = ("short_term", "nudging")
+"""Of plans; states and logs of shields without them keep their digests."""
+
+
 def plan_digest(plan: ShieldPlan) -> str:
     """Return the digest of a shield that makes its periods from a plan."""
-    said = json.dumps(asdict(plan), default=str, sort_keys=True)
+    # What a plan does not ask for is left out, as it was before there was anything of it to ask for.
+    asked = {name: value for name, value in asdict(plan).items() if value is not None or name not in LATER_ENTRIES}
+    said = json.dumps(asked, default=str, sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
 
@@ -171,7 +177,7 @@ class PeriodicShieldState:
 
         It may run in another thread, while nothing else is done with this course.
         """
-        if self.periodic.plan.kind != "dynamic":
+        if not self.periodic.plan.plans_periods:
             return None
         if state is None:
             needed = [self._totals()] if self._course.step == self.horizon else []
@@ -222,7 +228,7 @@ class PeriodicShieldState:
     def _assumption_holds_so_far(self) -> bool:
         """Return whether the assumption held in all periods before, and held in this one or still can."""
         course = self._course
-        if self.periodic.plan.kind == "greedy":
+        if not self.periodic.assumption:
             return True
         waiting = course.open_labels
         open_ = (waiting[0] + waiting[1], waiting[2] + waiting[3]) if self.labelled else None
@@ -300,7 +306,7 @@ class PeriodicShieldState:
         if exact and bound is not None and not done and (course.has_guarantee or not self.labelled):
             outcomes: Integers = course.outcomes()
             bound, _ = worst_bias_among(
-                kept, reachable_end_states(course.policy, course.step, outcomes) + np.array(self.past)
+                kept, reachable_end_states(course.policy, course.step, outcomes, left=course.left) + np.array(self.past)
             )
             attained, how = True, "the largest over everything that can still come in this period"
         assumption = self.periodic.assumption or ""
@@ -313,8 +319,8 @@ class PeriodicShieldState:
             labels = PROMPT_FROM_HERE if settled and not prompt else PROMPT_LABELS
             assumption = f"{assumption}, and {labels}" if assumption else labels
             held = held and (settled or prompt)
-        greedy = plan.kind == "greedy"
-        later = kept.kappa if held and not greedy and not any(self.past_open) else None
+        nothing = self.periodic.assumption is None
+        later = kept.kappa if held and not nothing and not any(self.past_open) else None
         if self.labelled and bound is not None and not done:
             how += f", as long as {PROMPT_LABELS}"
         return ShieldCertificate(
@@ -331,7 +337,7 @@ class PeriodicShieldState:
             later=later,
             how=how,
             how_later="this kind of shield guarantees nothing"
-            if greedy
+            if nothing
             else explain_later(assumption, held=held, bound=later),
             assumption=assumption,
             assumption_held=held if assumption else None,

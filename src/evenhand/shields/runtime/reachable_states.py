@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import LimitError
-from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.policy.nudging import NudgedTable
+from evenhand.shields.policy.policy import ActionTable, ShieldPolicy
 from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.spec.ends import EndValues
 from evenhand.shields.spec.plan import Counters
@@ -74,13 +76,14 @@ TIE_DISTANCE = 1e-9
 """Ends whose bias in floating point is as close as that to the largest are compared exactly."""
 
 
-def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> Integers:
-    """Return all counters at the horizon, over every order of individuals, recommendations, costs and labels.
+def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers, *, left: bool = False) -> Integers:
+    """Return all counters at the horizon, over every order of individuals, recommendations, costs, labels and draws.
 
     Args:
         policy: what decides; labels come before the next decision.
         step: decisions made.
         states: counters at that time, shape (n, 4) as (n_a, a, n_b, b).
+        left: whether the short-term bound of the policy was left before.
 
     Returns:
         Shape (ends, 4), each once.
@@ -89,38 +92,64 @@ def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> I
         LimitError: there are too many states on the way.
     """
     plan = policy.plan
-    labelled, most = plan.property.labelled, len(plan.inputs.costs)
-    left = plan.horizon - step
+    labelled = plan.property.labelled
+    remaining = plan.horizon - step
     lowest = states.min(axis=0)
-    shape = tuple(int(extent) for extent in states.max(axis=0) - lowest + left + 1)
+    shape = tuple(int(extent) for extent in states.max(axis=0) - lowest + remaining + 1)
     if not labelled:
         # The number of the second group follows from the time.
         shape = (shape[0], shape[1], 1, shape[3])
     size = int(np.prod(shape, dtype=np.float64))
     if size > MAX_STATE_CODES:
         raise LimitError(
-            f"{left} decisions before the end there are too many futures to go through",
+            f"{remaining} decisions before the end there are too many futures to go through",
             hint="ask for the bound that is not exact, or ask again nearer to the end",
         )
     marked = np.zeros(size, dtype=bool)
+    # By table of the policy: with a short-term bound, those that have kept it and those that have not.
+    reached = [states, states[:0]] if policy.after is not None else [states]
+    if left:
+        reached.reverse()
     for t in range(step, plan.horizon):
-        seen, accepted = states[:, ::2].T, states[:, 1::2].T
-        codes = [_encode_states(states, lowest, shape)] if labelled else []
-        for group in (0, 1):
-            level = look_up_levels(policy.actions, t, seen, accepted, np.full(len(states), group))
-            for decision, possible in ((0, level < most), (1, level > -most)):
-                after = states[possible]
-                after[:, 2 * group] += 1
-                after[:, 2 * group + 1] += decision
-                codes.append(_encode_states(after, lowest, shape))
-        for found in codes:
-            marked[found] = True
-        reached = np.flatnonzero(marked)
-        marked[reached] = False
-        states = np.stack(np.unravel_index(reached, shape), axis=1).astype(np.int64) + lowest
-        if not labelled:
-            states[:, 2] = t + 1 - states[:, 0]
-    return states
+        if policy.after is not None and t >= policy.short_from:
+            kept = plan.short_term_property
+            assert kept is not None
+            beyond = ~kept.fair(*(reached[0] + np.array(plan.start)).T)
+            reached = [reached[0][~beyond], np.unique(np.concatenate([reached[1], reached[0][beyond]]), axis=0)]
+        for i, table in enumerate(policy.tables):
+            for found in _successor_codes(policy, table, t, reached[i], (lowest, shape)):
+                marked[found] = True
+            codes = np.flatnonzero(marked)
+            marked[codes] = False
+            after = np.stack(np.unravel_index(codes, shape), axis=1).astype(np.int64) + lowest
+            if not labelled:
+                after[:, 2] = t + 1 - after[:, 0]
+            reached[i] = after
+    return reached[0] if len(reached) == 1 else np.unique(np.concatenate(reached), axis=0)
+
+
+Grid = tuple[Integers, tuple[int, ...]]
+"""The lowest counters of a box of them, and its extents."""
+
+
+def _successor_codes(
+    policy: ShieldPolicy, table: ActionTable, t: int, states: Integers, grid: Grid
+) -> Iterator[Integers]:
+    """Yield the codes of what comes after states, whoever comes."""
+    most = len(policy.plan.inputs.costs)
+    # Any recommendation may come, so that nudges lead nowhere else.
+    forced = table.base if isinstance(table, NudgedTable) else table
+    seen, accepted = states[:, ::2].T, states[:, 1::2].T
+    if policy.plan.property.labelled:
+        yield _encode_states(states, *grid)
+    for group in (0, 1):
+        who = np.full(len(states), group)
+        level = np.zeros_like(who) if forced is None else look_up_levels(forced, t, seen, accepted, who)
+        for decision, possible in ((0, level < most), (1, level > -most)):
+            after = states[possible]
+            after[:, 2 * group] += 1
+            after[:, 2 * group + 1] += decision
+            yield _encode_states(after, *grid)
 
 
 def _encode_states(states: Integers, lowest: Integers, shape: tuple[int, ...]) -> Integers:
@@ -129,14 +158,16 @@ def _encode_states(states: Integers, lowest: Integers, shape: tuple[int, ...]) -
     return codes
 
 
-def worst_end_bias(policy: ShieldPolicy, step: int, states: Integers) -> tuple[Fraction, Counters]:
+def worst_end_bias(
+    policy: ShieldPolicy, step: int, states: Integers, *, left: bool = False
+) -> tuple[Fraction, Counters]:
     """The largest bias at the horizon over every future, with what was counted before, and counters that have it.
 
     Raises:
         LimitError: there are too many states on the way.
     """
     plan = policy.plan
-    return worst_bias_among(plan.property, reachable_end_states(policy, step, states) + np.array(plan.start))
+    return worst_bias_among(plan.property, reachable_end_states(policy, step, states, left=left) + np.array(plan.start))
 
 
 def worst_bias_among(kept: FairnessProperty, counters: Integers) -> tuple[Fraction, Counters]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from evenhand.core import Document, Result, ResultPart
+from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.shield import makes_own_periods, running_digest
 from evenhand.shields.simulation.reachability import (
@@ -23,7 +24,7 @@ from evenhand.shields.simulation.reachability import (
 )
 from evenhand.shields.simulation.several_groups_walk import GroupsPass, can_walk_groups, walk_groups
 from evenhand.shields.spec.configuration import format_exact
-from evenhand.shields.spec.ends import describe_assumption, describe_empty_group, guarantees
+from evenhand.shields.spec.ends import describe_assumption, describe_empty_group, describe_short_term, guarantees
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.typing import Floats
 
@@ -142,6 +143,9 @@ class ShieldInspection(Result):
         ends: what was found at the times that are checked; verified: whether all those states are fair, so that what
             was walked is guaranteed by this file alone; None where the states could not be walked.
         walked: which runs these are, in words; not_walked: what that leaves open, and what it rests on.
+        short_term: the short-term bound, in words; outside: probability that a run of the first period ever leaves it,
+            if people come as expected, computed from the table; stated_outside: as the file says.
+        long_run: what the bias of an energy shield tends to if people go on coming as expected, without its filter.
         digest: of the shield that runs with this policy: in its states, its log and the service.
         file_sha256: of the whole file, as ``sha256sum`` prints it.
         limit: differences beyond plus or minus this are in the outermost cells.
@@ -173,6 +177,10 @@ class ShieldInspection(Result):
     verified: bool | None = None
     walked: str = ""
     not_walked: str = ""
+    short_term: str = ""
+    outside: float | None = None
+    stated_outside: float | None = None
+    long_run: float | None = None
     digest: str = ""
     file_sha256: str | None = None
     limit: float = 1.0
@@ -230,6 +238,10 @@ def inspect_policy(
         "digest": running_digest(policy),
         "form": policy.actions.form,
         "not_walked": _describe_not_walked(policy, walked is not None or groups is not None),
+        "short_term": "" if plan.short_term is None else describe_short_term(plan),
+        "outside": policy.outside,
+        "stated_outside": policy.outside,
+        "long_run": long_run_bias(plan),
     }
     if file is not None:
         described |= {"file_bytes": len(file), "file_sha256": hashlib.sha256(file).hexdigest()}
@@ -242,23 +254,30 @@ def inspect_policy(
             "overrides": sum(float(number) for number in _expected_overrides(found).flat),
             "reached": found.reached,
             "ends": tuple(CheckFinding(**asdict(one)) for one in found.checks),
-            "verified": not any(one.unfair for one in found.checks),
+            # Of nudges that nothing forces no single run is guaranteed to end fair.
+            "verified": None if unguaranteed(policy) else not any(one.unfair for one in found.checks),
             "walked": _describe_walked(plan),
         }
     if walked is not None:
         described |= {
             "overriding": walked.overriding[2] / walked.reached,
             "limit": walked.limit,
+            "outside": walked.outside,
             "cells": _heatmap_cells(policy, walked),
             "stretches": _action_stretches(policy, walked),
         }
     return ShieldInspection.model_validate({**described, "seconds": time.perf_counter() - started})
 
 
+def unguaranteed(policy: ShieldPolicy) -> bool:
+    """Return whether a policy draws all of its overrides, so that nothing is guaranteed of a single run."""
+    return policy.plan.nudging is not None and not policy.plan.nudging.filter
+
+
 def _describe_walked(plan: ShieldPlan) -> str:
     if plan.kind not in PERIODIC_KINDS:
         return "every run of the horizon"
-    if plan.kind == "dynamic":
+    if plan.kind == "dynamic" or plan.nudging is not None:
         return "every run of the first period"
     return "every run of one period, counted by itself from the start"
 
@@ -266,6 +285,8 @@ def _describe_walked(plan: ShieldPlan) -> str:
 def _describe_not_walked(policy: ShieldPolicy, walked: bool) -> str:
     """Return what is not known from the table alone, and what it rests on; nothing if all is."""
     plan = policy.plan
+    if unguaranteed(policy):
+        return "it nudges only, and any single run may end unfair"
     if policy.actions.form == "greedy":
         return "it has no table of states"
     if not walked:

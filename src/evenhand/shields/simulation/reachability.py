@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, row_start, state_start
 from evenhand.shields.policy.tables import look_up_levels as levels_in
@@ -64,6 +65,7 @@ class ReachabilityPass:
         overriding: those of them where decisions on the first group, on the second, on any are overridden.
         expected_cost: of the overrides, if who comes is as expected.
         planes: by time, which states (accepted of either group) some run gets to, for the numbers seen that were asked.
+        outside: probability that a run is ever beyond the short-term bound; None without one.
     """
 
     overrides: Floats
@@ -73,6 +75,7 @@ class ReachabilityPass:
     overriding: tuple[int, int, int]
     expected_cost: float
     planes: Mapping[int, Booleans]
+    outside: float | None
 
     @property
     def fair(self) -> bool:
@@ -83,7 +86,7 @@ class ReachabilityPass:
 def can_walk(policy: ShieldPolicy) -> bool:
     """Return whether a policy's states are stored, and not too many to be walked."""
     plan = policy.plan
-    stored = isinstance(policy.actions, ThresholdTable | PackedTable)
+    stored = isinstance(policy.actions, ThresholdTable | PackedTable | NudgedTable)
     return stored and state_start(plan.horizon, plan.property.labelled) <= MAX_WALKED_STATES
 
 
@@ -108,27 +111,67 @@ def walk_reachable_states(
     start = np.array(check.start if isinstance(check, FairEnd) else (0, 0, 0, 0))
     limit = min(1.0, max(4 * float(kept.kappa), 0.1))
     overrides = np.zeros((plan.horizon, GAP_BINS, 2, 3))
-    inputs = WalkInputs(come, label, *level_effects(plan), start, kept.kind == "disparate_impact", limit)
+    ratio = kept.kind == "disparate_impact"
+    inputs = WalkInputs(come, label, *level_effects(plan), start, ratio, limit, _nudge_numbers(policy))
     counts = np.zeros(4, dtype=np.int64)
     found = []
-    layer, paid = np.ones(1), 0.0
+    # Runs that never were beyond the short-term bound, and those that were; without one, all runs.
+    short = plan.short_term_property
+    layers, paid, outside = [np.ones(1)] if short is None else [np.ones(1), np.full(1, -1.0)], 0.0, 0.0
     kept_planes = {}
     for t in range(plan.horizon):
         if planes is not None and t in planes:
             n_a, n_b = planes[t]
             first = plane_offset(t, labelled, n_a, n_b)
-            kept_planes[t] = layer[first : first + (n_a + 1) * (n_b + 1)].reshape(n_a + 1, n_b + 1) >= 0
-        levels = layer_levels(policy, t)
-        # -1 marks states that no run reaches; 0 marks those that are reached with probability 0.
-        following = np.full(_layer_size(t + 1, labelled), -1.0)
-        paid += advance_layer(t, labelled, layer, following, levels, inputs, overrides[t], counts)
-        layer = following
+            part = slice(first, first + (n_a + 1) * (n_b + 1))
+            kept_planes[t] = (np.max([layer[part] for layer in layers], axis=0) >= 0).reshape(n_a + 1, n_b + 1)
+        for i, layer in enumerate(layers):
+            levels = layer_levels(policy, t, left=i == 1)
+            # -1 marks states that no run reaches; 0 marks those that are reached with probability 0.
+            following = np.full(_layer_size(t + 1, labelled), -1.0)
+            paid += advance_layer(t, labelled, layer, following, levels, inputs, overrides[t], counts)
+            layers[i] = following
+        if short is not None and t + 1 >= policy.short_from:
+            outside += _leave_bound(FairEnd(short, plan.start), layers[0], layers[1], t + 1, labelled)
         if t + 1 in plan.times:
-            found.append(_check_layer(check, layer, t + 1, labelled))
+            found.append(_check_layer(check, layers, t + 1, labelled))
         if progress is not None:
             progress(t + 1, plan.horizon)
     reached, first, second, either = (int(count) for count in counts)
-    return ReachabilityPass(overrides, limit, tuple(found), reached, (first, second, either), paid, kept_planes)
+    return ReachabilityPass(
+        overrides,
+        limit,
+        tuple(found),
+        reached,
+        (first, second, either),
+        paid,
+        kept_planes,
+        None if short is None else outside,
+    )
+
+
+def _nudge_numbers(policy: ShieldPolicy) -> Floats:
+    """Return what the nudges of a policy depend on, see `WalkInputs`; empty if it draws nothing."""
+    actions = policy.actions
+    if not isinstance(actions, NudgedTable):
+        return np.empty(0)
+    rule = actions.nudging
+    return np.array(
+        [rule.free, rule.full, rule.power, rule.first, *actions.nudged, actions.kept.empty_group.needed_count], float
+    )
+
+
+def _leave_bound(bound: FairEnd, before: Floats, after: Floats, t: int, labelled: bool) -> float:
+    """Move the states beyond the short-term bound from one layer to the other; the probability that is moved."""
+    from evenhand.shields.simulation.reachability_kernel import move_beyond, plane_offset
+
+    moved = 0.0
+    for n_a in range(t + 1):
+        accepted = np.arange(n_a + 1)
+        for n_b in range(t - n_a + 1) if labelled else (t - n_a,):
+            low, high = bound.band(n_a, accepted, n_b)
+            moved += move_beyond(before, after, plane_offset(t, labelled, n_a, n_b), n_a, n_b, low, high)
+    return moved
 
 
 def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareEnd:
@@ -162,11 +205,21 @@ def level_effects(plan: ShieldPlan) -> tuple[Floats, Floats, Floats]:
     return accept, forced, paid
 
 
-def layer_levels(policy: ShieldPolicy, t: int) -> Levels:
-    """Return levels plus the number of costs in every state of a layer, shape (2, states), by (n_a, n_b, a, b)."""
+def layer_levels(policy: ShieldPolicy, t: int, *, left: bool = False) -> Levels:
+    """Return levels plus the number of costs in every state of a layer, shape (2, states), by (n_a, n_b, a, b).
+
+    Args:
+        policy: what decides; of nudges it is what is forced.
+        t: the time of the layer.
+        left: whether the short-term bound was left before.
+    """
     from evenhand.shields.simulation.reachability_kernel import unpack_levels
 
-    actions, labelled = policy.actions, policy.plan.property.labelled
+    actions, labelled = policy.tables[-1 if left else 0], policy.plan.property.labelled
+    if isinstance(actions, NudgedTable):
+        if actions.base is None:
+            return np.full((2, _layer_size(t, labelled)), policy.levels, dtype=np.uint8)
+        actions = actions.base
     levels = np.empty((2, _layer_size(t, labelled)), dtype=np.uint8)
     if isinstance(actions, ThresholdTable):
         width = 2 * actions.costs
@@ -195,7 +248,7 @@ def _layer_size(t: int, labelled: bool) -> int:
     return state_start(t + 1, labelled) - state_start(t, labelled)
 
 
-def _check_layer(check: FairEnd | WelfareEnd, layer: Floats, t: int, labelled: bool) -> ReachabilityCheck:
+def _check_layer(check: FairEnd | WelfareEnd, layers: list[Floats], t: int, labelled: bool) -> ReachabilityCheck:
     from evenhand.shields.simulation.reachability_kernel import count_unfair, plane_offset
 
     reached, wrong, chance, unjudged, unjudged_chance = 0, 0, 0.0, 0, 0.0
@@ -204,9 +257,10 @@ def _check_layer(check: FairEnd | WelfareEnd, layer: Floats, t: int, labelled: b
         for n_b in range(t - n_a + 1) if labelled else (t - n_a,):
             first = plane_offset(t, labelled, n_a, n_b)
             low, high = check.band(n_a, accepted, n_b)
-            more = count_unfair(layer, first, n_a, n_b, low, high)
-            reached, wrong, chance = reached + more[0], wrong + more[1], chance + more[2]
-            if not check.is_judged(n_a, n_b):
-                unjudged += more[0]
-                unjudged_chance += float(np.maximum(layer[first : first + (n_a + 1) * (n_b + 1)], 0).sum())
+            for layer in layers:
+                more = count_unfair(layer, first, n_a, n_b, low, high)
+                reached, wrong, chance = reached + more[0], wrong + more[1], chance + more[2]
+                if not check.is_judged(n_a, n_b):
+                    unjudged += more[0]
+                    unjudged_chance += float(np.maximum(layer[first : first + (n_a + 1) * (n_b + 1)], 0).sum())
     return ReachabilityCheck(t, reached, wrong, chance, unjudged, unjudged_chance)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
@@ -23,6 +25,8 @@ class WalkInputs(NamedTuple):
         start: (4,) counters carried over.
         ratio: whether the bias is 1 - min / max and not a difference.
         limit: differences beyond plus or minus this share the outermost bins.
+        nudge: of an energy shield free, full, power, decisions left alone, whether either group is nudged, and how many
+            of a group are needed; else empty.
     """
 
     come: Floats
@@ -33,6 +37,7 @@ class WalkInputs(NamedTuple):
     start: Integers
     ratio: bool
     limit: float
+    nudge: Floats
 
 
 @compile_kernel()
@@ -83,6 +88,16 @@ def unpack_levels(rows_a, rows_b, t, labelled, costs, out):
 
 
 @compile_kernel()
+def nudge_probability(nudge, gap, all_a, all_b):
+    """Return how probable a nudge is at a difference of rates, see `NudgedTable`."""
+    free, full, power, first, needed = nudge[0], nudge[1], nudge[2], nudge[3], nudge[6]
+    share = (abs(gap) - free) / (full - free)
+    if share <= 0 or all_a + all_b < first or min(all_a, all_b) < needed:
+        return 0.0
+    return min(1.0, share**power)
+
+
+@compile_kernel()
 def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
     """Compute the next layer from this one.
 
@@ -102,8 +117,9 @@ def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
     # p'(s') = sum over states s and arrivals of p(s) * P(arrival) * P(decision): group g comes with come_g, counts with
     # label_g, and is accepted with accept_g(level). Invariant: a layer's probabilities add up to one; a state stays at
     # -1 until some run gets there, if only with probability 0.
-    come, label, accept, forced, paid, start, ratio, limit = inputs
+    come, label, accept, forced, paid, start, ratio, limit, nudge = inputs
     cost = 0.0
+    taken = np.zeros(2)
     bins = seen.shape[0]
     top = accept.shape[1] - 1
     at = 0
@@ -138,26 +154,33 @@ def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
                     # Classes of equal width over the possible gaps; a gap on the last edge belongs to the last class.
                     place = int((gap + limit) / (2 * limit) * bins)
                     place = min(max(place, 0), bins - 1)
+                    nudged = nudge_probability(nudge, gap, all_a, all_b) if len(nudge) else 0.0
                     for group, level in ((0, level_a), (1, level_b)):
                         comes = here * come[group]
+                        # A nudge is the outermost level against the group that has more, with its probability.
+                        outer, share = level, 0.0
+                        if nudged > 0 and 2 * level == top and nudge[4 + group] > 0:
+                            outer, share = (0 if (gap > 0) == (group == 0) else top), nudged
                         seen[place, group, 0] += comes
-                        seen[place, group, 1] += comes * forced[group, level, 0]
-                        seen[place, group, 2] += comes * forced[group, level, 1]
-                        cost += comes * paid[group, level]
+                        for way in (0, 1):
+                            turned = (1 - share) * forced[group, level, way] + share * forced[group, outer, way]
+                            seen[place, group, 1 + way] += comes * turned
+                        cost += comes * ((1 - share) * paid[group, level] + share * paid[group, outer])
+                        taken[group] = (1 - share) * accept[group, level] + share * accept[group, outer]
 
                     # Somebody of group a: one more row of b's for an acceptance, the same place without it.
                     index_a = to_a + a * (n_b + 1) + b
                     chance = here * come[0] * label[0]
                     if level_a > 0:
-                        add_probability(following, index_a + n_b + 1, chance * accept[0, level_a])
+                        add_probability(following, index_a + n_b + 1, chance * taken[0])
                     if level_a < top:
-                        add_probability(following, index_a, chance * (1 - accept[0, level_a]))
+                        add_probability(following, index_a, chance * (1 - taken[0]))
                     index_b = to_b + a * (n_b + 2) + b
                     chance = here * come[1] * label[1]
                     if level_b > 0:
-                        add_probability(following, index_b + 1, chance * accept[1, level_b])
+                        add_probability(following, index_b + 1, chance * taken[1])
                     if level_b < top:
-                        add_probability(following, index_b, chance * (1 - accept[1, level_b]))
+                        add_probability(following, index_b, chance * (1 - taken[1]))
                     if labelled:
                         none = here * (come[0] * (1 - label[0]) + come[1] * (1 - label[1]))
                         add_probability(following, to_none + a * (n_b + 1) + b, none)
@@ -168,6 +191,30 @@ def advance_layer(t, labelled, layer, following, levels, inputs, seen, counts):
 def add_probability(layer, at, chance):
     """Add probability to a state of the next layer; it may be 0, and the state counts as reached."""
     layer[at] = max(layer[at], 0.0) + chance
+
+
+@compile_kernel()
+def move_beyond(before, after, first, n_a, n_b, low, high):
+    """Move the states (n_a, n_b, ., .) beyond a bound, which begin at ``first``, to the layer of those that left it.
+
+    Args:
+        before, after: probabilities of runs that never were beyond the bound, and of those that were.
+        low, high: (n_a + 1,) counts b within the bound, by a.
+
+    Returns:
+        The probability that was moved.
+    """
+    moved = 0.0
+    for a in range(n_a + 1):
+        for b in range(n_b + 1):
+            if low[a] <= b <= high[a]:
+                continue
+            at = first + a * (n_b + 1) + b
+            if before[at] >= 0:
+                add_probability(after, at, before[at])
+                moved += before[at]
+                before[at] = -1.0
+    return moved
 
 
 @compile_kernel()

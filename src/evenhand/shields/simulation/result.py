@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from evenhand.core import (
@@ -63,6 +64,21 @@ class BiasHistogram(ResultPart):
     unshielded: tuple[int, ...]
 
 
+class ShortTermShare(ResultPart):
+    """How many runs were ever beyond the short-term bound.
+
+    Attributes:
+        kappa: the bound; first: decisions after which it counts; probability: of leaving it, at most, as asked for.
+        outside, outside_unshielded: runs whose bias was ever beyond it in the first period, with and without it.
+    """
+
+    kappa: str
+    first: int
+    probability: float
+    outside: Quantity
+    outside_unshielded: Quantity
+
+
 class ShieldSimulationResult(Result):
     """Many runs of one shield, each beside the same run without it.
 
@@ -119,7 +135,21 @@ class ShieldSimulationResult(Result):
     watched: int
     over_time: tuple[BiasQuantiles, ...]
     normalised: BiasHistogram
+    short_term: ShortTermShare | None = None
     interrupted: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        """Return what to call the shield where there are several."""
+        more = [self.terminal] if self.terminal not in (None, "strict") else []
+        if self.short_term is not None and self.shield != "energy":
+            more.append("short-term bound")
+        return f"{self.shield} ({', '.join(str(one) for one in more)})" if more else self.shield
+
+    @cached_property
+    def time_beyond(self) -> float:
+        """Return the share of the watched times at which the bias is above kappa, over all runs."""
+        return 1 - sum(moment.fair for moment in self.over_time) / len(self.over_time)
 
     def when(self) -> str:
         """Return when the bias was judged, in words."""
@@ -165,7 +195,6 @@ ARRIVALS = {
 
 def _build_document(result: ShieldSimulationResult) -> Document:
     terminal = f", {result.terminal}" if result.terminal else ""
-    keeps = PROPERTIES[result.property].format(float(Fraction(result.kappa)))
     blocks: list[Block] = []
     if result.interrupted:
         blocks.append(Note("Interrupted: the runs here were complete before.", "caution"))
@@ -193,12 +222,17 @@ def _build_document(result: ShieldSimulationResult) -> Document:
     return Document(
         f"Simulation of a shield ({result.shield}{terminal}) on {result.source}",
         f"{format_count(result.runs, 'run', 'runs')} of {result.periods * result.horizon:,} decisions on "
-        f"{', '.join(result.groups)}: {ARRIVALS[result.order]}. Kept {result.when()}: {keeps}. Every run is simulated "
+        f"{', '.join(result.groups)}: {ARRIVALS[result.order]}. {describe_simulated(result)} Every run is simulated "
         "once; before the shield it is the same run with every recommendation followed.",
         tuple(blocks),
         brand="Evenhand shield",
         made=result.provenance,
     )
+
+
+def describe_simulated(result: ShieldSimulationResult) -> str:
+    """Return what is kept, and when, as a sentence."""
+    return f"Kept {result.when()}: {PROPERTIES[result.property].format(float(Fraction(result.kappa)))}."
 
 
 def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
@@ -207,6 +241,12 @@ def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
     yield _share_answer("fair after the shield", result.fair)
     yield _share_answer("fair before the shield", result.fair_unshielded)
     yield _share_answer("assumption held", result.assumed, result.assumption)
+    short = result.short_term
+    if short is not None:
+        beyond = f"bias above {float(Fraction(short.kappa)):g} at some time from decision {short.first:,} on"
+        asked = f"{beyond}; at most {format_percent(short.probability)} is asked for"
+        yield _share_answer("ever outside after the shield", short.outside, asked)
+        yield _share_answer("ever outside before the shield", short.outside_unshielded, beyond)
     if not isinstance(result.fair_when_assumed, Unknown) and result.assumption_share != 1:
         yield _share_answer("fair where it held", result.fair_when_assumed)
     yield _share_answer(
@@ -231,14 +271,15 @@ def _share_answer(name: str, quantity: Quantity, note: str = "") -> Metric:
     if isinstance(quantity, Proved):
         number = ReportedNumber(format_share(quantity.value), quantity.value, "proved", basis=f"of all runs: {note}")
         return Metric(name, number)
-    return Metric(name, _show(quantity, format_share), (note,) if note else ())
+    return Metric(name, show_quantity(quantity, format_share), (note,) if note else ())
 
 
 def _number_answer(name: str, quantity: Quantity, note: str) -> Metric:
-    return Metric(name, _show(quantity, lambda value: f"{value:.3f}"), (note,))
+    return Metric(name, show_quantity(quantity, lambda value: f"{value:.3f}"), (note,))
 
 
-def _show(quantity: Quantity, written: Callable[[float], str]) -> ReportedNumber:
+def show_quantity(quantity: Quantity, written: Callable[[float], str]) -> ReportedNumber:
+    """Return a quantity as documents show it, with its interval and kind."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
     text = written(quantity.value)

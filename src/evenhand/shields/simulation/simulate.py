@@ -15,7 +15,13 @@ from evenhand.errors import LimitError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.periodic_state import plan_digest
 from evenhand.shields.runtime.shield import running_digest
-from evenhand.shields.simulation.result import QUANTILE_LEVELS, BiasHistogram, BiasQuantiles, ShieldSimulationResult
+from evenhand.shields.simulation.result import (
+    QUANTILE_LEVELS,
+    BiasHistogram,
+    BiasQuantiles,
+    ShieldSimulationResult,
+    ShortTermShare,
+)
 from evenhand.shields.simulation.simulated_shields import (
     NO_ASSUMPTION,
     PeriodPolicy,
@@ -27,7 +33,7 @@ from evenhand.shields.simulation.simulated_shields import (
 )
 from evenhand.shields.simulation.streams import ArrivalSource, ArrivalStream, Order, synthetic_source
 from evenhand.shields.spec.configuration import format_exact
-from evenhand.shields.spec.plan import ShieldPlan
+from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.stats import Estimated, Proved, Quantity, Unknown, estimated_rate, student_interval
 from evenhand.typing import Booleans, Floats, Integers, Progress
@@ -64,6 +70,9 @@ class RunRecords:
     bias_unshielded: Floats
     ends_fair: Booleans
     ends_fair_unshielded: Booleans
+    outside: Booleans
+    """Whether the bias was ever beyond the short-term bound in the first period; none is without such a bound."""
+    outside_unshielded: Booleans
     over_time: NDArray[np.float32]
     """Shape (2, moments, runs watched): with and without the shield."""
     fair_at: Integers
@@ -85,6 +94,8 @@ class RunRecords:
             bias_unshielded=nothing.copy(),
             ends_fair=yes.copy(),
             ends_fair_unshielded=yes.copy(),
+            outside=~yes,
+            outside_unshielded=~yes,
             over_time=np.empty((2, moments, watched), np.float32),
             fair_at=np.zeros((2, moments), np.int64),
         )
@@ -124,6 +135,7 @@ def simulate_shield(
     seed: int = 0,
     workforce: Workforce | None = None,
     progress: Progress | None = None,
+    max_runs: int = 2**20,
 ) -> ShieldSimulationResult:
     """Let a shield decide in many runs, and count how many of them are fair, with it and without it.
 
@@ -139,6 +151,7 @@ def simulate_shield(
         workforce: workers who simulate the runs, ``CHUNKS`` chunks of them; as many runs simulated here, in fewer
             chunks, draw other people.
         progress: called with what is being done and the share that is done.
+        max_runs: simulated at a time, at most; with the same number other shields meet the same people.
 
     Returns:
         The same shield decides as in ``Shield``, its running counterpart: equal arrivals get equal decisions.
@@ -147,7 +160,15 @@ def simulate_shield(
         OptionError: an option makes no sense, or the source has other groups than the shield.
     """
     done = simulate_runs(
-        shield, source, runs=runs, periods=periods, order=order, seed=seed, workforce=workforce, progress=progress
+        shield,
+        source,
+        runs=runs,
+        periods=periods,
+        order=order,
+        seed=seed,
+        workforce=workforce,
+        progress=progress,
+        max_runs=max_runs,
     )
     return _summarize_runs(done, seed)
 
@@ -162,6 +183,7 @@ def simulate_runs(
     seed: int = 0,
     workforce: Workforce | None = None,
     progress: Progress | None = None,
+    max_runs: int = 2**20,
 ) -> CompletedRuns:
     """Return what ``simulate_shield`` sums up, run by run; arguments and errors as there."""
     started = time.perf_counter()
@@ -171,7 +193,7 @@ def simulate_runs(
     if progress is not None:
         progress("synthesising the shield", 0.0)
     decider = simulated_shield_for(shield)
-    chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs))
+    chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs, max_runs))
     if workforce is not None:
         chunk = min(chunk, -(-runs // CHUNKS))
     simulation = _Simulation(shield, source, order, runs, periods, seed, chunk)
@@ -262,6 +284,7 @@ class _Simulation:
             horizon=plan.horizon,
             rng=np.random.default_rng([self.seed, number]),
         )
+        decider.begin_runs(size, number)
         watched = max(0, min(size, WATCHED_RUNS - start))
         moments = recorded_times(plan, self.periods)
         return _simulate_chunk(plan, decider, stream, size, self.periods, moments, watched, advance)
@@ -299,7 +322,7 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, runs: int, periods
             "equal opportunity counts those whose true label is favourable, and these arrivals have no labels",
             hint="give data with the column of the true label",
         )
-    goes_on = plan.kind in ("static-fair", "static-bw", "dynamic", "greedy")
+    goes_on = plan.kind in PERIODIC_KINDS
     if periods is None:
         return DEFAULT_PERIODS if goes_on and plan.kind != "greedy" else 1
     if periods < 1:
@@ -308,7 +331,7 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, runs: int, periods
         raise OptionError(
             f"a shield of kind {plan.kind} ends at its horizon",
             location="periods",
-            hint="static-fair, static-bw, dynamic and greedy shields go on",
+            hint=f"{', '.join(PERIODIC_KINDS[:-1])} and {PERIODIC_KINDS[-1]} shields go on",
         )
     return periods
 
@@ -386,6 +409,10 @@ def _simulate_period(
         if source.real and label is not None:
             runs.right[chosen] += decision == label
             runs.right_unshielded[chosen] += recommendation == label
+        short = plan.short_term
+        if short is not None and plan.short_term_property is not None and period == 0 and t + 1 >= short.first:
+            for whose, ever in ((totals, runs.outside), (alone, runs.outside_unshielded)):
+                ever[chosen] |= ~is_fair(plan.short_term_property, whose.seen, whose.accepted)
         if step + 1 not in place:
             continue
         moment = place[step + 1]
@@ -460,6 +487,15 @@ def _summarize_runs(done: CompletedRuns, seed: int) -> ShieldSimulationResult:
         assumption=decider.assumption or "this shield guarantees nothing",
         fair=rate(runs.fair),
         fair_unshielded=rate(runs.fair_unshielded),
+        short_term=None
+        if plan.short_term is None
+        else ShortTermShare(
+            kappa=format_exact(plan.short_term.kappa),
+            first=plan.short_term.first,
+            probability=plan.short_term.probability,
+            outside=rate(runs.outside),
+            outside_unshielded=rate(runs.outside_unshielded),
+        ),
         assumed=assumed,
         fair_when_assumed=(
             rate(runs.fair & runs.assumed, int(runs.assumed.sum()), "the assumption held in no run")

@@ -9,10 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
+from evenhand.shields.policy.nudging import NudgedRuns, NudgedTable, mix_key, mix_keys
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.policy.tables import apply_levels, look_up_levels
-from evenhand.shields.spec.plan import ShieldPlan
+from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.shields.synthesis.general import synthesize
 from evenhand.typing import Booleans, Floats, Integers
@@ -61,6 +62,9 @@ class SimulatedShield(Protocol):
     @property
     def max_runs(self) -> int: ...
 
+    def begin_runs(self, size: int, number: int) -> None:
+        """Begin a chunk of runs, which has a number: shields that draw do so from that."""
+
     def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
         """Yield a period begins, after these counters, shape (runs, groups): runs that are treated alike, and how."""
         ...
@@ -88,6 +92,74 @@ class TabledPeriodPolicy:
         if self.period is None:
             return np.ones(len(seen), bool)
         return self.period.assumption_held(*seen.T)
+
+
+@dataclass
+class GuardedPeriodPolicy:
+    """A policy with a short-term bound: in the course of the period it is noted which runs have left it.
+
+    Attributes:
+        policy: with a table for runs that have kept the bound, and one for those that have not.
+        left: which these are, shape (runs,).
+        period: as in `TabledPeriodPolicy`.
+    """
+
+    policy: ShieldPolicy
+    left: Booleans
+    period: ShieldPeriod | None = None
+
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether the end is fair whatever comes."""
+        return self.period is None or self.period.guaranteed
+
+    def decide(
+        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
+    ) -> Integers:
+        plan = self.policy.plan
+        if t >= self.policy.short_from and plan.short_term_property is not None:
+            start = np.array(plan.start).reshape(-1, 2)
+            self.left |= ~is_fair(plan.short_term_property, seen + start[:, 0], accepted + start[:, 1])
+        level = np.zeros(len(group), dtype=np.int64)
+        for left, table in zip((False, True), self.policy.tables, strict=True):
+            which = np.flatnonzero(self.left == left)
+            level[which] = look_up_levels(table, t, seen[which].T, accepted[which].T, group[which])
+        return apply_levels(level, recommendation, cost, plan.inputs.costs)
+
+    def assumption_held(self, seen: Integers) -> Booleans:
+        return TabledPeriodPolicy(self.policy, self.period).assumption_held(seen)
+
+
+@dataclass(frozen=True)
+class NudgedPeriodPolicy:
+    """An energy shield in many runs, each with draws of its own; ``runs`` holds what was counted before."""
+
+    table: NudgedTable
+    runs: NudgedRuns
+    period: ShieldPeriod
+    costs: tuple[float, ...]
+
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether the end is fair whatever comes."""
+        return self.period.guaranteed
+
+    def decide(
+        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
+    ) -> Integers:
+        return apply_levels(
+            self.table.levels(t, seen.T, accepted.T, group, self.runs), recommendation, cost, self.costs
+        )
+
+    def assumption_held(self, seen: Integers) -> Booleans:
+        return self.period.assumption_held(*seen.T)
+
+
+def period_policy(policy: ShieldPolicy, size: int, period: ShieldPeriod | None = None) -> PeriodPolicy:
+    """Return what a policy over two groups does in a period of some runs."""
+    if policy.after is not None:
+        return GuardedPeriodPolicy(policy, np.zeros(size, bool), period)
+    return TabledPeriodPolicy(policy, period)
 
 
 @dataclass(frozen=True)
@@ -125,8 +197,10 @@ class SimulatedFiniteShield:
     held_at_start = True
     max_runs = 2**20
 
+    def begin_runs(self, size: int, number: int) -> None: ...
+
     def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
-        yield np.arange(len(seen)), TabledPeriodPolicy(self.policy)
+        yield np.arange(len(seen)), period_policy(self.policy, len(seen))
 
 
 class SimulatedPeriodicShield:
@@ -141,6 +215,8 @@ class SimulatedPeriodicShield:
         # Few at a time where every run has tables of its own, so that an interrupt leaves complete ones.
         self.max_runs = 512 if plan.kind == "dynamic" else 2**20
 
+    def begin_runs(self, size: int, number: int) -> None: ...
+
     def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
         if self._alike:
             period = self._shield.begin()
@@ -149,13 +225,48 @@ class SimulatedPeriodicShield:
         if self._plan.kind == "greedy":
             yield np.arange(len(seen)), GreedyPeriodPolicy(self._plan.property, seen.copy(), accepted.copy())
             return
-        past = np.stack([seen, accepted], axis=2).reshape(len(seen), -1)
-        different, which = np.unique(past, axis=0, return_inverse=True)
-        order = np.argsort(which.reshape(-1), kind="stable")
-        ends = np.cumsum(np.bincount(which.reshape(-1)))
-        for counters, chosen in zip(different, np.split(order, ends[:-1]), strict=True):
-            period = self._shield.begin(tuple(int(count) for count in counters))
-            yield chosen, TabledPeriodPolicy(period.policy, period)
+        for chosen, past in group_by_past(seen, accepted):
+            period = self._shield.begin(past)
+            yield chosen, period_policy(period.policy, len(chosen), period)
+
+
+class SimulatedEnergyShield:
+    """An energy shield: every run draws for itself, and those with the same past share what is forced."""
+
+    def __init__(self, plan: ShieldPlan) -> None:
+        self._shield = PeriodicShield(plan)
+        self._plan = plan
+        self.assumption = self._shield.assumption
+        self.held_at_start = self._shield.assumption_held_at_start
+        self.max_runs = 512 if plan.plans_periods else 2**20
+        self._seeds = np.zeros(0, dtype=np.uint64)
+
+    def begin_runs(self, size: int, number: int) -> None:
+        """Begin a chunk of runs: the same number gives the same seeds, derived from that of the plan."""
+        assert self._plan.nudging is not None
+        chunk = np.full(size, mix_key(self._plan.nudging.seed, number), dtype=np.uint64)
+        self._seeds = mix_keys(chunk, np.arange(size))
+
+    def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
+        for chosen, past in group_by_past(seen, accepted, apart=self._plan.plans_periods):
+            period = self._shield.begin(past)
+            table = period.policy.actions
+            assert isinstance(table, NudgedTable)
+            runs = NudgedRuns.begin(self._seeds[chosen], seen[chosen].T, accepted[chosen].T)
+            yield chosen, NudgedPeriodPolicy(table, runs, period, self._plan.inputs.costs)
+
+
+def group_by_past(seen: Integers, accepted: Integers, *, apart: bool = True) -> Iterator[tuple[Integers, Counters]]:
+    """Yield runs with the same counters, and those; all runs together, with those of the first, if not ``apart``."""
+    past = np.stack([seen, accepted], axis=2).reshape(len(seen), -1)
+    if not apart:
+        yield np.arange(len(seen)), tuple(int(count) for count in past[0])
+        return
+    different, which = np.unique(past, axis=0, return_inverse=True)
+    order = np.argsort(which.reshape(-1), kind="stable")
+    ends = np.cumsum(np.bincount(which.reshape(-1)))
+    for counters, chosen in zip(different, np.split(order, ends[:-1]), strict=True):
+        yield chosen, tuple(int(count) for count in counters)
 
 
 def simulated_shield_for(shield: ShieldPlan | ShieldPolicy) -> SimulatedShield:
@@ -164,7 +275,9 @@ def simulated_shield_for(shield: ShieldPlan | ShieldPolicy) -> SimulatedShield:
     A policy of a dynamic shield stands for its first period; the others are synthesised as they come.
     """
     plan = shield if isinstance(shield, ShieldPlan) else shield.plan
-    if plan.kind in ("static-fair", "static-bw", "dynamic", "greedy"):
+    if plan.kind == "energy":
+        return SimulatedEnergyShield(plan)
+    if plan.kind in PERIODIC_KINDS:
         return SimulatedPeriodicShield(plan)
     return SimulatedFiniteShield(synthesize(shield) if isinstance(shield, ShieldPlan) else shield)
 

@@ -20,6 +20,7 @@ from evenhand.core import (
     TableRow,
     Text,
 )
+from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.inspection import COST_TOLERANCE, ShieldInspection
 from evenhand.shields.spec.ends import describe_empty_group, guarantees
@@ -32,6 +33,7 @@ ANSWERS = {
     "static-fair": "every period fair",
     "static-bw": "every period in bounds",
     "dynamic": "first period fair",
+    "energy": "first period fair",
 }
 """What is answered of a shield that goes on, by its kind; of others, whether every run is fair."""
 
@@ -69,6 +71,7 @@ def policy_document(
     blocks.append(Text(describe_empty_group(plan)))
     cost = None if isnan(policy.expected_cost) else policy.expected_cost
     blocks.append(_cost_answer("expected cost", cost, plan.horizon, WORST if worst_case else EXPECTED))
+    blocks += _way_answers(policy.outside, long_run_bias(plan))
     states = ReportedNumber(f"{policy.states:,}", policy.states, basis=f"in {format_duration(policy.seconds)}")
     blocks += [Metric("states", states), _size_answer(policy.bytes, file_bytes, "of actions")]
     if path is not None:
@@ -125,6 +128,21 @@ def format_bytes(count: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.5 else f"{amount:.1f} {unit}"
 
 
+def _way_answers(outside: float | None, long_run: float | None) -> Iterator[Metric]:
+    """Yield what is known of the bias on the way to the end, and in the long run."""
+    if outside is not None:
+        shown = ReportedNumber(_format_chance(outside), outside, "proved", basis=f"of runs, {EXPECTED}")
+        yield Metric("ever leaves its short-term bound", shown)
+    if long_run is not None:
+        basis = f"what the bias tends to {EXPECTED} and go on coming so, by nudges alone"
+        yield Metric("bias in the long run", ReportedNumber(f"{long_run:.3f}", long_run, basis=basis))
+
+
+def _format_chance(chance: float) -> str:
+    """Return a small probability with three digits that count."""
+    return format_percent(chance) if chance >= 0.001 else f"{100 * chance:.2g} %"
+
+
 def _answers(result: ShieldInspection) -> Iterator[Metric]:
     """Yield what there is to say of a policy, most important first."""
     yield _guarantee_answer(result)
@@ -136,6 +154,7 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
         )
     if result.worst_cost is not None:
         yield _cost_answer("cost in the worst case", result.worst_cost, result.horizon, WORST, walked=False)
+    yield from _way_answers(result.outside, result.long_run)
     if result.overrides is not None:
         share = format_percent(result.overrides / result.horizon)
         basis = f"in {result.horizon:,} decisions ({share}), {EXPECTED}"
@@ -170,6 +189,16 @@ def _cautions(result: ShieldInspection) -> Iterator[Block]:
         yield Note(
             f"The file says an expected cost of {format_decimal(stated)}, and its table costs {format_decimal(cost)}. "
             "Synthesize the shield again.",
+            tone="caution",
+        )
+    if (
+        result.stated_outside is not None
+        and result.outside is not None
+        and abs(result.stated_outside - result.outside) > COST_TOLERANCE
+    ):
+        yield Note(
+            f"The file says that its short-term bound is left with a probability of {result.stated_outside:.4g}, and "
+            f"by its table it is {result.outside:.4g}. Synthesize the shield again.",
             tone="caution",
         )
     unjudged = [end.unjudged_chance for end in result.ends if end.time == result.horizon]

@@ -15,7 +15,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from evenhand.core import check_configuration, read_configuration, unknown_entry
 from evenhand.errors import OptionError
 from evenhand.shields.spec.ends import why_nothing_is_required
-from evenhand.shields.spec.plan import Inputs, PlanKind, ProbabilityRanges, ShieldPlan, TerminalKind
+from evenhand.shields.spec.plan import (
+    Inputs,
+    Nudging,
+    PlanKind,
+    ProbabilityRanges,
+    ShieldPlan,
+    ShortTermBound,
+    TerminalKind,
+)
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, PropertyKind, parse_kappa
 
 EXAMPLE = "{rate: 0.3, accept: 0.35}"
@@ -100,6 +108,23 @@ class ShieldGroupConfig(_StrictModel):
     costs_if_accepted: list[Share] | None = None
 
 
+class ShortTermConfig(_StrictModel):
+    """A wider bound on the way to the end; see `ShortTermBound`."""
+
+    kappa: Exact
+    first: Annotated[Whole, Field(alias="from", ge=1)]
+    probability: Number
+
+
+class EnergyConfig(_StrictModel):
+    """How probable an override is by the bias; see `Nudging`. What is left out is certain from kappa on."""
+
+    free: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    full: Annotated[Number, Field(ge=0, le=1)] | None = None
+    power: Annotated[Whole, Field(ge=1, le=16)] = 2
+    first: Annotated[Whole, Field(alias="from", ge=0)] = 0
+
+
 class ShieldConfig(_StrictModel):
     """A whole configuration; see ``docs/reference/shield-file.md`` for what every entry means."""
 
@@ -115,6 +140,11 @@ class ShieldConfig(_StrictModel):
     terminal: TerminalKind = "strict"
     bounds: Annotated[list[Exact], Field(min_length=2, max_length=2)] | None = None
     start: dict[Name, Annotated[list[Annotated[Whole, Field(ge=0)]], Field(min_length=2, max_length=2)]] | None = None
+    short_term: ShortTermConfig | None = None
+    energy: EnergyConfig | None = None
+    nudge: Literal["smaller", "both"] | None = None
+    filter: bool | None = None
+    seed: Annotated[Whole, Field(ge=0, lt=2**63)] | None = None
 
     def plan(self) -> ShieldPlan:
         """Return the plan that it describes.
@@ -132,6 +162,10 @@ class ShieldConfig(_StrictModel):
             terminal=self.terminal,
             bounds=None if self.bounds is None else (self.bounds[0], self.bounds[1]),
             start=start,
+            short_term=None
+            if self.short_term is None
+            else ShortTermBound(self.short_term.kappa, self.short_term.first, self.short_term.probability),
+            nudging=self._nudging(),
         )
         nothing = why_nothing_is_required(plan)
         if nothing is not None:
@@ -143,6 +177,28 @@ class ShieldConfig(_StrictModel):
                 else "a longer horizon, or a smaller min_count",
             )
         return plan
+
+    def _nudging(self) -> Nudging | None:
+        """Return how an energy shield overrides; None for other kinds, which have none of its entries."""
+        if self.kind != "energy":
+            given = [name for name in ("energy", "nudge", "filter", "seed") if getattr(self, name) is not None]
+            if given:
+                raise OptionError(
+                    f"`{given[0]}` is an entry of kind energy, and this is {self.kind}",
+                    location=given[0],
+                    hint="write kind: energy, or leave it out",
+                )
+            return None
+        asked = self.energy or EnergyConfig()
+        return Nudging(
+            free=asked.free,
+            full=float(self.kappa) if asked.full is None else asked.full,
+            power=asked.power,
+            first=asked.first,
+            groups=self.nudge or "smaller",
+            filter=self.filter is not False,
+            seed=self.seed or 0,
+        )
 
     def _start(self) -> tuple[int, ...]:
         if self.start is None:
@@ -196,6 +252,12 @@ class ShieldConfig(_StrictModel):
             return None
         if len(groups) != 2 or self.kind != "finite":
             raise OptionError("ranges are for two groups and kind finite", location="groups", hint="write numbers")
+        if self.short_term is not None:
+            raise OptionError(
+                "how probable it is to leave a short-term bound is computed for probabilities, not for ranges",
+                location="short_term",
+                hint="write numbers for the groups, or leave short_term out",
+            )
         (rate, accept, label), (other, other_accept, other_label) = likely
         assert rate is not None
         assert other is not None
@@ -249,7 +311,12 @@ def _parse_plan(described: Mapping[str, Any], *, location: str | None) -> tuple[
         plan = read.plan()
         return plan, read.ranges(plan.inputs)
 
-    entries = {"": ShieldConfig.model_fields, "groups": ShieldGroupConfig.model_fields}
+    entries = {
+        "": ShieldConfig.model_fields,
+        "groups": ShieldGroupConfig.model_fields,
+        "short_term": ("kappa", "from", "probability"),
+        "energy": ("free", "full", "power", "from"),
+    }
     return check_configuration(make, location=location, entries=entries, hints=HINTS)
 
 
@@ -280,6 +347,25 @@ def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
     if any(plan.start):
         pairs = zip(plan.start[::2], plan.start[1::2], strict=True)
         found["start"] = dict(zip(inputs.groups, map(list, pairs), strict=True))
+    short, nudging = plan.short_term, plan.nudging
+    if short is not None:
+        found["short_term"] = {
+            "kappa": format_exact(short.kappa),
+            "from": short.first,
+            "probability": short.probability,
+        }
+    if nudging is not None:
+        found |= {
+            "energy": {
+                "free": nudging.free,
+                "full": nudging.full,
+                "power": nudging.power,
+                "from": nudging.first,
+            },
+            "nudge": nudging.groups,
+            "filter": nudging.filter,
+            "seed": nudging.seed,
+        }
     return found
 
 
@@ -319,6 +405,15 @@ HINTS = {
     "rate": "write the share of the group among those who come, from 0 to 1",
     "accept": "write the share of the group that is recommended to be accepted, from 0 to 1",
     "label": "write the share of the group whose label is 1, from 0 to 1",
+    "short_term": 'write a bound, when it begins and how probable it is to leave it: {kappa: "0.15", from: 40, '
+    "probability: 0.05}",
+    "energy": "write {free: 0.0, full: 0.1, power: 2, from: 20}, or leave it out",
+    "nudge": "smaller or both",
+    "filter": "true or false",
+    "seed": "a whole number of 0 or more",
+    "power": "a whole number from 1 to 16",
+    "from": "a number of decisions",
+    "probability": "that of ever leaving the bound, at most 0.5",
     "groups.*": f"describe it, such as {EXAMPLE}",
 }
 """The hint for an entry, by its name."""

@@ -228,6 +228,10 @@ GREEDY = (
     "Nothing is guaranteed: it overrides a decision that would leave the groups unfair at once, and may find at the "
     "end that it is too late."
 )
+UNFILTERED = (
+    "Nothing is guaranteed of any single run: overrides are drawn at random, the more probable the larger the bias is, "
+    "and keep it small in the long run."
+)
 FEASIBLE = (
     "The shield intervenes only where nothing else leads to a fair end for sure; what that costs and who is "
     "expected plays no part."
@@ -251,8 +255,11 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
     if nothing is not None:
         return (f"Nothing is guaranteed: {nothing}.",)
     keeps, always = plan.property.words(), f"{EVERY_RUN}{_describe_label_timing(plan)}"
+    short = (describe_short_term(plan),) if plan.short_term is not None else ()
     if plan.kind == "greedy":
         return (GREEDY,)
+    if plan.nudging is not None and not plan.nudging.filter:
+        return (UNFILTERED, *short)
     if plan.kind == "static-fair":
         why = why_assumption_fails(plan)
         together = BALANCED if why is None else f"Over several periods together nothing is guaranteed: {why}."
@@ -267,10 +274,24 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
             if why is None
             else f"Over all groups together nothing is guaranteed: {why}.",
         )
-    if plan.kind == "dynamic":
-        return f"{_describe_checks(plan)} of the first period, {keeps}: {always}.", _describe_later_periods(plan)
+    if plan.plans_periods:
+        first = f"{_describe_checks(plan)} of the first period, {keeps}: {always}."
+        return first, _describe_later_periods(plan), *short
     found = f"{_describe_checks(plan)}, {keeps}: {always}."
-    return (found, FEASIBLE) if plan.kind == "feasible" else (found,)
+    return (found, FEASIBLE) if plan.kind == "feasible" else (found, *short)
+
+
+def describe_short_term(plan: ShieldPlan) -> str:
+    """Return what is kept on the way to the end, in words."""
+    short, kept = plan.short_term, plan.short_term_property
+    assert short is not None
+    assert kept is not None
+    period = " of the first period" if plan.kind != "finite" else ""
+    later = " In later periods from their beginning on, where that can be had." if plan.kind == "dynamic" else ""
+    return (
+        f"From decision {short.first:,}{period} on, {kept.words()} at every time, with a probability of at least "
+        f"{1 - short.probability:g} if people come as the configuration says.{later}"
+    )
 
 
 def describe_assumption(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> str | None:
@@ -282,7 +303,7 @@ def describe_assumption(plan: ShieldPlan, bounds: WelfareBounds | None = None) -
         plan: of the shield.
         bounds: that the shield keeps; by default those of a static-bw plan.
     """
-    if plan.kind == "dynamic":
+    if plan.plans_periods:
         return "so many of each group were counted at the end of every period that a fair end was possible"
     bounds = _bounds_kept(plan, bounds)
     if bounds is not None:

@@ -166,14 +166,89 @@ class ProbabilityRanges:
 # The plan.
 
 
-PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy"]
+PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "feasible", "greedy", "energy"]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
-PERIODIC_KINDS: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy")
+PERIODIC_KINDS: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy", "energy")
 """Kinds that go on after their horizon, see `periodic`."""
+SHORT_TERM_KINDS: tuple[PlanKind, ...] = ("finite", "dynamic", "energy")
+"""Kinds that keep a wider bound on the way to the end."""
 TerminalKind: TypeAlias = Literal["strict", "exempt", "soft"]
 TERMINAL_KINDS: tuple[TerminalKind, ...] = get_args(TerminalKind)
 Counters: TypeAlias = tuple[int, ...]
 """Seen and accepted of each group, in the order of the groups: (n_a, a, n_b, b)."""
+
+
+@dataclass(frozen=True)
+class ShortTermBound:
+    """A wider bound that the bias keeps on the way to the end, with high probability.
+
+    Attributes:
+        kappa: the largest bias that is allowed on the way, exact.
+        first: decisions after which it counts; the first period of a run begins with that many free ones.
+        probability: that the bias is ever beyond it in a period, at most, if people come as expected.
+    """
+
+    kappa: Fraction
+    first: int
+    probability: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kappa", parse_kappa(self.kappa))
+        if isinstance(self.first, bool) or not isinstance(self.first, int) or self.first < 1:
+            raise OptionError(
+                f"expected a number of decisions of 1 or more, got {self.first!r}", location="short_term.from"
+            )
+        if not 0 < self.probability <= 0.5:
+            raise OptionError(
+                f"expected a probability above 0 and at most 0.5, got {self.probability:g}",
+                location="short_term.probability",
+                hint="it is that of ever leaving the bound, such as 0.05",
+            )
+
+
+@dataclass(frozen=True)
+class Nudging:
+    """How an energy shield overrides: at random, and the more probably the larger the bias is.
+
+    A recommendation that widens a bias b is overridden with probability min(1, ((b - free) / (full - free))^power), and
+    never while b is at most ``free``.
+
+    Source: the idea is that of Cano, Henzinger, Kueffner: Energy shields for fairness, 2026 (arXiv 2605.24926); the
+    formula is ours.
+
+    Attributes:
+        free, full: biases up to which nothing, and from which on everything that widens it is overridden.
+        power: how late the probability rises between them, a whole number: products of it are exact on every machine.
+        first: decisions that are left alone at the beginning.
+        groups: decisions on whom are overridden: on the group that is expected to be the ``smaller`` one, or on
+            ``both``.
+        filter: whether it also overrides where nothing else leads to a fair end for sure.
+        seed: of the draws: with it a log is replayed.
+    """
+
+    free: float = 0.0
+    full: float = 0.1
+    power: int = 2
+    first: int = 0
+    groups: Literal["smaller", "both"] = "smaller"
+    filter: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.free < self.full <= 1:
+            raise OptionError(
+                f"overriding begins beyond a bias of {self.free:g} and is certain from {self.full:g} on",
+                location="energy",
+                hint="0 <= free < full <= 1",
+            )
+        if not 1 <= self.power <= 16:
+            raise OptionError(
+                f"expected a whole number from 1 to 16, got {self.power!r}", location="energy.power", hint="power: 2"
+            )
+        if self.first < 0:
+            raise OptionError(f"expected 0 or more, got {self.first!r}", location="energy.from")
+        if not 0 <= self.seed < 2**63:
+            raise OptionError(f"expected a whole number from 0 to 2^63 - 1, got {self.seed!r}", location="seed")
 
 
 @dataclass(frozen=True)
@@ -187,13 +262,15 @@ class ShieldPlan:
         kind: ``finite``: at least cost up to the horizon; ``static-fair``: that, repeated; ``static-bw``: welfare
             bounds, repeated; ``dynamic``: synthesised again at the start of every period; ``feasible``: overrides only
             when fairness could not be reached otherwise, whatever people are expected; ``greedy``: overrides when the
-            next decision would be unfair.
+            next decision would be unfair; ``energy``: overrides at random, the more probably the larger the bias is.
         checks: ``end``: fair at the horizon; ``anytime``: at every time; or the times that are checked (the horizon
             always is).
         terminal: for dynamic shields, at the end of a period that may not be kept (Assumption 2): ``strict`` keeps it
             all the same, ``exempt`` does not, ``soft`` makes unfair ends as expensive as they are far from fair.
         bounds: the welfare bounds (lower, upper) of a static-bw shield; None: around the mean of the labels.
         start: counters carried over from before; they count in every check.
+        short_term: a wider bound on the way to the end, for finite, dynamic and energy shields.
+        nudging: how an energy shield overrides; by default certainly from kappa on.
     """
 
     property: FairnessProperty
@@ -204,6 +281,8 @@ class ShieldPlan:
     terminal: TerminalKind = "strict"
     bounds: tuple[Fraction, Fraction] | None = None
     start: Counters = ()
+    short_term: ShortTermBound | None = None
+    nudging: Nudging | None = None
 
     def __post_init__(self) -> None:
         groups = len(self.inputs.groups)
@@ -246,6 +325,45 @@ class ShieldPlan:
                     hint="lower first, and at most kappa apart",
                 )
             object.__setattr__(self, "bounds", (lower, upper))
+        self._check_short_term()
+        if self.kind == "energy" and self.nudging is None:
+            kappa = float(self.property.kappa)
+            if not kappa:
+                raise OptionError("an energy shield needs a threshold above 0", location="kappa")
+            object.__setattr__(self, "nudging", Nudging(full=kappa))
+        if self.kind != "energy" and self.nudging is not None:
+            raise OptionError(f"a shield of kind {self.kind} does not nudge", location="energy", hint="kind: energy")
+
+    def _check_short_term(self) -> None:
+        short = self.short_term
+        if short is None:
+            return
+        if self.kind not in SHORT_TERM_KINDS or len(self.inputs.groups) != 2:
+            raise OptionError(
+                "a short-term bound is for two groups and the kinds finite, dynamic and energy",
+                location="short_term",
+                hint="for more, ask for the bound itself on the way: checks: anytime",
+            )
+        if short.kappa < self.property.kappa:
+            raise OptionError(
+                f"the short-term bound {float(short.kappa):g} is narrower than kappa {float(self.property.kappa):g}",
+                location="short_term.kappa",
+                hint="a bound of kappa or more; a narrower one would be the one to keep",
+            )
+        if short.first > self.horizon:
+            raise OptionError(
+                f"after {short.first} decisions the horizon of {self.horizon} is past", location="short_term.from"
+            )
+
+    @cached_property
+    def plans_periods(self) -> bool:
+        """Whether every period is planned anew from what was counted before: dynamic shields, and filtered nudges."""
+        return self.kind == "dynamic" or (self.nudging is not None and self.nudging.filter)
+
+    @cached_property
+    def short_term_property(self) -> FairnessProperty | None:
+        """What is kept on the way to the end, with the conventions of the property itself."""
+        return None if self.short_term is None else replace(self.property, kappa=self.short_term.kappa)
 
     @cached_property
     def times(self) -> tuple[int, ...]:

@@ -125,6 +125,17 @@ class FairnessProperty:
         fair = (low <= b) & (b <= high)
         return bool(fair) if np.ndim(fair) == 0 else fair
 
+    def exceeded(self, n_a: int, a: int, n_b: int, b: int) -> bool:
+        """Return whether the bias is above kappa, as ``not fair(...)`` for single numbers, much faster."""
+        if min(n_a, n_b) < self.empty_group.needed_count:
+            return False
+        n, m = max(n_a, 1), max(n_b, 1)
+        part, whole = self.kappa.numerator, self.kappa.denominator
+        if self.kind == "disparate_impact":
+            smaller, larger = sorted((a * m, b * n))
+            return smaller * whole < (whole - part) * larger
+        return abs(a * m - b * n) * whole > part * n * m
+
     def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:
         """Return the counts ``b`` that are fair given the others are those from low to high; none if low > high.
 

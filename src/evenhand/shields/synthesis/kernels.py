@@ -24,7 +24,7 @@ EVERY_BYTE = np.uint64(0x0101010101010101)
 
 
 class LevelOutputs(NamedTuple):
-    """Where the levels go: thresholds of either group, or every state's level (the other pair is empty).
+    """Where the levels go: thresholds of either group, or every state's level, or nowhere; what is not wanted is empty.
 
     Attributes:
         rows_a, rows_b: (rows of the layer, 2 costs), see `ThresholdTable`.
@@ -263,7 +263,7 @@ def sweep_parity(values, horizon, t, mix_a, mix_b, out):
             if compact:
                 kept &= thresholds_along_row(row.a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
                 kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, 1)
-            else:
+            elif len(out.cells_a):
                 out.cells_a[cell : cell + columns] = row.a.level[:columns]
                 out.cells_b[cell : cell + columns] = row.b.level[:columns]
                 cell += columns
@@ -308,7 +308,7 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
                 if compact:
                     kept &= thresholds_along_row(row.a, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b)
                     kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, step_b)
-                else:
+                elif len(out.cells_a):
                     out.cells_a[cell : cell + columns] = row.a.level[:columns]
                     out.cells_b[cell : cell + columns] = row.b.level[:columns]
                     cell += columns
@@ -316,6 +316,28 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
                     own[a, b] = row.value[b]
         slab_a += (n_a + 1) * (t - n_a + 1)
     return kept
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def pack_levels(table, start, levels, bits, follow):
+    """Store levels as so many bits each, the lowest first, from position ``start`` of a table on that is 0 there.
+
+    Dead states get the level ``follow``.
+    """
+    # Several levels in a byte: position p lies in byte p // per_byte, at bit p % per_byte * bits. Layers are stored
+    # from the last one backwards, so the bytes at either end may hold levels of the layer after.
+    per_byte = 8 // bits
+    byte, place = start // per_byte, start % per_byte * bits
+    gathered = np.uint8(table[byte]) if len(levels) else np.uint8(0)
+    for i in range(len(levels)):
+        level = levels[i] if levels[i] != DEAD_LEVEL else np.uint8(follow)
+        gathered |= np.uint8(level << place)
+        place += bits
+        if place == 8:
+            table[byte] = gathered
+            byte, place, gathered = byte + 1, 0, np.uint8(0)
+    if place:
+        table[byte] |= gathered
 
 
 @compile_kernel(nogil=True, error_model="numpy")

@@ -55,7 +55,7 @@ class LayerLayout:
     def check(self, values: Floats, t: int, terminal: EndValues) -> None:
         """Add what the states at time t are worth by themselves."""
         if isinstance(terminal, BandEnd):
-            for n_a, a, n_b in self._rows(t):
+            for n_a, a, n_b in self.rows(t):
                 if self.labelled:
                     start = self.planes[n_a, n_b] + a * (n_b + 1)
                 else:
@@ -68,7 +68,7 @@ class LayerLayout:
                 plane = self.plane_values(values, n, m)
                 plane += terminal.values(n, m)
 
-    def _rows(self, t: int) -> Iterator[tuple[Integers, Integers, Integers]]:
+    def rows(self, t: int) -> Iterator[tuple[Integers, Integers, Integers]]:
         """Yield all (n_a, a, n_b) at time t, some thousands at a time."""
         n = np.arange(t + 1)
         others = t - n + 1 if self.labelled else np.ones_like(n)

@@ -135,7 +135,8 @@ def resynthesize_rest(
 ) -> ShieldPolicy:
     """Return the shield for the rest of a horizon, synthesised for other inputs.
 
-    It is fair wherever the first one was: a state from which a fair end can be forced is one for all inputs.
+    It is fair wherever the first one was: a state from which a fair end can be forced is one for all inputs. A
+    short-term bound is not kept: how probable it is to be left rests on the inputs that the plan expected.
 
     Args:
         plan: of the running shield.
@@ -166,7 +167,7 @@ def resynthesize_rest(
             f"from the counters {counters} after {t} decisions no fair end can be forced",
             hint="a shield that decided alone until here never gets there",
         )
-    fresh = replace(plan, inputs=inputs, horizon=left, start=start, checks=_remaining_checks(plan, t))
+    fresh = replace(plan, inputs=inputs, horizon=left, start=start, checks=_remaining_checks(plan, t), short_term=None)
     seconds = time.perf_counter() - started
     return ShieldPolicy(fresh, solution.actions, solution.value, solution.states, solution.peak_bytes, seconds)
 

@@ -18,8 +18,9 @@ from evenhand.shields.policy.tables import PackedTable, ThresholdTable, bits_for
 from evenhand.shields.spec.ends import EndValues, FairEnd
 from evenhand.shields.spec.plan import Inputs
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.shields.synthesis.kernels import DEAD_LEVEL, LevelOutputs, sweep_opportunity, sweep_parity
+from evenhand.shields.synthesis.kernels import LevelOutputs, pack_levels, sweep_opportunity, sweep_parity
 from evenhand.shields.synthesis.layer import TOLERANCE, LayerLayout, StepMix, forced_mix, mix_of_group
+from evenhand.typing import Floats
 
 Bytes: TypeAlias = NDArray[Any]
 
@@ -106,9 +107,8 @@ def compile_kernels(labelled: bool, wide: bool) -> None:
     values = np.zeros(layer.size)
     inputs = Inputs(("a", "b"), (0.5, 0.5), (0.5, 0.5))
     mixes = [mix_of_group(inputs, group, 0.0) for group in (0, 1)]
-    out, _ = _level_outputs(
-        _allocate_tables(1, labelled, 1, "thresholds", _position_type(256 if wide else 1)), 0, labelled, 1, "thresholds"
-    )
+    tables = _allocate_tables(1, labelled, 1, "thresholds", _position_type(256 if wide else 1))
+    out = _level_outputs(tables, 0, labelled, 1, "thresholds")
     layer.check(values, 1, FairEnd(FairnessProperty("demographic_parity", Fraction(1))))
     if labelled:
         sweep_opportunity(values, layer.planes, 0, *mixes, inputs.labels(), out)
@@ -130,44 +130,93 @@ def _position_type(horizon: int) -> type[np.uint8] | type[np.uint16]:
 
 def sweep_layers(problem: SynthesisProblem, form: str, progress: Progress | None) -> SynthesisSolution | None:
     """The solution with its table as thresholds or packed; None if thresholds do not store the levels exactly."""
-    horizon, labelled = problem.horizon, problem.labelled
-    layer = LayerLayout(horizon, labelled)
+    horizon = problem.horizon
+    layer = LayerLayout(horizon, problem.labelled)
     values = np.zeros(layer.size)
     if horizon in problem.checks:
         layer.check(values, horizon, problem.checks[horizon])
-    costs = problem.at(0).costs
-    # A gain that exceeds a cost by less is a tie, and the recommendation stands: rounding must not decide.
-    tolerance = TOLERANCE * costs[-1] + 1e-13 * float(np.max(values, where=values < np.inf, initial=0.0))
-    tables = _allocate_tables(horizon, labelled, len(costs), form, _position_type(horizon))
-    peak = values.nbytes + sum(table.nbytes for table in tables)
-    mixes: list[StepMix] = []
-    labels, last = None, None
+    steps, table = ArrivalSteps(problem, values), TableWriter(problem, form)
     for t in reversed(range(horizon)):
-        inputs = problem.at(t)
-        # Inputs that stay the same over the horizon are prepared once.
-        if inputs is not last:
-            mixes, labels, last = [mix_of_group(inputs, group, tolerance) for group in (0, 1)], inputs.labels(), inputs
-            if problem.forced_only:
-                mixes = [forced_mix(mix) for mix in mixes]
-        out, cells = _level_outputs(tables, t, labelled, len(costs), form)
-        if labelled:
-            kept = sweep_opportunity(values, layer.planes, t, *mixes, labels, out)
-        else:
-            kept = sweep_parity(values, horizon, t, *mixes, out)
+        mixes, labels = steps.at(t)
+        out = table.outputs(t)
         # Some level is not monotone along a row, so that thresholds would lose it; the caller packs the levels instead.
-        if not kept:
+        if not sweep_plain(layer, values, t, mixes, labels, out):
             return None
-        if form == "packed":
-            peak = max(peak, values.nbytes + sum(table.nbytes for table in tables) + 3 * cells)
-            for table, levels in zip(tables, (out.cells_a, out.cells_b), strict=True):
-                _store_levels(table, state_start(t, labelled), levels, len(costs))
+        table.store(t, out)
         if t in problem.checks:
             layer.check(values, t, problem.checks[t])
         if progress is not None:
             progress(horizon - t, horizon)
-    states = state_start(horizon, labelled)
-    kind = ThresholdTable if form == "thresholds" else PackedTable
-    return SynthesisSolution(float(values[0]), kind(horizon, labelled, len(costs), tables), states, peak)
+    peak = values.nbytes + table.peak_bytes
+    return SynthesisSolution(float(values[0]), table.finish(), state_start(horizon, problem.labelled), peak)
+
+
+def sweep_plain(
+    layer: LayerLayout, values: Floats, t: int, mixes: tuple[StepMix, StepMix], labels: Floats, out: LevelOutputs
+) -> bool:
+    """Sweep a layer of values to time t, in place; whether ``out`` stores its levels exactly."""
+    if layer.labelled:
+        return bool(sweep_opportunity(values, layer.planes, t, *mixes, labels, out))
+    return bool(sweep_parity(values, layer.horizon, t, *mixes, out))
+
+
+class ArrivalSteps:
+    """What a step is expected to bring at each time; prepared once for inputs that stay the same.
+
+    Args:
+        problem: who is expected.
+        values: at the horizon, whose size says what rounding can do.
+    """
+
+    def __init__(self, problem: SynthesisProblem, values: Floats) -> None:
+        self._problem = problem
+        # A gain that exceeds a cost by less is a tie, and the recommendation stands: rounding must not decide.
+        largest = float(np.max(values, where=values < np.inf, initial=0.0))
+        self._tolerance = TOLERANCE * problem.at(0).costs[-1] + 1e-13 * largest
+        self._last: Inputs | None = None
+        self._steps: tuple[tuple[StepMix, StepMix], Floats]
+
+    def at(self, t: int) -> tuple[tuple[StepMix, StepMix], Floats]:
+        """Return the steps of both groups, and the probability of (group, label)."""
+        inputs = self._problem.at(t)
+        if inputs is not self._last:
+            first, second = (mix_of_group(inputs, group, self._tolerance) for group in (0, 1))
+            if self._problem.forced_only:
+                first, second = forced_mix(first), forced_mix(second)
+            self._steps, self._last = ((first, second), inputs.labels()), inputs
+        return self._steps
+
+
+class TableWriter:
+    """A table of actions that is filled layer by layer, backwards.
+
+    Args:
+        problem: whose shield it is.
+        form: ``thresholds`` or ``packed``.
+    """
+
+    def __init__(self, problem: SynthesisProblem, form: str) -> None:
+        self._horizon, self._labelled, self._costs = problem.horizon, problem.labelled, len(problem.at(0).costs)
+        self._form = form
+        self._tables = _allocate_tables(self._horizon, self._labelled, self._costs, form, _position_type(self._horizon))
+        self.peak_bytes = sum(table.nbytes for table in self._tables)
+
+    def outputs(self, t: int) -> LevelOutputs:
+        """Return where the levels of a layer go."""
+        return _level_outputs(self._tables, t, self._labelled, self._costs, self._form)
+
+    def store(self, t: int, out: LevelOutputs) -> None:
+        """Store the levels of a layer, if they are not there yet."""
+        if self._form != "packed":
+            return
+        self.peak_bytes = max(self.peak_bytes, sum(table.nbytes for table in self._tables) + 3 * len(out.cells_a))
+        for table, levels in zip(self._tables, (out.cells_a, out.cells_b), strict=True):
+            _store_levels(table, state_start(t, self._labelled), levels, self._costs)
+
+    def finish(self) -> ActionTable:
+        """Return the table."""
+        kind = ThresholdTable if self._form == "thresholds" else PackedTable
+        return kind(self._horizon, self._labelled, self._costs, self._tables)
 
 
 def _allocate_tables(horizon: int, labelled: bool, costs: int, form: str, kind: type[Any]) -> tuple[Bytes, Bytes]:
@@ -178,30 +227,23 @@ def _allocate_tables(horizon: int, labelled: bool, costs: int, form: str, kind: 
     return np.zeros(size, dtype=kind), np.zeros(size, dtype=kind)
 
 
-def _level_outputs(
-    tables: tuple[Bytes, Bytes], t: int, labelled: bool, costs: int, form: str
-) -> tuple[LevelOutputs, int]:
+def _level_outputs(tables: tuple[Bytes, Bytes], t: int, labelled: bool, costs: int, form: str) -> LevelOutputs:
+    none = np.zeros(0, dtype=np.uint8)
     if form == "thresholds":
         start, end = row_start(t, labelled) * 2 * costs, row_start(t + 1, labelled) * 2 * costs
         rows = [table[start:end].reshape(-1, 2 * costs) for table in tables]
-        none = np.zeros(0, dtype=np.uint8)
-        return LevelOutputs(rows[0], rows[1], none, none), 0
+        return LevelOutputs(rows[0], rows[1], none, none)
     count = comb(t + 4, 4) if labelled else comb(t + 3, 3)
     empty = np.zeros((0, 2 * costs), dtype=np.uint8)
-    return LevelOutputs(empty, empty, np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)), count
+    return LevelOutputs(empty, empty, np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8))
+
+
+def no_outputs(problem: SynthesisProblem) -> LevelOutputs:
+    """Return where levels go that are not wanted."""
+    rows, cells = np.zeros((0, 2 * len(problem.at(0).costs)), dtype=np.uint8), np.zeros(0, dtype=np.uint8)
+    return LevelOutputs(rows, rows, cells, cells)
 
 
 def _store_levels(table: NDArray[np.uint8], start: int, levels: NDArray[np.uint8], costs: int) -> None:
     """Store the levels of the states from ``start`` on as bits; dead states follow the recommendation."""
-    bits = bits_for(costs)
-    per_byte = 8 // bits
-    levels[levels == DEAD_LEVEL] = costs
-    position = start
-    lead = -start % per_byte
-    for i, level in enumerate(levels[:lead]):
-        table[(position + i) // per_byte] |= int(level) << (position + i) % per_byte * bits
-    rest = levels[lead:]
-    for offset in range(per_byte):
-        part = rest[offset::per_byte]
-        first = (start + lead) // per_byte
-        table[first : first + len(part)] |= part << np.uint8(offset * bits)
+    pack_levels(table, start, levels, bits_for(costs), costs)

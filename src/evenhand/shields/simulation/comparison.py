@@ -1,0 +1,178 @@
+"""Several kinds of shields on the same people: what each costs, and how unfair a run is on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from evenhand.core import Block, Column, Document, Figure, NextStep, Note, ReportedNumber, Result, Table, TableRow
+from evenhand.errors import OptionError
+from evenhand.shields.simulation.result import ShieldSimulationResult, describe_simulated, show_quantity
+from evenhand.shields.simulation.simulate import simulate_shield
+from evenhand.shields.simulation.streams import ArrivalSource, Order
+from evenhand.shields.spec.plan import PERIODIC_KINDS, PLAN_KINDS, SHORT_TERM_KINDS, ShieldPlan
+from evenhand.text import format_count, format_percent
+from evenhand.typing import Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAME_CHUNK = 256
+"""Runs that are simulated at a time, the same number for every kind: so all of them meet the same people."""
+
+
+class ShieldComparisonResult(Result):
+    """The same runs under several shields.
+
+    Attributes:
+        simulations: one for each shield, in the order asked for.
+    """
+
+    kind: Literal["shield-comparison"] = "shield-comparison"
+    simulations: tuple[ShieldSimulationResult, ...]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody stopped it."""
+        return any(one.interrupted for one in self.simulations)
+
+    def document(self) -> Document:
+        """Return what each shield costs, and how often a run is unfair on its way and at the end."""
+        first = self.simulations[0]
+        blocks: list[Block] = [Note("Interrupted: the runs here were complete before.", "caution")] * self.interrupted
+        blocks += [
+            Figure(
+                "bias by kind of shield",
+                "The bias in the course of a run under each shield: the median, and the band that holds nine of ten "
+                "runs; last, the same people without a shield. Black: the largest bias that is fair.",
+                self,
+            ),
+            _table(self.simulations),
+            NextStep("look closer at one of them: --kind with that name alone"),
+        ]
+        return Document(
+            f"Shields compared on {first.source}",
+            f"{format_count(first.runs, 'run', 'runs')} of {first.periods * first.horizon:,} decisions on "
+            f"{', '.join(first.groups)}, the same people for every shield. {describe_simulated(first)}",
+            tuple(blocks),
+            brand="Evenhand shield",
+            made=self.provenance,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per shield: fair runs, interventions, cost, time beyond kappa, runs ever outside."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "shield": one.name,
+                "fair": one.fair_share,
+                "interventions": one.interventions_mean,
+                "cost": one.cost_mean,
+                "time beyond kappa": one.time_beyond,
+                "ever outside": None if one.short_term is None else getattr(one.short_term.outside, "value", None),
+                "bias at the end": getattr(one.bias, "value", None),
+            }
+            for one in self.simulations
+        )
+
+
+def compare_shields(
+    plans: Sequence[ShieldPlan],
+    source: ArrivalSource | None = None,
+    *,
+    runs: int = 1000,
+    periods: int | None = None,
+    order: Order = "random",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ShieldComparisonResult:
+    """Simulate several shields, each on the same people, drawn in the same order.
+
+    Args:
+        plans: of the shields; they may differ in kind and in what belongs to it.
+        source, runs, order, seed, progress: as for ``simulate_shield``.
+        periods: horizons in each run; 1 where a shield ends at its horizon, else 10.
+
+    Raises:
+        OptionError: as for ``simulate_shield``.
+    """
+    if not plans:
+        raise OptionError("there is no shield to simulate", location="--kind", hint="--kind energy --kind finite")
+    if periods is None:
+        periods = 10 if all(plan.kind in PERIODIC_KINDS for plan in plans) else 1
+    found: list[ShieldSimulationResult] = []
+    for number, plan in enumerate(plans):
+
+        def tell(what: str, share: float, number: int = number, plan: ShieldPlan = plan) -> None:
+            if progress is not None:
+                progress(f"{plan.kind}: {what}", (number + share) / len(plans))
+
+        found.append(
+            simulate_shield(
+                plan, source, runs=runs, periods=periods, order=order, seed=seed, progress=tell, max_runs=SAME_CHUNK
+            )
+        )
+        if found[-1].interrupted:
+            break
+    return ShieldComparisonResult(seed=seed, seconds=sum(one.seconds for one in found), simulations=tuple(found))
+
+
+def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:
+    """Return a plan as those of other kinds, without what does not belong to them.
+
+    Where several kinds are asked for, one that can keep the short-term bound of the plan comes without it and with it.
+
+    Raises:
+        OptionError: there is no such kind.
+    """
+    found: list[ShieldPlan] = []
+    for asked in dict.fromkeys(kinds):
+        kind = next((one for one in PLAN_KINDS if one == asked), None)
+        if kind is None:
+            raise OptionError(
+                f"there is no kind {asked!r} of shields", location="--kind", hint=f"one of {', '.join(PLAN_KINDS)}"
+            )
+        short = plan.short_term if kind in SHORT_TERM_KINDS else None
+        alone = replace(plan, kind=kind, nudging=plan.nudging if kind == "energy" else None, short_term=None)
+        if short is None:
+            found.append(alone)
+        elif kind == "energy" or len(kinds) == 1:
+            found.append(replace(alone, short_term=short))
+        else:
+            found += [alone, replace(alone, short_term=short)]
+    return found
+
+
+def _table(simulations: Sequence[ShieldSimulationResult]) -> Table:
+    short = any(one.short_term is not None for one in simulations)
+    columns = ["fair", "interventions", "time beyond kappa", *(["ever outside"] * short), "bias at the end"]
+    rows = [
+        TableRow(
+            (
+                one.name,
+                show_quantity(one.fair, format_percent),
+                ReportedNumber(f"{one.interventions_mean:.2f}", one.interventions_mean, "estimated"),
+                ReportedNumber(format_percent(one.time_beyond), one.time_beyond, "estimated"),
+                *([_outside(one)] if short else []),
+                show_quantity(one.bias, lambda value: f"{value:.3f}"),
+            )
+        )
+        for one in simulations
+    ]
+    first = simulations[0]
+    decisions = first.periods * first.horizon
+    return Table(
+        f"Each shield on the same {format_count(first.runs, 'run', 'runs')} of {decisions:,} decisions: runs that were "
+        "fair whenever that is checked, interventions in a run, share of the time at which the bias was above kappa"
+        + (", runs whose bias was ever beyond the short-term bound" * short)
+        + ", bias at the end",
+        (Column("shield"), *(Column(name, numeric=True) for name in columns)),
+        tuple(rows),
+        usual="estimated",
+    )
+
+
+def _outside(one: ShieldSimulationResult) -> ReportedNumber | str:
+    return "" if one.short_term is None else show_quantity(one.short_term.outside, format_percent)

@@ -1,0 +1,85 @@
+"""Shields compared on the same people, as pictures: the bias in the course of a run under each."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from evenhand.shields import ShieldComparisonResult
+from evenhand.text import format_percent
+from evenhand.view import drawing
+from evenhand.view.drawing import LIGHT, WIDE, Spec
+
+if TYPE_CHECKING:
+    import altair as alt
+
+HEIGHT = 72
+"""Of the panel of one shield."""
+NO_SHIELD = "no shield"
+
+
+def plot_shield_comparison(result: ShieldComparisonResult) -> alt.TopLevelMixin:
+    """Plot the bias over time, a panel for each shield."""
+    return drawing.to_altair(draw_comparison(result))
+
+
+def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spec:
+    """Draw a panel for each shield, and one for none: median bias, the band of nine of ten runs, and what is fair."""
+    first = result.simulations[0]
+    kappa = float(Fraction(first.kappa))
+    panels = [
+        (
+            f"{one.name}: {100 * one.interventions_mean / (one.periods * one.horizon):.2f} overrides in 100 decisions",
+            one.time_beyond,
+            [(moment.decisions, moment.shielded) for moment in one.over_time],
+        )
+        for one in result.simulations
+    ]
+    without = 1 - sum(moment.fair_unshielded for moment in first.over_time) / len(first.over_time)
+    panels.append((NO_SHIELD, without, [(moment.decisions, moment.unshielded) for moment in first.over_time]))
+    settled = [values[-1] for _, _, moments in panels for at, values in moments if 2 * at >= first.horizon]
+    top = min(1.0, max(1.1 * max(settled), 1.6 * kappa, 0.02))
+    last = first.over_time[-1].decisions
+    parts = []
+    for place, (name, beyond, moments) in enumerate(panels):
+        color = LIGHT["different" if name == NO_SHIELD else "same"]
+        rows = [
+            {"decisions": at, "low": values[0], "middle": values[len(values) // 2], "high": min(values[-1], top)}
+            for at, values in moments
+        ]
+        end = place == len(panels) - 1
+        x = {
+            "field": "decisions",
+            "type": "quantitative",
+            "scale": {"domain": [0, last], "nice": False},
+            "axis": {"title": "decisions" if end else None, "labels": end, "grid": False, "tickCount": 6, "offset": 3},
+        }
+
+        def y(field: str) -> Spec:
+            axis = {"title": "bias", "tickCount": 3, "offset": 3}
+            return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": False}, "axis": axis}
+
+        line = [{"from": 0, "to": last, "bound": kappa}]
+        layers = [
+            drawing.mark_layer(
+                rows,
+                {"type": "area", "opacity": 0.3, "clip": True, "color": color},
+                x=x,
+                y=y("low"),
+                y2={"field": "high"},
+            ),
+            drawing.mark_layer(
+                rows, {"type": "line", "strokeWidth": 2, "clip": True, "color": color}, x=x, y=y("middle")
+            ),
+            drawing.mark_layer(
+                line,
+                {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2},
+                x=x | {"field": "from"},
+                x2={"field": "to"},
+                y=y("bound"),
+            ),
+        ]
+        title = {"text": name, "subtitle": f"{format_percent(beyond)} of the time above {kappa:g}", "frame": "bounds"}
+        spec = {"layer": layers, "width": width - 84, "height": HEIGHT, "title": title}
+        parts.append(drawing.finish_chart(spec, f"{name}, {format_percent(beyond)} of the time above {kappa:g}."))
+    return drawing.stack_charts(parts, " ".join(part["description"] for part in parts))
