@@ -90,6 +90,8 @@ def shield_files() -> dict[str, str]:
         "static-bw": config("static-bw"),
         "dynamic": config("dynamic"),
         "greedy": config("greedy"),
+        "energy": config("energy").replace("kind:", "energy: {power: 4, from: 6}, nudge: both, kind:"),
+        "short-term": config().replace("kind:", "short_term: {kappa: 0.3, from: 12, probability: 0.2}, kind:"),
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from types import SimpleNamespace
@@ -62,6 +63,8 @@ from evenhand.shields import (
     FairnessProperty,
     Inputs,
     ShieldPlan,
+    ShortTermBound,
+    compare_shields,
     inspect_policy,
     simulate_shield,
     synthesize,
@@ -285,6 +288,12 @@ def inspection() -> Result:
     return inspect_policy(synthesize(shield()))
 
 
+def kinds() -> Result:
+    plans = [shield("finite"), replace(shield("finite"), short_term=ShortTermBound(Fraction("0.3"), 12, 0.2)),
+             shield("energy")]  # fmt: skip
+    return compare_shields(plans, runs=100)
+
+
 def simulation() -> Result:
     return simulate_shield(shield("static-fair"), runs=100, periods=3)
 
@@ -428,6 +437,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "policies": (policies, {"longest gaps", "costs of policies"}),
     "inspection": (inspection, {"interventions over time", "actions by counters"}),
     "simulation": (simulation, {"bias over time", "bias at the end"}),
+    "kinds": (kinds, {"bias by kind of shield"}),
     "shields paper": (shields_paper, {"reproduced bias", "reproduced losses", "reproduced periods"}),
     "language model": (language_audits.audit, {"language gaps", "causes of flips"}),
     "language change": (language_change, {"language changes"}),
