@@ -3,7 +3,7 @@
     python benchmarks/energy_shields.py                   two minutes on one core
     python benchmarks/energy_shields.py --picture FILE    and the picture of docs/explanation/energy-shields.md
 
-Two streams: Adult's women and men with a model that recommends 7.5 % and 25.2 %, and groups of 30 and 70 % of whom 35
+Two streams: Adult's women and men with a model that recommends 7.5 % and 25.2 %, and groups of 30 and 70 % in which 35
 and 60 % are recommended. A hundred decisions, a bias of at most 0.1 at the end and at most 0.15 from decision 40 on.
 Everything of the first table is exact. The others are simulations with a fixed seed.
 """

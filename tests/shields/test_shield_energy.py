@@ -35,6 +35,7 @@ from evenhand.shields import (
     synthesize,
 )
 from evenhand.shields.policy.nudging import NudgedRuns, draw, draws
+from support import scaled
 
 ADULT = Inputs(("women", "men"), (0.331, 0.669), (0.075, 0.252))
 UNEVEN = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6))
@@ -118,7 +119,7 @@ CASES = st.tuples(
 
 
 @given(CASES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_cost_and_probabilities_are_those_of_all_draws(case: tuple) -> None:
     """The forward walk against a recursion over single states; with the filter no end is unfair, whatever is drawn."""
     kind, empty, groups, filtered, (rate, one, other), power, first = case

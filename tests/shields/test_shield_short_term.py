@@ -33,6 +33,7 @@ from evenhand.shields.spec.ends import end_values_of
 from evenhand.shields.synthesis.layer import LayerLayout
 from evenhand.shields.synthesis.short_term import _Trials, short_term_end
 from evenhand.shields.synthesis.solve import SynthesisProblem, solve_problem
+from support import scaled
 
 ADULT = Inputs(("women", "men"), (0.331, 0.669), (0.075, 0.252))
 UNEVEN = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6))
@@ -148,7 +149,7 @@ CASES = st.tuples(
 
 
 @given(CASES, st.floats(0.05, 4.0))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_every_price_is_solved_exactly(case: tuple, price: float) -> None:
     """Against a recursion over single states that knows no layers; the chance against the policy's own decisions."""
     kind, empty, costs, (rate, one, other, label, more), horizon = case

@@ -90,7 +90,7 @@ def simulate(
     ] = "random",
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="In place of the file's kind; several of them are compared on the same people."),
+        typer.Option("--kind", help="In place of the file's kind; several of them meet the same people."),
     ] = None,
 ) -> None:
     """Simulate many runs of a shield, each beside the same run without it.

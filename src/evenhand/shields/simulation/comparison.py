@@ -49,10 +49,10 @@ class ShieldComparisonResult(Result):
                 self,
             ),
             _table(self.simulations),
-            NextStep("look closer at one of them: --kind with that name alone"),
+            NextStep("look closer at one kind of them"),
         ]
         return Document(
-            f"Shields compared on {first.source}",
+            f"Kinds of shields on {first.source}",
             f"{format_count(first.runs, 'run', 'runs')} of {first.periods * first.horizon:,} decisions on "
             f"{', '.join(first.groups)}, the same people for every shield. {describe_simulated(first)}",
             tuple(blocks),
@@ -99,7 +99,7 @@ def compare_shields(
         OptionError: as for ``simulate_shield``.
     """
     if not plans:
-        raise OptionError("there is no shield to simulate", location="--kind", hint="--kind energy --kind finite")
+        raise OptionError("there is no shield to simulate", location="plans", hint="give one plan or more")
     if periods is None:
         periods = 10 if all(plan.kind in PERIODIC_KINDS for plan in plans) else 1
     found: list[ShieldSimulationResult] = []
@@ -132,7 +132,7 @@ def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:
         kind = next((one for one in PLAN_KINDS if one == asked), None)
         if kind is None:
             raise OptionError(
-                f"there is no kind {asked!r} of shields", location="--kind", hint=f"one of {', '.join(PLAN_KINDS)}"
+                f"there is no kind {asked!r} of shields", location="kind", hint=f"one of {', '.join(PLAN_KINDS)}"
             )
         short = plan.short_term if kind in SHORT_TERM_KINDS else None
         alone = replace(plan, kind=kind, nudging=plan.nudging if kind == "energy" else None, short_term=None)
