@@ -29,19 +29,20 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
     kappa = float(Fraction(first.kappa))
     panels = [
         (
-            f"{one.name}: {100 * one.interventions_mean / (one.periods * one.horizon):.2f} overrides in 100 decisions",
+            one.name,
+            [f"{100 * one.interventions_mean / (one.periods * one.horizon):.2f} overrides in 100 decisions"],
             one.time_beyond,
             [(moment.decisions, moment.shielded) for moment in one.over_time],
         )
         for one in result.simulations
     ]
     without = 1 - sum(moment.fair_unshielded for moment in first.over_time) / len(first.over_time)
-    panels.append((NO_SHIELD, without, [(moment.decisions, moment.unshielded) for moment in first.over_time]))
-    settled = [values[-1] for _, _, moments in panels for at, values in moments if 2 * at >= first.horizon]
+    panels.append((NO_SHIELD, [], without, [(moment.decisions, moment.unshielded) for moment in first.over_time]))
+    settled = [values[-1] for _, _, _, moments in panels for at, values in moments if 2 * at >= first.horizon]
     top = min(1.0, max(1.1 * max(settled), 1.6 * kappa, 0.02))
     last = first.over_time[-1].decisions
     parts = []
-    for place, (name, beyond, moments) in enumerate(panels):
+    for place, (name, said, beyond, moments) in enumerate(panels):
         color = LIGHT["different" if name == NO_SHIELD else "same"]
         rows = [
             {"decisions": at, "low": values[0], "middle": values[len(values) // 2], "high": min(values[-1], top)}
@@ -79,7 +80,8 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
                 y=y("bound"),
             ),
         ]
-        title = {"text": name, "subtitle": f"{format_percent(beyond)} of the time above {kappa:g}", "frame": "bounds"}
+        said = [*said, f"{format_percent(beyond)} of the time above {kappa:g}"]
+        title = {"text": name, "subtitle": said, "frame": "bounds"}
         spec = {"layer": layers, "width": width - 84, "height": HEIGHT, "title": title}
-        parts.append(drawing.finish_chart(spec, f"{name}, {format_percent(beyond)} of the time above {kappa:g}."))
+        parts.append(drawing.finish_chart(spec, f"{name}: {', '.join(said)}."))
     return drawing.stack_charts(parts, " ".join(part["description"] for part in parts))
