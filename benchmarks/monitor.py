@@ -3,6 +3,7 @@
 
     python benchmarks/monitor.py ever-wrong --runs 3000
     python benchmarks/monitor.py delays --runs 1000
+    python benchmarks/monitor.py audits --runs 100
     python benchmarks/monitor.py pace
 
 Times are processor seconds of this process.
@@ -106,7 +107,7 @@ def ever_wrong(runs: int, seed: int) -> None:
 
 def fixed_size(gap: float, rate: float, share: float, power: float = 0.8) -> float:
     """Return the decisions of a z test of 5 % with this power, which looks once."""
-    reach = normal_quantile(0.975) + normal_quantile(power)
+    reach = normal_quantile(0.95) + normal_quantile(2 * power - 1)  # of the two-sided test, and of one side
     variance = (rate + gap) * (1 - rate - gap) / share + rate * (1 - rate) / (1 - share)
     return reach**2 * variance / gap**2
 
@@ -136,6 +137,35 @@ def delays(runs: int, seed: int) -> None:
         print(f"change to {gap} after {before:,}: median {np.median(found):,.0f}, 90 % {np.quantile(found, 0.9):,.0f}")
 
 
+def audits(runs: int, seed: int) -> None:
+    """Print how many labels it takes to see a gap of 10 points in base rates, with a proxy and without."""
+    groups = {"by": ["sex"], "values": {"sex": ["f", "m"]}}
+    for name, gap, labels in (
+        ("with a proxy", 0.1, {"audited_with": 0.05, "proxy": "judge"}),
+        ("without a proxy", 0.1, {"audited_with": 0.05}),
+        ("no gap, with a proxy", 0.0, {"audited_with": 0.05, "proxy": "judge"}),
+    ):
+        used = []
+        for run in range(runs):
+            drawn = random.Random(1000 * seed + run)
+            watch = [{"gap": "base_rate", "tolerance": 0.0}]
+            monitor = Monitor({"groups": groups, "watch": watch, "labels": labels, "seed": run})
+            batch: list[dict[str, object]] = []
+            for i in range(40_000):
+                first = drawn.random() < 0.5
+                label = int(drawn.random() < 0.4 - gap * first)
+                judge = label if drawn.random() < (0.9 if first else 0.95) else 1 - label
+                event = {"id": i, "sex": "f" if first else "m", "judge": judge, "label": label}
+                batch.append(event)
+                if len(batch) == 500:
+                    if monitor.add(batch).alarms:
+                        break
+                    batch.clear()
+            used.append(monitor.labels if monitor.alarms else math.inf)
+        found = np.isfinite(used).mean()
+        print(f"{name}: alarms in {found:.0%} of {runs} runs, median {np.median(used):,.0f} labels", flush=True)
+
+
 def pace(runs: int, seed: int) -> None:
     """Print events per processor second, lines of JSON included, and the memory of a group and measure."""
     del runs
@@ -160,7 +190,12 @@ def pace(runs: int, seed: int) -> None:
     print(f"state: {len(write_state(monitor)):,} bytes")
 
 
-ACTIONS: dict[str, Callable[[int, int], None]] = {"ever-wrong": ever_wrong, "delays": delays, "pace": pace}
+ACTIONS: dict[str, Callable[[int, int], None]] = {
+    "ever-wrong": ever_wrong,
+    "delays": delays,
+    "audits": audits,
+    "pace": pace,
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
