@@ -85,7 +85,7 @@ def test_boxes_that_end_every_worker_stay_undecided_and_are_named():
 DRIVER = """
 import sys
 from pathlib import Path
-sys.path.insert(0, {here!r})
+sys.path[:0] = {here!r}
 from cases import real_network
 from test_workers import certificate
 from evenhand.workers import Workforce
@@ -97,9 +97,9 @@ if __name__ == "__main__":
 """
 
 
-def run_driver(folder, workers="2"):
+def run_driver(folder, workers):
     script = folder / "driver.py"
-    script.write_text(DRIVER.format(here=str(Path(__file__).parent)))
+    script.write_text(DRIVER.format(here=[str(Path(__file__).parent), str(Path(__file__).parents[1])]))
     command = [sys.executable, str(script), workers, str(folder / "kept"), str(folder / "certificate")]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
@@ -123,20 +123,33 @@ def wait_for_answers(folder, process, number):
         time.sleep(0.01)
 
 
+@pytest.fixture(params=["processes", "dask"])
+def place(request):
+    """What a driver is told as its workers, and what tells their processes."""
+    if request.param == "processes":
+        yield "2", lambda driver: children(driver.pid)
+        return
+    distributed = pytest.importorskip("distributed", reason="needs the extra dask")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "host": "127.0.0.1"}
+    with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as client:
+        yield cluster.scheduler_address.replace("tcp://", "dask://"), lambda _: list(client.run(os.getpid).values())
+
+
 @pytest.mark.slow
-def test_a_worker_killed_a_worker_stopped_and_the_driver_killed(tmp_path):
+def test_a_worker_killed_a_worker_stopped_and_the_driver_killed(tmp_path, place):
     network = real_network("AC-1", "sex")
     expected = str(certificate(network, boxes=60_000))
 
-    driver = run_driver(tmp_path)
+    workers, processes = place
+    driver = run_driver(tmp_path, workers)
     wait_for_answers(tmp_path, driver, 10)
-    os.kill(children(driver.pid)[-1], signal.SIGKILL)
+    os.kill(processes(driver)[-1], signal.SIGKILL)
     wait_for_answers(tmp_path, driver, 25)
-    os.kill(children(driver.pid)[-1], signal.SIGSTOP)
+    os.kill(processes(driver)[-1], signal.SIGSTOP)
     wait_for_answers(tmp_path, driver, 40)
     driver.kill()
-    driver.wait()
-    again = run_driver(tmp_path)
+    driver.communicate()
+    again = run_driver(tmp_path, workers)
     printed, _ = again.communicate()
     assert printed.strip() == expected
     checked = checker.check_certificate(tmp_path / "certificate", network, sample=200, seed=1)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from evenhand.errors import LostWorkWarning
 from evenhand.typing import Progress
-from evenhand.workers.pools import MOST_LOSSES, Workers, open_pool
+from evenhand.workers.executors import Workers, open_pool
+from evenhand.workers.pools import MOST_LOSSES
 from evenhand.workers.store import UnitStore
 from evenhand.workers.units import UnitsDone, UnitTask, run_units
 
