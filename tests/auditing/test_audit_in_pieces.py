@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +91,7 @@ def test_groups_and_subgroups_are_those_of_all_rows_in_memory(tmp_path):
         (cell.group, cell.n) for cell in expected.calibration
     ]
     area = expected.overall["auc"].value
-    assert abs(found.groups.overall["auc"].value - area) < 1e-3
+    assert abs(found.groups.overall["auc"].value - area) < 1e-4  # 0.2 + 0.2 and 0.2 + 0.004 * 50 are in one bin
     assert found.groups.overall["auc"].low < area < found.groups.overall["auc"].high
     searched = find_subgroups(subject.scorer, subject.people)
     assert [one.words for one in found.subgroups.findings] == [one.words for one in searched.findings]
@@ -148,6 +150,54 @@ def test_state_of_another_audit_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EvenhandError, match="cannot be kept"):
         auditing.audit_pieces(Asked(), source, state=tmp_path / "file", **QUICK)
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Answers with the model that its server has by now."""
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        scores = self.server.model(pd.DataFrame(request["instances"]))
+        answer = json.dumps({"predictions": scores.tolist()}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def endpoint():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server, f"http://127.0.0.1:{server.server_port}/predict"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_endpoint_that_answers_otherwise_by_now_is_refused(tmp_path, endpoint):
+    server, url = endpoint
+    source = write(tmp_path / "people", people(900, amounts=10_000))
+    server.model = Asked(stop_after=10**9)
+    whole = auditing.audit_pieces(url, source, state=tmp_path / "state", **QUICK)
+    next((tmp_path / "state").glob("unit-*.npz")).unlink()
+    resumed = auditing.audit_pieces(url, source, state=tmp_path / "state", **QUICK)
+    assert resumed.groups.model_dump(exclude={"seconds"}) == whole.groups.model_dump(exclude={"seconds"})
+    server.model = Otherwise()
+    with pytest.raises(OptionError, match="answers differently from when the audit was begun: about 19 of 20 people"):
+        auditing.audit_pieces(url, source, state=tmp_path / "state", **QUICK)
+
+
+def test_an_endpoint_that_answers_differently_each_time_is_bound_by_its_address_alone(tmp_path, endpoint):
+    server, url = endpoint
+    rng = np.random.default_rng(0)
+    server.model = lambda frame: np.column_stack([1 - (chance := rng.random(len(frame))), chance])
+    source = write(tmp_path / "people", people(300, amounts=10_000))
+    for _ in range(2):
+        found = auditing.audit_pieces(url, source, state=tmp_path / "state", **QUICK)
+    assert found.groups.people == 300
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ PIECES_SAMPLE = 50_000
 MOST_WORDS = 1_000
 """Words of a column that are looked for in all data where the schema is inferred."""
 
-BINS = 1 << 16
+BINS = 1 << 20
 """The area under the ROC curve is counted in so many equal parts of the scores."""
 
 ALIKE = 0.25
@@ -51,6 +51,12 @@ ALIKE = 0.25
 
 KNOWN_BY = 500
 """People whose answers identify a model that is not given as a file."""
+
+PROBED = 20
+"""People whom an endpoint is asked about at the beginning, and again where an audit goes on."""
+
+CLOSE = 1e-6
+"""Scores that differ by no more than this are one answer."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,8 @@ def audit_pieces(
         thresholds = Thresholds.parse(config.threshold)
         thresholds.check_schema(schema)
         subject = replace(subject, thresholds=thresholds)
-    if config.budget is not None and config.budget < source.rows + forecast_queries(sample, config):
+    probed = 2 * PROBED if state is not None and _is_endpoint(model) else 0
+    if config.budget is not None and config.budget < source.rows + probed + forecast_queries(sample, config):
         raise OptionError(
             f"the budget of {config.budget:,} rows does not pay for the {source.rows:,} people in the data and the "
             f"{len(sample):,} of a sample",
@@ -130,6 +137,8 @@ def audit_pieces(
             hint="give a larger budget, or audit a sample of the rows",
         )
     kept = None if state is None else UnitStore(state, "audit", _describe(subject, source, config))
+    if kept is not None and _is_endpoint(model):
+        _require_same_answers(subject, kept)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) if state is None else state
         counted = _count_pieces(subject, _join_alike(source, drawn.frame, schema, folder, say), kept, say)
@@ -211,7 +220,9 @@ class _Counted:
         counts: people in each cell.
         sums: whole, rest, squares and squares_rest of ``ScoreSums``, shape (4, cells).
         ends: the least and the largest score in each cell, shape (2, cells); NaN without scores.
-        bins: people with and without the favourable true label by score, shape (2, BINS + 1).
+        bins: which of the ``BINS`` equal parts of the scores anybody is in, ascending, shape (filled,).
+        ranked: people with and without the favourable true label in each of these, shape (2, filled).
+        spans: the least and the largest score in each of these, shape (2, filled).
     """
 
     key: Floats
@@ -219,6 +230,8 @@ class _Counted:
     sums: Integers
     ends: Floats
     bins: Integers
+    ranked: Integers
+    spans: Floats
 
     @classmethod
     def add(cls, parts: Sequence[_Counted]) -> _Counted:
@@ -230,12 +243,21 @@ class _Counted:
         first = np.flatnonzero(np.r_[True, ~same.all(axis=1)][: len(key)])
         ends = np.concatenate([one.ends for one in parts], axis=1)[:, order]
         lowest, highest = (end.reduceat(row, first) for end, row in zip((np.fmin, np.fmax), ends, strict=True))
+        bins, place = np.unique(np.concatenate([one.bins for one in parts]), return_inverse=True)
+        ranked = np.zeros((2, len(bins)), dtype=np.int64)
+        np.add.at(ranked, (slice(None), place), np.concatenate([one.ranked for one in parts], axis=1))
+        spans = np.array([np.full(len(bins), np.inf), np.full(len(bins), -np.inf)])
+        given = np.concatenate([one.spans for one in parts], axis=1)
+        np.minimum.at(spans[0], place, given[0])
+        np.maximum.at(spans[1], place, given[1])
         return cls(
             sorted_key[first],
             np.add.reduceat(np.concatenate([one.counts for one in parts])[order], first),
             np.add.reduceat(np.concatenate([one.sums for one in parts], axis=1)[:, order], first, axis=1),
             np.array([lowest, highest]),
-            np.sum([one.bins for one in parts], axis=0),
+            bins,
+            ranked,
+            spans,
         )
 
     def decisions(self, schema: Schema, subject: Subject) -> RecordedDecisions:
@@ -252,10 +274,9 @@ class _Counted:
             whole, rest, squares, squares_rest = self.sums
             lowest, highest = self.ends
             sums = ScoreSums(tenth, whole, rest, squares, squares_rest, lowest, highest, 0 * tenth)
-            filled = self.bins.sum(axis=0) > 0
             if sums.range[0] >= 0 and sums.range[1] <= 1:
-                positive, negative = self.bins[:, filled]
-                sums = replace(sums, area=RankedScores(positive, negative, np.ones(len(positive), dtype=np.bool_)))
+                (positive, negative), (least, largest) = self.ranked, self.spans
+                sums = replace(sums, area=RankedScores(positive, negative, least < largest))
         people = People(own, entries, labels, rows, 0, None, counts=self.counts)
         return RecordedDecisions(
             people, selected == 1, score_sums=sums, truth=target.name, thresholds=subject.thresholds, decided_by="model"
@@ -277,12 +298,10 @@ def _count(subject: Subject, frame: Any, schema: Schema, location: str) -> _Coun
 def _add_up(people: People, selected: Booleans, scores: Floats | None) -> _Counted:
     assert people.labels is not None
     one = np.ones(len(people), dtype=np.int64) if people.counts is None else people.counts
-    bins = np.zeros((2, BINS + 1), dtype=np.int64)
-    sums = None if scores is None else ScoreSums.of(scores, one)
+    bins, ranked, spans, sums = one[:0], np.zeros((2, 0), dtype=np.int64), np.zeros((2, 0)), None
     if scores is not None:
-        place = np.floor(np.clip(scores, 0, 1) * BINS).astype(np.int64)
-        for row, side in enumerate((people.favourable, ~people.favourable)):
-            bins[row] = np.bincount(place[side], weights=one[side], minlength=BINS + 1)
+        sums, bins = ScoreSums.of(scores, one), np.floor(np.clip(scores, 0, 1) * BINS).astype(np.int64)
+        ranked, spans = np.array([one * people.favourable, one * ~people.favourable]), np.array([scores, scores])
     entries = people.individuals[:, people.schema.positions(people.schema.protected)]
     columns = [entries, people.labels, selected, one * 0 if sums is None else sums.tenth]
     key = np.column_stack(columns)
@@ -291,13 +310,14 @@ def _add_up(people: People, selected: Booleans, scores: Floats | None) -> _Count
     if sums is not None:
         each = np.array([sums.whole, sums.rest, sums.squares, sums.squares_rest])
         ends = np.array([sums.lowest, sums.highest])
-    return _Counted.add([_Counted(key, one, each, ends, bins)])
+    return _Counted.add([_Counted(key, one, each, ends, bins, ranked, spans)])
 
 
 def _describe(subject: Subject, source: PiecesSource, config: AuditConfig) -> dict[str, str]:
     """Return what counts in pieces depend on, each as a text: the same of the same audit.
 
-    A file is identified by its content, an endpoint by its URL, any other model by its answers about some people.
+    A file is identified by its content, an endpoint by its URL (see ``_require_same_answers``), any other model by its
+    answers about some people.
     """
     files = []
     for path in dict.fromkeys(piece.path for piece in source.pieces):
@@ -306,8 +326,8 @@ def _describe(subject: Subject, source: PiecesSource, config: AuditConfig) -> di
     model = subject.model
     if isinstance(model, str | Path) and Path(model).is_file():
         fingerprint = fingerprint_of("model", Path(model).read_bytes())
-    elif isinstance(model, str) and "://" in model:
-        fingerprint = model
+    elif _is_endpoint(model):
+        fingerprint = str(model)
     else:
         reply = models.ask_people(subject.scorer, subject.people.individuals[:KNOWN_BY])
         fingerprint = fingerprint_of("model", model if isinstance(model, str) else "", reply.labels, reply.scores)
@@ -317,3 +337,47 @@ def _describe(subject: Subject, source: PiecesSource, config: AuditConfig) -> di
         "schema": fingerprint_of("schema", subject.people.schema),
         "thresholds": ", ".join(config.threshold),
     }
+
+
+def _is_endpoint(model: Any) -> bool:
+    return isinstance(model, str) and "://" in model
+
+
+def _require_same_answers(subject: Subject, kept: UnitStore) -> None:
+    """Ask an endpoint about some people, and refuse it where it answers otherwise than when the audit was begun.
+
+    An endpoint that gave two answers at the beginning answers differently each time: nothing can be said of it.
+
+    Raises:
+        OptionError: another model answers at the same URL.
+    """
+    people = subject.people.individuals[:PROBED]
+
+    def ask() -> models.Reply:
+        return models.FreshScorer(subject.scorer).reply(people)
+
+    before = kept.read("answers")
+    if before is None:
+        first, second = ask(), ask()
+        kept.write(
+            "answers",
+            {"labels": np.array([first.labels, second.labels]), "scores": np.array([first.scores, second.scores])},
+        )
+        return
+    (labels, second_labels), (scores, second_scores) = before["labels"], before["scores"]
+    if _differ(labels, second_labels, scores, second_scores).any():
+        return
+    now = ask()
+    changed = _differ(labels, now.labels, scores, now.scores)
+    if changed.any():
+        raise OptionError(
+            f"the model answers differently from when the audit was begun: about {changed.sum()} of {len(people)} "
+            "people who it was asked about again",
+            location=str(subject.model),
+            hint="name another folder as `state=` to begin again with the model that answers now",
+        )
+
+
+def _differ(labels: Integers, other_labels: Integers, scores: Floats, other_scores: Floats) -> Booleans:
+    """Return about whom two answers differ, shape (n,)."""
+    return np.asarray((labels != other_labels) | (np.abs(scores - other_scores) > CLOSE).any(axis=1))

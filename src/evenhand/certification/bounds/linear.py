@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CALL_BOXES = 256
 """Boxes taken up per call: a call takes a fraction of a second."""
 CONCURRENT_CALLS = 8
-"""Calls under way at once, whatever the number of threads: the result must not depend on it."""
+"""Splits under way between two looks at the limits, however many threads: the result must not depend on it."""
 CALL_SHARE = 0.02
 """Part of the time limit that a call may take."""
 PROVED_BOXES, WATCHED_BOXES = 2048, 256
@@ -256,6 +256,12 @@ class LinearSearch(BestFirst[BoxFrontier]):
         order = order[np.argsort(-gain[order], kind="stable")]
         # Neighbours bound well together: proofs go block by block of gain, in the boxes' own order inside each.
         size = min(PROVED_BLOCK, -(-len(order) // REPLANNED)) if self.scheduled else PROVED_BLOCK
+        if until is None:
+            order = np.concatenate(
+                [order[:0], *(np.sort(order[at : at + size]) for at in range(0, len(order), max(1, size)))]
+            )
+            self.prove_boxes(frontier, proofs, order, level[order], None)
+            return proofs
         for at in range(0, len(order), max(1, size)):
             block = np.sort(order[at : at + size])
             started = self.reading()
@@ -282,18 +288,24 @@ class LinearSearch(BestFirst[BoxFrontier]):
         if self.scheduled:
             mean = self.schedule.proof_seconds(level) / max(1, len(level))
             size, calls = int(np.clip(self._call_seconds() / max(mean, 1e-7), LANES, PROVED_BOXES)), self.bounder.jobs
+        if until is None:  # nothing to look at in between: as many are under way as there are threads or workers
+            calls = max(1, -(-len(chosen) // size))
 
-        def prove_piece(at: int) -> None:
+        def prove_piece(at: int) -> bool:
+            if self.interrupts.count > 1:
+                return False
             for number in np.unique(level[at : at + size]):
                 these = chosen[at : at + size][level[at : at + size] == number]
                 found = self.bounder.prove(frontier[these], LEVELS[number])
                 proofs.share[these] = np.maximum(proofs.share[these], found)
                 proofs.level[these] = number
+            return True
 
         for at in range(0, len(chosen), calls * size):
-            if self.interrupts.count > 1 or self.limits.clock.passed(until):
+            if self.limits.clock.passed(until):
                 return False
-            list(self.pool.map(prove_piece, range(at, min(at + calls * size, len(chosen)), size)))
+            if not all(list(self.pool.map(prove_piece, range(at, min(at + calls * size, len(chosen)), size)))):
+                return False
         return True
 
     def refine_and_prove(self, frontier: BoxFrontier) -> tuple[BoxFrontier, Proofs, Stop]:
