@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import evenhand
 from evenhand.errors import LostWorkWarning, OptionError
 from evenhand.workers import (
     MOST_LOSSES,
@@ -26,6 +27,7 @@ from evenhand.workers import (
     WorkerLostError,
     WorkerPool,
     Workforce,
+    clusters,
     fingerprint_of,
     open_pool,
     pools,
@@ -260,6 +262,22 @@ def test_a_cluster_needs_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(OptionError, match="ray is needed"), open_pool("ray://here:10001"):
         pass
+
+
+def test_a_worker_of_another_version_or_without_a_module_is_refused():
+    class Remote:
+        size = 1
+
+        def submit(self, call, *arguments):
+            future = Future()
+            future.set_exception(RuntimeError("traceback of a worker\nModuleNotFoundError: No module named 'evenhand'"))
+            return future
+
+    with open_pool(Remote()) as pool, pytest.raises(OptionError, match="a worker cannot import 'evenhand'"):
+        pool.call(abs, -1)
+    assert clusters.call_here(evenhand.__version__, abs, -1) == 1
+    with pytest.raises(OptionError, match=r"this is version 0\.0"):
+        clusters.call_here("0.0", abs, -1)
 
 
 def test_fingerprints_tell_settings_and_arrays_apart():

@@ -263,18 +263,21 @@ class ConsentOptions:
         return forecast
 
 
+WorkersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workers",
+        metavar="N|dask://HOST:PORT|ray://HOST:PORT",
+        help="Work with so many processes, or on a cluster. The result does not depend on how many.",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class WorkerOptions:
     """Who does the work of a command, and where what is done is kept."""
 
-    workers: Annotated[
-        str | None,
-        typer.Option(
-            "--workers",
-            metavar="N|dask://HOST:PORT|ray://HOST:PORT",
-            help="Work with so many processes, or on a cluster. The result does not depend on how many.",
-        ),
-    ] = None
+    workers: WorkersOption = None
     state: Annotated[
         Path | None,
         typer.Option("--state", help="With --workers: keep what is done in this folder, and go on from what is in it."),

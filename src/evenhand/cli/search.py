@@ -16,6 +16,7 @@ from evenhand.cli.options import (
     ModelArgument,
     OutputOptions,
     RunOptions,
+    WorkersOption,
     read_terms,
 )
 from evenhand.errors import LimitError, OptionError
@@ -62,12 +63,15 @@ def search(
     save_tests: Annotated[
         Path | None, typer.Option("--save-tests", help="Write a pytest file that asks a new model again.")
     ] = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Search for people whom a model decides differently when nothing but protected attributes change."""
     from evenhand import view
     from evenhand.individual import search as searching
+    from evenhand.workers import Workforce
 
     output.check_places(save_tests=save_tests)
+    workforce = None if workers is None else Workforce(workers)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -75,6 +79,7 @@ def search(
     result: SearchResult | TextSearchResult
     document: Callable[[], Document]
     if text_column is not None:
+        _refuse_workers(workers, "texts are")
         for option, given in (("--html", output.html), ("--schema", people.schema)):
             if given is not None:
                 raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")
@@ -88,6 +93,7 @@ def search(
         with view.show_progress(quiet=output.silent) as progress:
             subject = people.read_subject(model, data, progress)
         if subject.people.schema.target.is_number:
+            _refuse_workers(workers, "a number that is decided is")
             _search_numbers(context, subject, people, output, run, save_tests)
             return
         config = ROWS.read(context, seed=people.seed)
@@ -96,7 +102,9 @@ def search(
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
         subject.ledger.budget = run.approve(model, config.budget, searching.forecast_queries(subject.people, config))
         with view.show_progress(quiet=output.silent) as progress:
-            result = found = searching.search(subject.scorer, subject.people, config, progress=progress, clock=clock)
+            result = found = searching.search(
+                subject.scorer, subject.people, config, progress=progress, clock=clock, workforce=workforce
+            )
         if found.queries == 0 and not found.rates:
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
         document = partial(found.document, subject.card)
@@ -106,6 +114,11 @@ def search(
         tests(save_tests)
         written.append(save_tests)
     output.finish(result, document, written, interrupted=result.interrupted)
+
+
+def _refuse_workers(workers: str | None, what: str) -> None:
+    if workers is not None:
+        raise OptionError(f"{what} searched in one process", location="--workers", hint="leave it out")
 
 
 def _search_numbers(

@@ -34,6 +34,7 @@ from evenhand.models.blackbox.text_model import (
     reads_texts,
 )
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
+from evenhand.models.distributed import open_distributed
 from evenhand.models.language.answer_store import question_key
 from evenhand.models.language.answers import ChatOutcome
 from evenhand.models.language.budget import Spent
@@ -150,6 +151,7 @@ __all__ = [
     "network_fingerprint",
     "network_from_dense",
     "network_from_layers",
+    "open_distributed",
     "plain_inputs",
     "plain_line",
     "plain_numbers",

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import evenhand
 from evenhand.errors import FetchError, MissingExtraError, OptionError
 from evenhand.workers.pools import Worker, WorkerPool
 
@@ -93,7 +94,7 @@ class _DaskWorker(Worker):
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         self._move(hung=False)  # workers come and go
-        return super().submit(function, *arguments)
+        return super().submit(call_here, evenhand.__version__, function, *arguments)
 
     def replace(self) -> None:
         self._move(hung=True)
@@ -178,12 +179,31 @@ class _RayExecutor:
     """Ray's tasks as calls that are submitted."""
 
     def __init__(self, ray: Any) -> None:
-        self._run = ray.remote(max_retries=3)(_call)
+        self._run = ray.remote(max_retries=3)(call_here)
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        future: Future[Any] = self._run.remote(call, *arguments).future()
-        return future
+        # Ray would set the result of a future that was cancelled meanwhile, and complain.
+        found: Future[Any] = Future()
+
+        def hand_over(done: Future[Any]) -> None:
+            if found.set_running_or_notify_cancel():
+                error = done.exception()
+                found.set_result(done.result()) if error is None else found.set_exception(error)
+
+        self._run.remote(evenhand.__version__, call, *arguments).future().add_done_callback(hand_over)
+        return found
 
 
-def _call(call: Callable[..., Any], *arguments: Any) -> Any:
+def call_here(version: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a call: on a worker, if it has the same version of this package.
+
+    Raises:
+        OptionError: it has another one, which might give another result.
+    """
+    if version != evenhand.__version__:
+        raise OptionError(
+            f"a worker has version {evenhand.__version__} of Evenhand, and this is version {version}",
+            location="workers",
+            hint="install one version everywhere",
+        )
     return call(*arguments)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from queue import Empty, SimpleQueue
 from statistics import median
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from evenhand.errors import EvenhandError, OptionError
 
 
 @runtime_checkable
@@ -134,7 +137,7 @@ class WorkerPool:
                     if lost:
                         raise WorkerLostError
                     if error is not None:
-                        raise error
+                        raise _explain(error) from None
                     self._took.setdefault(function, []).append(self._clock() - call.begun)
                     return call.future.result()
         finally:
@@ -179,6 +182,20 @@ class WorkerPool:
     def _is_late(self, function: Callable[..., Any], call: _Call) -> bool:
         took = self._took.get(function)
         return took is not None and self._clock() - call.begun > max(self._least_lease, LEASE * median(took))
+
+
+def _explain(error: BaseException) -> BaseException:
+    """Return the error of a call, in other words where a worker lacks a module or the error came with its traceback."""
+    cause = getattr(error, "cause", None)  # Ray
+    error = cause if isinstance(cause, EvenhandError) else error
+    lacking = re.search(r"No module named '([\w.]+)'", str(error))
+    if lacking is None or isinstance(error, EvenhandError):
+        return error
+    return OptionError(
+        f"a worker cannot import {lacking[1]!r}",
+        location="workers",
+        hint="install Evenhand, and what the model is made of, on each of them",
+    )
 
 
 class _Call(NamedTuple):

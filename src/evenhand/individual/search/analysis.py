@@ -27,6 +27,7 @@ from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import (
     BATCH_ROWS,
     PROBE_COUNT,
+    AdditiveNetwork,
     FreshScorer,
     NoiseCheck,
     QuestionLedger,
@@ -39,6 +40,7 @@ from evenhand.population import DataPopulation, Population, product_of_marginals
 from evenhand.schema import People, Schema
 from evenhand.stats import Estimated, estimated_rate
 from evenhand.typing import Floats, Integers, Progress
+from evenhand.workers import Workforce
 
 StoppedBy: TypeAlias = Literal["plan", "budget", "time", "interrupt"]
 
@@ -67,6 +69,7 @@ def search(
     noise: NoiseCheck | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
+    workforce: Workforce | None = None,
     **settings: Any,
 ) -> SearchResult:
     """Search for profiles that a model decides differently under some protected assignment.
@@ -81,6 +84,7 @@ def search(
             about twice. Then only profiles that differ beyond its noise are reported.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of ``SearchResult.work`` repeats that run.
+        workforce: workers with a copy of the model each, who answer in its place; the result does not depend on them.
         settings: fields of ``SearchConfig`` by name, in place of those in ``config``.
 
     Returns:
@@ -91,6 +95,14 @@ def search(
     """
     started = time.perf_counter()
     config = SearchConfig.of(config, settings)
+    if workforce is not None:
+        schema = source.schema if isinstance(source, People) else source
+        local = models.load_model(model, schema, ledger=QuestionLedger(config.budget))
+        _check_workforce(workforce, local)
+        with models.open_distributed(local, workforce) as distributed:
+            return search(
+                distributed, source, config, white_box=white_box, noise=noise, progress=progress, clock=clock
+            )
     timer = WorkClock.start(clock, config)
     method = load_method(config.method)
     options = MethodOptions(local=config.local, h=config.h)
@@ -247,6 +259,25 @@ def search(
         work=timer.work(),
         seconds=time.perf_counter() - started,
     )
+
+
+def _check_workforce(workforce: Workforce, scorer: Scorer) -> None:
+    if workforce.state is not None:
+        raise OptionError(
+            "a search keeps answers in a file of its own", location="`state=`", hint="name one: `resume=FILE`"
+        )
+    if isinstance(scorer, AdditiveNetwork):
+        raise OptionError(
+            f"{scorer.name} is computed here, millions of profiles a second, and needs no workers",
+            location="`workers=`",
+            hint="leave them out",
+        )
+    if getattr(scorer, "batch", None) is not None:
+        raise OptionError(
+            f"{scorer.name} answers over the network, and has many questions under way as it is",
+            location="`workers=`",
+            hint="leave them out",
+        )
 
 
 def forecast_queries(people: People, config: SearchConfig) -> int:
