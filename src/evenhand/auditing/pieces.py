@@ -245,7 +245,8 @@ class _Counted:
         lowest, highest = (end.reduceat(row, first) for end, row in zip((np.fmin, np.fmax), ends, strict=True))
         bins, place = np.unique(np.concatenate([one.bins for one in parts]), return_inverse=True)
         ranked = np.zeros((2, len(bins)), dtype=np.int64)
-        np.add.at(ranked, (slice(None), place), np.concatenate([one.ranked for one in parts], axis=1))
+        for people, more in zip(ranked, np.concatenate([one.ranked for one in parts], axis=1), strict=True):
+            np.add.at(people, place, more)
         spans = np.array([np.full(len(bins), np.inf), np.full(len(bins), -np.inf)])
         given = np.concatenate([one.spans for one in parts], axis=1)
         np.minimum.at(spans[0], place, given[0])

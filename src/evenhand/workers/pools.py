@@ -160,6 +160,9 @@ class WorkerPool:
         except BrokenExecutor as error:  # it was lost while it was idle
             future = Future()
             future.set_exception(error)
+        except ImportError as error:
+            self._free.put(worker)
+            raise _explain(error) from None
         return _Call(future, worker, self._clock())
 
     def _find_another(self, late: Worker) -> Worker | None:

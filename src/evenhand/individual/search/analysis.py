@@ -100,9 +100,7 @@ def search(
         local = models.load_model(model, schema, ledger=QuestionLedger(config.budget))
         _check_workforce(workforce, local)
         with models.open_distributed(local, workforce) as distributed:
-            return search(
-                distributed, source, config, white_box=white_box, noise=noise, progress=progress, clock=clock
-            )
+            return search(distributed, source, config, white_box=white_box, noise=noise, progress=progress, clock=clock)
     timer = WorkClock.start(clock, config)
     method = load_method(config.method)
     options = MethodOptions(local=config.local, h=config.h)
