@@ -21,6 +21,8 @@ from evenhand.workers import MOST_LOSSES, WorkerLostError, WorkerPool, Workforce
 PIECE_ROWS = 2048
 """Individuals of one call to a worker, however many workers there are."""
 
+IMPORTABLE = "leave them out; a function has to stand in a module that workers can import"
+
 
 class DistributedScorer(WrappedScorer):
     """A model of which copies answer on workers; what it is asked is counted here.
@@ -45,7 +47,7 @@ class DistributedScorer(WrappedScorer):
             raise OptionError(
                 f"{model.name} cannot be sent to workers: {str(error).splitlines()[0]}",
                 location="`workers=`",
-                hint="leave them out; a function has to stand in a module that workers can import",
+                hint=IMPORTABLE,
             ) from None
         self._key = hashlib.sha256(self._packed).hexdigest()
 
@@ -97,10 +99,19 @@ def open_distributed(scorer: Scorer, workforce: Workforce) -> Iterator[Distribut
 
 
 def answer_rows(key: str, packed: bytes | None, individuals: Floats) -> Reply | None:
-    """Return what the model says about individuals: on a worker, which keeps it; None if it does not have it yet."""
+    """Return what the model says about individuals: on a worker, which keeps it; None if it does not have it yet.
+
+    Raises:
+        OptionError: the worker lacks something that the model is made of.
+    """
     if packed is not None:
         _models().clear()
-        _models()[key] = pickle.loads(packed)
+        try:
+            _models()[key] = pickle.loads(packed)
+        except (AttributeError, ImportError) as error:
+            raise OptionError(
+                f"a worker cannot load the model: {error}", location="`workers=`", hint=IMPORTABLE
+            ) from None
     model = _models().get(key)
     return None if model is None else ask_model(model, individuals)
 

@@ -77,6 +77,8 @@ def test_what_workers_cannot_answer_is_refused():
     with pytest.raises(OptionError, match="cannot be sent to workers") as error:
         found_by(lambda frame: forest(frame), Workforce(Threads(1)))
     assert "a module that workers can import" in error.value.hint
+    with pytest.raises(OptionError, match="a worker cannot load the model"):
+        distributed.answer_rows("key", b"cnowhere_to_be_imported\nforest\n.", np.zeros((1, 3)))
     with pytest.raises(OptionError, match="a file of its own"):
         found_by(workforce=Workforce(Threads(1), "kept"))
     with pytest.raises(ModelError, match="asking the model ended 3 workers"):
