@@ -16,7 +16,6 @@ from evenhand.service.settings import ServedShieldConfig, WhenDown
 from evenhand.service.state_machines import ShieldMachine, unguarded_output
 from evenhand.service.store.ledger import Ledger, OperationResult
 from evenhand.shields import (
-    PERIODIC_KINDS,
     PeriodicShield,
     Shield,
     ShieldPlan,
@@ -77,7 +76,7 @@ def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield,
     try:
         policy = _synthesize_from_plan(entry.plan) if entry.policy is None else load_policy(folder / entry.policy)
         # A shield that goes on makes its first period itself.
-        periodic = policy.plan.kind in PERIODIC_KINDS and len(policy.plan.inputs.groups) == 2
+        periodic = policy.plan.makes_periods
         shield = Shield(PeriodicShield(policy.plan) if periodic else policy, advisory=entry.advisory)
     except DataError:
         # It names the file already.
@@ -98,7 +97,7 @@ def _synthesize_from_plan(described: dict[str, Any] | None) -> ShieldPolicy | Pe
             location="groups",
             hint="write numbers; or make a policy file with `evenhand shield synthesize`, and name it: policy = ...",
         )
-    if plan.kind in PERIODIC_KINDS and len(plan.inputs.groups) == 2:
+    if plan.makes_periods:
         return PeriodicShield(plan)
     return synthesize(plan)
 

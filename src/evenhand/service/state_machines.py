@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from evenhand.errors import DataError, DecisionError, EvenhandError, OptionError
 from evenhand.genai import Admission, Enforcer, GenerationConfig, ItemOutcome
 from evenhand.service.store.chain import canonical_json
-from evenhand.shields import PERIODIC_KINDS, PeriodicShield, Shield, ShieldPolicy, read_plan, synthesize
+from evenhand.shields import PeriodicShield, Shield, ShieldPolicy, read_plan, synthesize
 
 Operation: TypeAlias = Mapping[str, Any]
 """What is done: ``{"op": NAME, ...}``, as JSON can hold it."""
@@ -459,10 +459,8 @@ def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Seq
         described = configuration["plan"]
         ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
         plan = read_plan(ordered)
-        periodic = plan.kind in PERIODIC_KINDS and len(plan.inputs.groups) == 2
-        return ShieldMachine(
-            Shield(PeriodicShield(plan) if periodic else synthesize(plan), advisory=advisory), configuration
-        )
+        made = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
+        return ShieldMachine(Shield(made, advisory=advisory), configuration)
     raise OptionError(
         f"the policy with the digest {digest[:12]}... is needed, from the file {configuration.get('policy')!r}",
         location="--policy",

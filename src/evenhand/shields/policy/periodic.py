@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from evenhand.shields.spec.ends import (
 )
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty
+from evenhand.shields.synthesis.general import synthesize_general
 from evenhand.shields.synthesis.separable import synthesize_separable
 from evenhand.shields.synthesis.short_term import guarded_policy, short_term_end, solve_guarded
 from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, solve_problem
@@ -115,7 +117,7 @@ class BalancedPeriod:
 
 
 class PeriodicShield:
-    """A shield, period by period; over two groups, or within welfare bounds over more.
+    """A shield, period by period; over two groups, or over more if it is dynamic or keeps welfare bounds.
 
     Args:
         plan: of a kind that goes on; a static shield does the same in every period.
@@ -131,11 +133,15 @@ class PeriodicShield:
                 location="kind",
                 hint=f"{', '.join(PERIODIC_KINDS[:-1])} and {PERIODIC_KINDS[-1]} shields go on",
             )
-        if len(plan.inputs.groups) != 2 and plan.kind != "static-bw":
+        if len(plan.inputs.groups) != 2 and plan.kind not in ("static-bw", "dynamic"):
             raise OptionError(
                 f"{plan.kind} shields are for two groups, and these are {len(plan.inputs.groups)}",
                 location="groups",
-                hint="several groups can be kept within welfare bounds each: kind static-bw",
+                hint="several groups can be kept alike by kind dynamic, or within welfare bounds each by static-bw",
+            )
+        if len(plan.inputs.groups) != 2 and plan.terminal == "exempt":
+            raise OptionError(
+                "which ends are exempt is known for two groups", location="terminal", hint="terminal: strict or soft"
             )
         self.plan = plan
         self._progress = progress
@@ -202,6 +208,8 @@ class PeriodicShield:
             self._known.move_to_end(past)
             return self._known[past]
         plan = self.plan.continue_from(past)
+        if len(plan.inputs.groups) > 2:
+            return self._remember(past, self._several_groups(plan))
         # Without a past the property itself is always possible: accept everybody, or no one.
         exempt = plan.terminal == "exempt" and any(past)
         owed = ObligatoryEnd(plan.property, past, plan.horizon, exempt)
@@ -215,6 +223,24 @@ class PeriodicShield:
             # The past was unfair, or unjudged: nothing can be promised.
             period = self._period(plan, None if exempt else PricedEnd(owed, price, everywhere=True), False)
         assert period is not None
+        return self._remember(past, period)
+
+    def _several_groups(self, plan: ShieldPlan) -> ShieldPeriod:
+        """Return a period over three groups or more: fair at its end if that can be made sure of, else at a price."""
+        # Once a fair end is possible for ever, small groups are judged too, as with two groups.
+        always = always_ends_fair(self.plan, plan.start)
+        zero = replace(plan.property, empty_group=EmptyGroupRule("zero"))
+        asked = replace(plan, property=zero) if always else plan
+        policy = None
+        if plan.terminal == "strict" or always or not any(plan.start):
+            policy = synthesize_general(asked, progress=self._progress)
+        sure = policy is not None and policy.expected_cost < float("inf")
+        if policy is None or not sure:
+            price = UNFAIR_END_PRICE * plan.horizon * max(plan.inputs.costs[-1], 1e-6)
+            policy = synthesize_general(plan, unfair_price=price, progress=self._progress)
+        return ShieldPeriod(replace(policy, plan=plan), plan.start, None, sure, sure)
+
+    def _remember(self, past: Counters, period: ShieldPeriod) -> ShieldPeriod:
         self._known[past] = period
         while len(self._known) > 1 and sum(kept.policy.bytes for kept in self._known.values()) > MEMORY_BYTES:
             self._known.popitem(last=False)
@@ -269,14 +295,19 @@ def _first_looked_at(plan: ShieldPlan) -> int:
 def always_ends_fair(plan: ShieldPlan, past: Counters) -> bool:
     """Return whether a dynamic shield, or an energy shield with its filter, ends all periods from here on fair.
 
-    So it is once the past is fair and 2 / kappa of each group were counted: a fair end is then owed ever after.
+    So it is once the past is fair and 2 / kappa of each group were counted: a fair end is then owed ever after. Of
+    several groups let c be half way between the lowest and the highest rate. Keep the accepted of a group at its rate
+    times its number, rounded down if the rate is c or more, and up if it is less; each goes up by 0 or 1 with every
+    person. Two groups on different sides of c are then at most kappa apart in their old order, and less than 1/n + 1/m
+    in the other; two on one side were at most kappa / 2 apart, and a rounding adds less than 1/n.
     """
-    n_a, _, n_b, _ = past
-    kept = plan.property
-    if not plan.plans_periods or kept.kind == "disparate_impact" or min(n_a, n_b) == 0:
+    seen = past[::2]
+    judged = replace(plan.property, empty_group=EmptyGroupRule("zero"))
+    if not plan.plans_periods or judged.kind == "disparate_impact" or min(seen) * judged.kappa < 2:
         return False
-    return min(n_a, n_b) * kept.kappa >= 2 and ObligatoryEnd(kept, past, plan.horizon, exempt=False).fair.property.fair(
-        *past
+    return all(
+        judged.fair(*past[2 * one : 2 * one + 2], *past[2 * other : 2 * other + 2])
+        for one, other in combinations(range(len(seen)), 2)
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+from evenhand.shields.policy.periodic import PeriodicShield
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.runtime.certificate import ShieldCertificate, explain_later, worst_bias
+from evenhand.shields.runtime.periodic_state import plan_digest
 from evenhand.shields.runtime.state import (
     PROMPT_LABELS,
     check_counts,
@@ -17,10 +19,11 @@ from evenhand.shields.runtime.state import (
     read_numbers,
 )
 from evenhand.shields.spec.ends import describe_assumption, welfare_bounds_of
+from evenhand.shields.spec.plan import Counters
 
 
 class MultiGroupShieldState:
-    """Any number of groups. Welfare bounds go on from period to period, an exact shield ends at its horizon.
+    """Any number of groups. Welfare bounds and dynamic shields go on from period to period, others end at the horizon.
 
     The bias is the largest between two groups. A decision made while labels are open takes only those that are known
     into account, and nothing is guaranteed for its period after that.
@@ -35,18 +38,23 @@ class MultiGroupShieldState:
             the assumption held in all periods before.
 
     Args:
-        policy: as synthesised for several groups, or by ``separable``.
+        shield: a policy as synthesised for several groups, or by ``separable``; or a dynamic shield, which makes one
+            for every period.
     """
 
-    def __init__(self, policy: ShieldPolicy) -> None:
-        plan = policy.plan
+    def __init__(self, shield: ShieldPolicy | PeriodicShield) -> None:
+        self._periodic = shield if isinstance(shield, PeriodicShield) and shield.plan.kind == "dynamic" else None
+        plan = shield.plan
+        self._planned_from: Counters = plan.start
+        self.certain = True
+        policy = shield.begin().policy if isinstance(shield, PeriodicShield) else shield
         self.policy = policy
         self.groups = plan.inputs.groups
         self.costs = plan.inputs.costs
         self.labelled = plan.property.labelled
         self.horizon = plan.horizon
         self.bounds = welfare_bounds_of(plan) if policy.actions.form == "separate" else None
-        self._level = policy.actions.level
+        self._plan_period(plan.start)
         several = len(self.groups)
         self.period = self.step = self.open_now = 0
         self.counters = [0] * (2 * several)
@@ -60,18 +68,45 @@ class MultiGroupShieldState:
 
     @property
     def digest(self) -> str:
-        """See `ShieldState`."""
-        return self.policy.digest
+        """See `ShieldState`; a dynamic shield decides by who is expected, too."""
+        return self.policy.digest if self._periodic is None else plan_digest(self._periodic.plan)
 
     @property
     def has_guarantee(self) -> bool:
         """Whether the end is fair for every order of people: within welfare bounds that depends on the order."""
-        return self.prompt and self.bounds is None
+        return self.prompt and self.bounds is None and self.certain
+
+    def _plan_period(self, past: Counters) -> None:
+        """Take up the policy of the period that begins after these counters."""
+        if self._periodic is not None:
+            period = self._periodic.begin(past)
+            self.policy, self.certain = period.policy, period.guaranteed
+        self._planned_from = past
+        self._level = self.policy.actions.level
+
+    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        """Return what makes the plans that the next decision needs, as in `PeriodicShieldState`; None if there are."""
+        periodic = self._periodic
+        if periodic is None:
+            return None
+        if state is None:
+            needed = [tuple(_add_counters(self.past, self.counters))] if self.step == self.horizon else []
+        else:
+            needed = [tuple(state["planned"])]
+            if state["step"] == self.horizon:
+                needed.append(tuple(_add_counters(state["past"], state["counters"])))
+        missing = [past for past in needed if not periodic.has_period_for(past)]
+
+        def make() -> None:
+            for past in missing:
+                periodic.begin(past)
+
+        return make if missing else None
 
     def decide(self, group: int, recommendation: int, cost: float) -> int:
         """See `ShieldState.decide`."""
         if self.step == self.horizon:
-            if self.bounds is None:
+            if self.bounds is None and self._periodic is None:
                 raise past_horizon_error(self.horizon)
             self._begin_period()
         if self.open_now:
@@ -92,13 +127,17 @@ class MultiGroupShieldState:
         self.past = _add_counters(self.past, self.counters)
         self.past_recommended = _add_counters(self.past_recommended, self.recommended)
         self.counters, self.recommended = [0] * len(self.counters), [0] * len(self.recommended)
-        self.prompt, self.step, self.open_now = True, 0, 0
+        # Labels of earlier periods that are still open can make a fair end impossible.
+        self.prompt = self._periodic is None or not any(self.open)
+        self.step, self.open_now = 0, 0
         self.period += 1
+        self._plan_period(tuple(self.past))
 
     def _assumption_holds_now(self) -> bool:
         """Return whether the assumption held in this period, which is at its end, and in all before."""
         least = 0 if self.bounds is None else self.bounds.least_seen
-        return self.assumption_held and self.prompt and not self.open_now and min(self.counters[::2]) >= least
+        kept = self.assumption_held and self.prompt and self.certain and not self.open_now
+        return kept and min(self.counters[::2]) >= least
 
     def _assumption_holds_so_far(self) -> bool:
         """Return whether the assumption held in all periods before, and held in this one or still can."""
@@ -106,7 +145,12 @@ class MultiGroupShieldState:
             return self._assumption_holds_now()
         least = 0 if self.bounds is None else self.bounds.least_seen
         missing = sum(max(0, least - count) for count in self.counters[::2])
-        return self.assumption_held and self.prompt and missing <= self.horizon - self.step + self.open_now
+        return (
+            self.assumption_held
+            and self.prompt
+            and self.certain
+            and missing <= self.horizon - self.step + self.open_now
+        )
 
     def observe(self, code: int, label: int) -> None:
         """See `ShieldState.observe`."""
@@ -132,6 +176,7 @@ class MultiGroupShieldState:
             "open_now": self.open_now,
             "prompt": self.prompt,
             "held": self.assumption_held,
+            **({} if self._periodic is None else {"planned": list(self._planned_from)}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -153,6 +198,8 @@ class MultiGroupShieldState:
             raise invalid_state_error("its counters contradict each other")
         if open_now > sum(open_) or {state.get("prompt"), state.get("held")} - {True, False}:
             raise invalid_state_error("it does not say which labels are open")
+        if self._periodic is not None:
+            self._plan_period(tuple(check_counts(read_numbers(state, "planned", 2 * several))))
         self.counters, self.past, self.recommended = counters, past, recommended
         self.past_recommended, self.open = past_recommended, open_
         self.period, self.step, self.open_now = period, step, open_now
@@ -173,17 +220,22 @@ class MultiGroupShieldState:
             bound, how = shielded, "counted over all decisions"
         elif not self.prompt:
             how = "labels came too late"
+        elif not self.certain:
+            how = "no shield can make sure of a fair end of this period"
+        elif self._periodic is not None:
+            bound, how = kept.kappa, "every end of this period is fair with all before it"
         elif self.bounds is None:
             bound, how = kept.kappa, "every run of this shield ends fair (Theorem 1)"
         else:
             how = "it depends on how many of each group come in this period"
         assumed = []
-        if self.bounds is not None:
+        goes_on = self.bounds is not None or self._periodic is not None
+        if goes_on:
             assumed.append(describe_assumption(self.policy.plan, self.bounds) or "")
         if self.labelled:
             assumed.append(PROMPT_LABELS)
         assumption = ", and ".join(assumed)
-        later = kept.kappa if self.bounds is not None and held else None
+        later = kept.kappa if goes_on and held else None
         if self.labelled and bound is not None and not done:
             how += f", as long as {PROMPT_LABELS}"
         return ShieldCertificate(
@@ -199,7 +251,7 @@ class MultiGroupShieldState:
             exact=done,
             later=later,
             how=how,
-            how_later="" if self.bounds is None else explain_later(assumption, held=held, bound=later),
+            how_later="" if not goes_on else explain_later(assumption, held=held, bound=later),
             assumption=assumption,
             assumption_held=held if assumed else None,
         )

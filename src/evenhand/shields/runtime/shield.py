@@ -80,8 +80,7 @@ def _build_decisions(advisory: bool, guaranteed: bool) -> tuple[Decision, ...]:
 
 def makes_own_periods(policy: ShieldPolicy) -> bool:
     """Return whether a running shield makes its periods from the plan of a policy, and not from the policy's table."""
-    several = len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate"
-    return not several and policy.plan.kind not in ("finite", "feasible")
+    return policy.plan.makes_periods and policy.actions.form != "separate"
 
 
 def running_digest(policy: ShieldPolicy) -> str:
@@ -92,12 +91,13 @@ def running_digest(policy: ShieldPolicy) -> str:
 def initial_state(policy: ShieldPolicy | PeriodicShield | ShieldState) -> ShieldState:
     """Return a course at its beginning: of one horizon, or of periods if the plan is for those."""
     if isinstance(policy, ShieldPolicy):
-        if len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate":
-            return MultiGroupShieldState(policy)
         if makes_own_periods(policy):
-            return PeriodicShieldState(PeriodicShield(policy.plan))
-        return FiniteShieldState(policy)
-    return PeriodicShieldState(policy) if isinstance(policy, PeriodicShield) else policy
+            return initial_state(PeriodicShield(policy.plan))
+        several = len(policy.plan.inputs.groups) > 2 or policy.actions.form == "separate"
+        return MultiGroupShieldState(policy) if several else FiniteShieldState(policy)
+    if isinstance(policy, PeriodicShield):
+        return PeriodicShieldState(policy) if len(policy.plan.inputs.groups) == 2 else MultiGroupShieldState(policy)
+    return policy
 
 
 class Shield:
@@ -237,7 +237,7 @@ class Shield:
         Args:
             state: that will be loaded; by default the shield goes on from its own.
         """
-        if not isinstance(self._course, PeriodicShieldState):
+        if not isinstance(self._course, PeriodicShieldState | MultiGroupShieldState):
             return None
         return self._course.plan_ahead(None if state is None else state["course"])
 

@@ -361,6 +361,11 @@ class ShieldPlan:
         return self.kind == "dynamic" or (self.nudging is not None and self.nudging.filter)
 
     @cached_property
+    def makes_periods(self) -> bool:
+        """Whether a running shield makes its periods from the plan; several groups within bounds share one table."""
+        return self.kind in PERIODIC_KINDS and (len(self.inputs.groups) == 2 or self.kind == "dynamic")
+
+    @cached_property
     def short_term_property(self) -> FairnessProperty | None:
         """What is kept on the way to the end, with the conventions of the property itself."""
         return None if self.short_term is None else replace(self.property, kappa=self.short_term.kappa)

@@ -223,6 +223,15 @@ class RatioDifference:
                 fair &= small | (np.abs(a * m - b * n) * whole <= part * n * m)
         return fair
 
+    def bias(self, counters: Integers) -> Floats:
+        """Return the largest difference between two groups' ratios, in floating point, shape (n,); see ``fair``."""
+        n, a = counters[:, ::2], counters[:, 1::2]
+        ratio = np.where(n > 0, a / np.maximum(n, 1), 0.0)
+        judged = n >= self.empty_group.needed_count
+        highest = np.where(judged, ratio, -np.inf).max(axis=1)
+        lowest = np.where(judged, ratio, np.inf).min(axis=1)
+        return np.asarray(np.maximum(highest - lowest, 0.0))
+
     def words(self) -> str:
         """Return what is kept, as a phrase."""
         return f"the ratios of the groups differ by at most {float(self.kappa):g}"

@@ -86,6 +86,7 @@ def synthesize_ratio_difference(
     start: Counters = (),
     times: tuple[int, ...] = (),
     forced_only: bool = False,
+    unfair_price: float = np.inf,
     progress: Progress | None = None,
 ) -> tuple[float, ReachableTable]:
     """Return the optimal shield for a difference of ratios.
@@ -97,6 +98,7 @@ def synthesize_ratio_difference(
         start: (denominator, numerator) of each group, carried over.
         times: when else it is checked.
         forced_only: as for `SynthesisProblem`.
+        unfair_price: of a check that is not passed, times 1 and how far the bias is above kappa; infinite: forbidden.
         progress: told (layers done, layers) after each of both passes.
 
     Returns:
@@ -120,7 +122,15 @@ def synthesize_ratio_difference(
     mixes = [mix_of_group(inputs, group, TOLERANCE * inputs.costs[-1]) for group in range(groups)]
     if forced_only:
         mixes = [forced_mix(mix) for mix in mixes]
-    values = _forbid_unfair(ratios, layers[-1], strides, extents, past, np.zeros(len(layers[-1])))
+
+    def checked(states: Integers, values: Floats) -> Floats:
+        counters = (states[:, None] // strides) % extents + past
+        worth = np.full(len(states), np.inf)
+        if np.isfinite(unfair_price):
+            worth = values + unfair_price * (1 + np.maximum(ratios.bias(counters) - float(ratios.kappa), 0.0))
+        return np.where(ratios.fair(counters), values, worth)
+
+    values = checked(layers[-1], np.zeros(len(layers[-1])))
     levels: list[NDArray[np.int8]] = []
     for t in reversed(range(horizon)):
         here = np.zeros(len(layers[t]))
@@ -136,7 +146,7 @@ def synthesize_ratio_difference(
             ]
             step, marks[group] = mix_values(np.asarray(after[0]), np.asarray(after[1]), mix)
             here += step
-        values = _forbid_unfair(ratios, layers[t], strides, extents, past, here) if t in times else here
+        values = checked(layers[t], here) if t in times else here
         levels.append(marks)
         if progress is not None:
             progress(2 * horizon - t, 2 * horizon)
@@ -195,13 +205,6 @@ def _reachable_layers(moves: Integers, horizon: int, progress: Progress | None) 
     return layers
 
 
-def _forbid_unfair(
-    ratios: RatioDifference, states: Integers, strides: Integers, extents: Integers, past: Integers, values: Floats
-) -> Floats:
-    counters = (states[:, None] // strides) % extents + past
-    return np.where(ratios.fair(counters), values, np.inf)
-
-
 def as_ratio_difference(kept: FairnessProperty) -> RatioDifference:
     """Return demographic parity or equal opportunity as a difference of ratios, for any number of groups.
 
@@ -219,11 +222,15 @@ def as_ratio_difference(kept: FairnessProperty) -> RatioDifference:
     )
 
 
-def synthesize_general(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldPolicy:
+def synthesize_general(
+    plan: ShieldPlan, *, unfair_price: float = np.inf, progress: Progress | None = None
+) -> ShieldPolicy:
     """Return the optimal shield of a plan over any number of groups, see ``synthesize_ratio_difference``.
 
+    Its expected cost is infinite if no shield passes the checks; where unfair ends have a price, that is in it.
+
     Raises:
-        OptionError: no shield passes the checks, or the property compares two groups only.
+        OptionError: the property compares two groups only.
         LimitError: there are too many states.
     """
     started = time.perf_counter()
@@ -234,6 +241,7 @@ def synthesize_general(plan: ShieldPlan, *, progress: Progress | None = None) ->
         start=plan.start,
         times=plan.times,
         forced_only=plan.kind == "feasible",
+        unfair_price=unfair_price,
         progress=progress,
     )
     states = sum(len(layer) for layer in actions.states)
