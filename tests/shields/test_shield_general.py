@@ -14,7 +14,10 @@ from evenhand.shields import (
     Inputs,
     RatioDifference,
     ShieldPlan,
+    equalized_odds,
     parse_kappa,
+    predictive_parity,
+    read_plan,
     synthesize,
     synthesize_ratio_difference,
 )
@@ -168,3 +171,43 @@ def test_too_many_states_are_said_before_memory_is_gone(monkeypatch: pytest.Monk
 def test_a_ratio_of_three_groups_is_refused() -> None:
     with pytest.raises(OptionError, match="two groups"):
         synthesize(plan("disparate_impact", THREE, 5))
+
+
+def test_equalised_odds_by_recursion_over_single_states() -> None:
+    """Both rates at the end, over those with label 1 and those with label 0, whatever labels turn out to be."""
+    inputs = Inputs(("a", "b"), (0.4, 0.6), (0.7, 0.3), (0.5, 0.6))
+
+    def brute(state: tuple[int, ...], left: int) -> float:
+        if left == 0:
+            rates = [a / n if n else 0.0 for n, a in zip(state[::2], state[1::2], strict=True)]
+            return 0.0 if max(abs(rates[0] - rates[1]), abs(rates[2] - rates[3])) <= 0.5 else float("inf")
+        total = 0.0
+        for group, recommendation in itertools.product((0, 1), (0, 1)):
+            options = []
+            for decision in (0, 1):
+                mean = float(decision != recommendation)
+                for label, share in ((1, inputs.label[group]), (0, 1 - inputs.label[group])):
+                    counts = list(state)
+                    counts[4 * (1 - label) + 2 * group] += 1
+                    counts[4 * (1 - label) + 2 * group + 1] += decision
+                    mean += share * brute(tuple(counts), left - 1)
+                options.append(mean)
+            accept = inputs.accept[group]
+            total += inputs.rate[group] * (accept if recommendation else 1 - accept) * min(options)
+        return total
+
+    for horizon in (1, 2, 4):
+        cost, table = synthesize_ratio_difference(equalized_odds("0.5"), inputs, horizon)
+        assert cost == pytest.approx(brute((0,) * 8, horizon), abs=1e-9)
+        assert table.level(0, *(0,) * 8, 0) in (-1, 0, 1)
+    assert predictive_parity("0.3").labelled
+    assert "and the ratios" in equalized_odds("0.5").words()
+
+
+@pytest.mark.parametrize("name", ["equalized_odds", "equalised_odds", "predictive_parity", "calibration"])
+def test_properties_that_no_running_shield_keeps_are_refused_with_the_reason(name: str) -> None:
+    described = {"property": name, "kappa": "0.1", "horizon": 5,
+                 "groups": {"a": {"rate": 0.5, "accept": 0.5}, "b": {"rate": 0.5, "accept": 0.5}}}  # fmt: skip
+    with pytest.raises(OptionError, match="does not keep") as refused:
+        read_plan(described)
+    assert refused.value.location == "property"

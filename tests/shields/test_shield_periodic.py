@@ -274,7 +274,7 @@ def test_kinds_that_know_no_periods_are_refused() -> None:
         PeriodicShield(plan("finite"))
     three = Inputs(("a", "b", "c"), (0.3, 0.3, 0.4), (0.5, 0.5, 0.5))
     with pytest.raises(OptionError, match="two groups"):
-        PeriodicShield(ShieldPlan(FairnessProperty("demographic_parity", TENTH), three, 10, "dynamic"))
+        PeriodicShield(ShieldPlan(FairnessProperty("demographic_parity", TENTH), three, 10, "greedy"))
 
 
 @settings(max_examples=scaled(60))

@@ -44,7 +44,15 @@ from evenhand.shields.spec.plan import (
     ShortTermBound,
     TerminalKind,
 )
-from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, RatioDifference, parse_kappa
+from evenhand.shields.spec.properties import (
+    EmptyGroupRule,
+    FairnessProperty,
+    RatioDifference,
+    RatioDifferences,
+    equalized_odds,
+    parse_kappa,
+    predictive_parity,
+)
 from evenhand.shields.synthesis.general import synthesize, synthesize_ratio_difference
 from evenhand.shields.synthesis.robust import InputEstimator, resynthesize_rest, synthesize_robust
 from evenhand.shields.synthesis.separable import cheapest_bounds, synthesize_separable
@@ -77,6 +85,7 @@ __all__ = [
     "PlanKind",
     "ProbabilityRanges",
     "RatioDifference",
+    "RatioDifferences",
     "ReplayDifference",
     "Shield",
     "ShieldCertificate",
@@ -101,6 +110,7 @@ __all__ = [
     "cheapest_nudging",
     "compare_shields",
     "describe_empty_group",
+    "equalized_odds",
     "estimate_inputs",
     "estimate_inputs_from_data",
     "guarantees",
@@ -113,6 +123,7 @@ __all__ = [
     "policy_document",
     "policy_from_bytes",
     "policy_to_bytes",
+    "predictive_parity",
     "read_log",
     "read_log_file",
     "read_plan",

@@ -85,6 +85,28 @@ Whole: TypeAlias = Annotated[int, BeforeValidator(_check_whole)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
+def _check_property(given: object) -> object:
+    """Refuse properties that are known, and that a running shield does not keep, with the reason."""
+    reason = LABELLED_PROPERTIES.get(str(given).replace("equalised", "equalized"))
+    if reason is not None:
+        raise OptionError(
+            f"a running shield does not keep {str(given).replace('_', ' ')}: {reason}",
+            location="property",
+            hint="equal_opportunity, which counts one rate in each group",
+        )
+    return given
+
+
+LABELLED_PROPERTIES = {
+    "equalized_odds": "it bounds two rates at once, 8 counters for two groups, and its tables are synthesised in "
+    "Python only (evenhand.shields.equalized_odds)",
+    "predictive_parity": "who is accepted changes what is counted, labels of those rejected are never known, and its "
+    "tables are synthesised in Python only (evenhand.shields.predictive_parity)",
+    "calibration": "it compares scores with labels, and no decision changes either of them",
+}
+"""Why they are refused, by name."""
+
+
 class _StrictModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -128,7 +150,7 @@ class EnergyConfig(_StrictModel):
 class ShieldConfig(_StrictModel):
     """A whole configuration; see ``docs/reference/shield-file.md`` for what every entry means."""
 
-    property: PropertyKind
+    property: Annotated[PropertyKind, BeforeValidator(_check_property)]
     kappa: Exact
     horizon: Annotated[Whole, Field(ge=1)]
     kind: PlanKind = "finite"

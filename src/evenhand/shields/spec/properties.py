@@ -235,3 +235,71 @@ class RatioDifference:
     def words(self) -> str:
         """Return what is kept, as a phrase."""
         return f"the ratios of the groups differ by at most {float(self.kappa):g}"
+
+
+@dataclass(frozen=True)
+class RatioDifferences:
+    """Several differences of ratios that must all be small, each with counters of its own.
+
+    Attributes:
+        parts: at least one; their counters stand one part after the other.
+    """
+
+    parts: tuple[RatioDifference, ...]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether any of them depends on labels."""
+        return any(part.labelled for part in self.parts)
+
+    @property
+    def kappa(self) -> Fraction:
+        """The largest bias that is fair, of the first part."""
+        return self.parts[0].kappa
+
+    def fair(self, counters: Integers) -> Booleans:
+        """Check exactly whether every bias is at most its kappa; counters (n, 2 groups parts)."""
+        fair = [part.fair(own) for part, own in zip(self.parts, self._own(counters), strict=True)]
+        return np.asarray(np.all(fair, axis=0))
+
+    def bias(self, counters: Integers) -> Floats:
+        """Return the largest bias of all parts, in floating point, shape (n,)."""
+        return np.asarray(
+            np.max([part.bias(own) for part, own in zip(self.parts, self._own(counters), strict=True)], axis=0)
+        )
+
+    def _own(self, counters: Integers) -> list[Integers]:
+        return np.split(counters, len(self.parts), axis=1)
+
+    def words(self) -> str:
+        """Return what is kept, as a phrase."""
+        return ", and ".join(part.words() for part in self.parts)
+
+
+def equalized_odds(kappa: str | float | Fraction, empty_group: EmptyGroupRule = EmptyGroupRule()) -> RatioDifferences:
+    """Return equalised odds: acceptance rates differ by at most kappa among those with label 1, and with label 0.
+
+    Accepting everybody, or no one, keeps both, so that a shield from empty counters always exists; each label must be
+    known before the next decision.
+    """
+    exact = parse_kappa(kappa)
+    positive = RatioDifference(
+        lambda _, decision, label: decision * label, lambda _, __, label: label, exact, True, empty_group
+    )
+    negative = RatioDifference(
+        lambda _, decision, label: decision * (1 - label), lambda _, __, label: 1 - label, exact, True, empty_group
+    )
+    return RatioDifferences((positive, negative))
+
+
+def predictive_parity(kappa: str | float | Fraction, empty_group: EmptyGroupRule = EmptyGroupRule()) -> RatioDifference:
+    """Return predictive parity: the shares with label 1 among those accepted differ by at most kappa.
+
+    A shield can only decide who is accepted, not who turns out to have label 1. It can still promise an end: a group of
+    which no one is accepted is as its convention says, and from a fair state on no one else need be accepted. Only the
+    labels of those accepted are needed, each before the next decision.
+    """
+    return RatioDifference(
+        lambda _, decision, label: decision * label, lambda _, decision, __: decision, parse_kappa(kappa), True,
+        empty_group,
+    )  # fmt: skip

@@ -19,7 +19,7 @@ from evenhand.errors import LimitError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.ends import end_values_of
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, Inputs, ShieldPlan
-from evenhand.shields.spec.properties import FairnessProperty, RatioDifference
+from evenhand.shields.spec.properties import FairnessProperty, RatioDifference, RatioDifferences
 from evenhand.shields.synthesis.layer import TOLERANCE, StepMix, forced_mix, mix_of_group
 from evenhand.shields.synthesis.short_term import guarded_policy, short_term_end, solve_guarded
 from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, compile_kernels, solve_problem
@@ -70,7 +70,7 @@ class CounterSteps:
     """What each (group, decision, label) adds to the counters.
 
     Attributes:
-        adds: (groups, 2 decisions, 2 labels, 2 groups) denominator and numerator of each group.
+        adds: (groups, 2 decisions, 2 labels, counters) denominator and numerator of each group, part after part.
         labels: probability of (group, label).
     """
 
@@ -79,7 +79,7 @@ class CounterSteps:
 
 
 def synthesize_ratio_difference(
-    ratios: RatioDifference,
+    ratios: RatioDifference | RatioDifferences,
     inputs: Inputs,
     horizon: int,
     *,
@@ -89,13 +89,13 @@ def synthesize_ratio_difference(
     unfair_price: float = np.inf,
     progress: Progress | None = None,
 ) -> tuple[float, ReachableTable]:
-    """Return the optimal shield for a difference of ratios.
+    """Return the optimal shield for a difference of ratios, or for several that must all be small.
 
     Args:
         ratios: the counters and what must hold of them.
         inputs: who is expected; with a label if the counters depend on it.
         horizon: decisions until the check.
-        start: (denominator, numerator) of each group, carried over.
+        start: (denominator, numerator) of each group, carried over; of several parts one after the other.
         times: when else it is checked.
         forced_only: as for `SynthesisProblem`.
         unfair_price: of a check that is not passed, times 1 and how far the bias is above kappa; infinite: forbidden.
@@ -110,7 +110,7 @@ def synthesize_ratio_difference(
     """
     groups = len(inputs.groups)
     steps = _counter_steps(ratios, inputs)
-    past = np.array(start or (0,) * 2 * groups, dtype=np.int64)
+    past = np.array(start or (0,) * steps.counter_steps.shape[-1], dtype=np.int64)
     extents = steps.counter_steps.max(axis=(0, 1, 2)) * horizon + 1
     if float(np.prod(extents.astype(np.float64))) >= 2.0**62:
         raise LimitError(f"the counters of {groups} groups over {horizon} decisions exceed 64 bits", hint=_HINT)
@@ -172,24 +172,26 @@ def mix_values(rejected: Floats, accepted: Floats, mix: StepMix) -> tuple[Floats
     return value, np.where(dead, 0, risen - count).astype(np.int8)
 
 
-def _counter_steps(ratios: RatioDifference, inputs: Inputs) -> CounterSteps:
+def _counter_steps(ratios: RatioDifference | RatioDifferences, inputs: Inputs) -> CounterSteps:
+    parts = (ratios,) if isinstance(ratios, RatioDifference) else ratios.parts
     if ratios.labelled and inputs.label is None:
         raise OptionError("the counters depend on labels, and no share of label 1 is given", location="label")
     groups = len(inputs.groups)
-    adds = np.zeros((groups, 2, 2, 2 * groups), dtype=np.int64)
+    adds = np.zeros((groups, 2, 2, len(parts), 2 * groups), dtype=np.int64)
     for position, group in enumerate(inputs.groups):
         for decision in (0, 1):
             for label in (0, 1):
                 # Without labels both entries are the same.
                 known = label if ratios.labelled else 0
-                for offset, count in enumerate((ratios.denominator, ratios.numerator)):
-                    added = count(group, decision, known)
-                    if int(added) != added or added < 0:
-                        raise OptionError(
-                            f"a counter adds {added!r} for group {group}", hint="whole numbers of 0 or more"
-                        )
-                    adds[position, decision, label, 2 * position + offset] = int(added)
-    return CounterSteps(adds, inputs.labels() if ratios.labelled else np.ones((groups, 2)))
+                for place, part in enumerate(parts):
+                    for offset, count in enumerate((part.denominator, part.numerator)):
+                        added = count(group, decision, known)
+                        if int(added) != added or added < 0:
+                            raise OptionError(
+                                f"a counter adds {added!r} for group {group}", hint="whole numbers of 0 or more"
+                            )
+                        adds[position, decision, label, place, 2 * position + offset] = int(added)
+    return CounterSteps(adds.reshape(groups, 2, 2, -1), inputs.labels() if ratios.labelled else np.ones((groups, 2)))
 
 
 def _reachable_layers(moves: Integers, horizon: int, progress: Progress | None) -> list[Integers]:
