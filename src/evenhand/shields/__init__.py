@@ -53,7 +53,8 @@ from evenhand.shields.spec.properties import (
     parse_kappa,
     predictive_parity,
 )
-from evenhand.shields.synthesis.general import synthesize, synthesize_ratio_difference
+from evenhand.shields.synthesis.general import synthesize_ratio_difference
+from evenhand.shields.synthesis.plans import synthesize
 from evenhand.shields.synthesis.robust import InputEstimator, resynthesize_rest, synthesize_robust
 from evenhand.shields.synthesis.separable import cheapest_bounds, synthesize_separable
 from evenhand.shields.synthesis.solve import SynthesisProblem, SynthesisSolution, solve_problem

@@ -15,7 +15,7 @@ from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.policy.tables import apply_levels, look_up_levels
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.shields.synthesis.general import synthesize
+from evenhand.shields.synthesis.plans import synthesize
 from evenhand.typing import Booleans, Floats, Integers
 
 NO_ASSUMPTION = "nothing is assumed"

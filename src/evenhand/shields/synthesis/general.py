@@ -1,4 +1,4 @@
-"""From a plan to its policy; for three groups and more, or any counters, state by state: slow, and exact.
+"""Shields for three groups and more, or for any counters, state by state: slow, and exact.
 
 All states that can be reached are listed layer by layer, each as one number, and valued backwards. Over m groups that
 is of the order of T^(2m) states: 230,230 for three groups and 20 decisions, 32 million for 50.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from evenhand.errors import LimitError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.spec.ends import end_values_of
-from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, Inputs, ShieldPlan
+from evenhand.shields.spec.plan import Counters, Inputs, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty, RatioDifference, RatioDifferences
 from evenhand.shields.synthesis.layer import TOLERANCE, StepMix, forced_mix, mix_of_group
-from evenhand.shields.synthesis.short_term import guarded_policy, short_term_end, solve_guarded
-from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, compile_kernels, solve_problem
+from evenhand.shields.synthesis.solve import Progress
 from evenhand.typing import Floats, Integers
 
 MAX_STATES = 50_000_000
@@ -250,80 +248,3 @@ def synthesize_general(
     # While the last layer is valued: counters, two values after each decision, and its own.
     peak = sum(array.nbytes for array in actions.arrays) + 8 * (2 * len(plan.start) + 8) * len(actions.states[-1])
     return ShieldPolicy(plan, actions, cost, states, peak, time.perf_counter() - started)
-
-
-# From a plan to its policy.
-
-
-def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldPolicy:
-    """Return the shield that a plan asks for; of a periodic plan, that of its period from ``plan.start`` on.
-
-    Args:
-        plan: the problem.
-        progress: told (layers done, layers) after each.
-
-    Raises:
-        OptionError: no shield passes the plan's checks from its start.
-        LimitError: it would take too much memory; of three or more groups, there are too many states.
-    """
-    if len(plan.inputs.groups) == 2:
-        # Not counted in the seconds: it happens once per machine.
-        compile_kernels(plan.property.labelled, plan.horizon > 255)
-    if plan.kind in PERIODIC_KINDS:
-        # Periods are built on `solve_problem`, and this is built on them.
-        from evenhand.shields.policy.periodic import PeriodicShield
-
-        first = PeriodicShield(plan, progress=progress).begin().policy
-        return first if plan.nudging is None else _weigh_nudges(first)
-    policy = (
-        synthesize_general(plan, progress=progress)
-        if len(plan.inputs.groups) > 2
-        else _synthesize_two_groups(plan, progress)
-    )
-    if policy.expected_cost == float("inf"):
-        raise OptionError(
-            f"no shield can keep that {plan.property.words()}, from the counters {plan.start} on",
-            hint="a longer horizon, a larger kappa, or min_count=N for small groups",
-        )
-    return policy
-
-
-def _weigh_nudges(policy: ShieldPolicy) -> ShieldPolicy:
-    """Return an energy shield with the expected cost of its first period, and how probable it is to leave its bound.
-
-    Raises:
-        OptionError: it leaves its short-term bound with a larger probability than asked for.
-    """
-    # What a walk finds is known of a table, not of the problem that it solves; only nudges need it here.
-    from evenhand.shields.simulation.reachability import can_walk, walk_reachable_states
-
-    if not can_walk(policy):
-        return policy
-    started = time.perf_counter()
-    found = walk_reachable_states(policy)
-    short = policy.plan.short_term
-    if short is not None and found.outside is not None and found.outside > short.probability:
-        raise OptionError(
-            f"these nudges leave the bound of {float(short.kappa):g} from decision {short.first:,} on with a "
-            f"probability of {found.outside:.4g}, and {short.probability:g} is asked for",
-            location="short_term",
-            hint="a smaller free, full or power, nudge: both, a later from, or a larger probability; "
-            "evenhand.shields.cheapest_nudging looks for the cheapest ones that keep it",
-        )
-    seconds = policy.seconds + time.perf_counter() - started
-    return replace(policy, expected_cost=found.expected_cost, outside=found.outside, seconds=seconds)
-
-
-def _synthesize_two_groups(plan: ShieldPlan, progress: Progress | None) -> ShieldPolicy:
-    started = time.perf_counter()
-    checks = dict.fromkeys(plan.times, end_values_of(plan))
-    problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks, plan.kind == "feasible")
-    bound = short_term_end(plan)
-    if bound is not None:
-        guarded = solve_guarded(problem, bound, progress=progress)
-        if guarded is not None:
-            return guarded_policy(plan, guarded, bound, time.perf_counter() - started)
-    solution = solve_problem(problem, progress=progress)
-    return ShieldPolicy(
-        plan, solution.actions, solution.value, solution.states, solution.peak_bytes, time.perf_counter() - started
-    )
