@@ -177,10 +177,13 @@ def _prove_network(
         compiled = is_compiled(network, None if narrow else device_for(query, config.device))
         say("preparing" if compiled else COMPILING, 0.0)
         bounder = compile_bounder(query, threads) if narrow else choose_bounder(query, config.device, threads)
-        if bounder.joint is not None and config.time_limit is not None and recorder is None and workforce is None:
-            if not bounder.joint.is_compiled():
-                say(COMPILING, 0.0)
-            bounder.joint.prepare()
+        if bounder.joint is not None and config.time_limit is not None and workforce is None:
+            if recorder is not None and not query.exact:
+                bounder.joint = None  # the checker counts people of single values alone
+            else:
+                if not bounder.joint.is_compiled():
+                    say(COMPILING, 0.0)
+                bounder.joint.prepare()
     elif narrow and not enumerated and not query.constant:
         raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)

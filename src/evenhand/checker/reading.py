@@ -35,7 +35,7 @@ METHODS = ("linear", "interval", "enumeration", "trees")
 SINGLE, DOUBLE = {"unit": 2.0**-24, "activation": 2.0**-21}, {"unit": 2.0**-53, "activation": 2.0**-50}
 SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}
 """What may be assumed of the deployed model's arithmetic: see ``deployed`` and ``trees.margins``."""
-PROOFS = ("lines",)
+PROOFS = ("lines", "patterns")
 """Ways of counting that are known here."""
 
 

@@ -29,8 +29,8 @@ from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import WHOLE
 from evenhand.kernels import is_compiled
 
-QUICK_PARTS = 64
-"""Parts that a box is cut into in float64 before whole numbers are tried."""
+QUICK_PARTS = (64, 256)
+"""Parts that a box is cut into in float64, at first and at most, before whole numbers are tried."""
 UPWARD = 1 + 2.0**-50
 """Makes a claimed share no smaller by being written as a float."""
 MAX_PARTS = 4096
@@ -160,15 +160,17 @@ class BoxProver:
         n = len(low)
         claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((3, n)))
         claims.fair[fair == WHOLE] = 1.0
-        some = np.flatnonzero((fair > 0) | (unfair > 0))
-        taken = BoxClaims(*(np.ascontiguousarray(column[some]) for column in claims))
-        prove_claims(
-            self._network, self._events, low[some].astype(np.int64), high[some].astype(np.int64), taken, QUICK_PARTS
-        )
-        for column, done in zip(claims, taken, strict=True):
-            column[some] = done
-        confirmed = (claims.proved_fair >= claims.fair) & (claims.proved_unfair >= claims.unfair)
-        refuted = (claims.proved_fair > 1 - claims.unfair + 1e-9) | (claims.proved_unfair > 1 - claims.fair + 1e-9)
+        some = (fair > 0) | (unfair > 0)
+        confirmed, refuted = ~some, np.zeros(n, dtype=np.bool_)
+        for most in QUICK_PARTS:
+            again = np.flatnonzero(some & ~confirmed & ~refuted)
+            taken = BoxClaims(*(np.ascontiguousarray(column[again]) for column in claims))
+            box = low[again].astype(np.int64), high[again].astype(np.int64)
+            prove_claims(self._network, self._events, *box, taken, most)
+            for column, done in zip(claims, taken, strict=True):
+                column[again] = done
+            confirmed = (claims.proved_fair >= claims.fair) & (claims.proved_unfair >= claims.unfair)
+            refuted = (claims.proved_fair > 1 - claims.unfair + 1e-9) | (claims.proved_unfair > 1 - claims.fair + 1e-9)
         rows = (
             confirmed,
             claims.proved_fair,

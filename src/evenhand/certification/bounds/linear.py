@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from evenhand.certification.bounds.frontier import BoxFrontier
 from evenhand.certification.bounds.joint import JointCounter, JointCounting
-from evenhand.certification.bounds.schedule import LEVELS, MEDIUM, Proofs, ProofSchedule, level_by_share
+from evenhand.certification.bounds.schedule import (
+    COUNTED_JOINTLY,
+    LEVELS,
+    MEDIUM,
+    Proofs,
+    ProofSchedule,
+    level_by_share,
+)
 from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
@@ -233,8 +240,8 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return np.inf if deadline is None else (1 - TIME_RESERVE) * (deadline - self.reading())
 
     def _plan_counting(self, frontier: BoxFrontier) -> None:
-        """Decide how much of the time to hold back for joint counting; a certificate file has no room for it."""
-        if self.bounder.joint is None or self.recorder is not None or self.limits.target_undecided is not None:
+        """Decide how much of the time to hold back for joint counting."""
+        if self.bounder.joint is None or self.limits.target_undecided is not None:
             return
         if self.joint is None:
             prove = self.bounder.prove
@@ -327,7 +334,8 @@ class LinearSearch(BestFirst[BoxFrontier]):
             if counted and self.joint is not None:
                 ended = limits.deadline or 0.0
                 shares = self.joint.count(frontier, proofs.share, ended, lambda: self.interrupts.count > 0)
-                proofs = replace(proofs, share=shares)
+                more = (shares > proofs.share).any(axis=1)
+                proofs = replace(proofs, share=shares, level=np.where(more, COUNTED_JOINTLY, proofs.level))
             rest = float(proofs.left_open(frontier).sum())
             missed = stop == "target" and limits.target_undecided is not None and rest > limits.target_undecided
             estimated = float(frontier.open.sum(dtype=np.float64))
@@ -470,7 +478,8 @@ def refine_boxes(
     if recorder is not None:
         for at in range(0, len(frontier), PROVED_BLOCK):
             boxes, found = frontier[at : at + PROVED_BLOCK], shares[at : at + PROVED_BLOCK]
-            recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1])
+            jointly = proofs.level[at : at + PROVED_BLOCK] == COUNTED_JOINTLY
+            recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1], jointly.astype(np.uint8))
     partly = shares.max(axis=1, initial=0.0) < 1
     shares *= frontier.mass[:, None]
     for region in np.unique(frontier.region):

@@ -36,8 +36,10 @@ WHOLE = 2**32 - 1
 BLOCK = 65_536
 """Boxes per block of the file: what is held in memory."""
 BY_LINES = 0
-"""Number of the way of counting that every box has unless something else is said: by lines over the box as a whole."""
-PROOFS: list[dict[str, Any]] = [{"by": "lines"}]
+"""Number of the way of counting that a box has unless something else is said: by lines over the box as a whole.
+
+The other one counts people by the signs of units that hold for them."""
+PROOFS: list[dict[str, Any]] = [{"by": "lines"}, {"by": "patterns"}]
 """Ways in which shares of boxes are counted; a box names one by its place. The checker believes nothing of it."""
 
 Integers = NDArray[np.integer]

@@ -20,6 +20,7 @@ from evenhand.checker.floats.bounds import (
 )
 from evenhand.checker.floats.counting import LEVELS, count_arrays, count_shares, lay_out_box
 from evenhand.checker.floats.network import FloatNetwork, ShareEvents
+from evenhand.checker.floats.patterns import NODES, count_patterns, pattern_arrays
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
@@ -67,13 +68,15 @@ def prove_claims(
     low_parts, high_parts = np.zeros((2, most + 1, axes), dtype=np.int64)
     mass, fair, unfair = np.zeros((3, most + 1))
     parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(most + 1, dtype=np.int64))
-    work = bound_arrays(net, functions), count_arrays(net, functions, len(events.size))
-    prove_boxes(net, events, low, high, claims, most, parts, *work)
+    work = bound_arrays(net, functions), count_arrays(net, functions, len(events.size)), pattern_arrays(net)
+    prove_boxes(net, events, low, high, claims, most, parts, work)
 
 
 @compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-def prove_boxes(net, events, low, high, claims, most, parts, bounds, counts):
-    """Prove claims about boxes with work arrays that are given."""
+def prove_boxes(net, events, low, high, claims, most, parts, work):
+    """Prove claims about boxes with work arrays that are given: for bounds, for counts by lines and by patterns."""
+    bounds, counts, patterns = work
+    by_patterns = len(patterns.group) > 0
     lows, highs, mass, fair, unfair, axis = parts
     for k in range(len(low)):
         for i in range(low.shape[1]):
@@ -87,6 +90,12 @@ def prove_boxes(net, events, low, high, claims, most, parts, bounds, counts):
         level = 0
         while not _is_reached(wanted, other, mass, fair, unfair, n) and not whole and level < len(STEPS):
             _count_part(net, events, level, lows[0], highs[0], bounds, counts, fair, unfair, 0)
+            level += 1
+        level = 0
+        while (
+            by_patterns and not whole and level < len(NODES) and not _is_reached(wanted, other, mass, fair, unfair, n)
+        ):
+            _count_signs(net, NODES[level], lows[0], highs[0], bounds, patterns, fair, unfair, 0)
             level += 1
         while n < most and not _is_reached(wanted, other, mass, fair, unfair, n):
             if _is_refuted(wanted, other, mass, fair, unfair, n):
@@ -115,6 +124,8 @@ def prove_boxes(net, events, low, high, claims, most, parts, bounds, counts):
                 axis[p] = _bound_part(net, events, lows[p], highs[p], bounds, fair, unfair, p)
                 if not whole and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
                     _count_part(net, events, 2, lows[p], highs[p], bounds, counts, fair, unfair, p)
+                    if by_patterns and fair[p] + unfair[p] < 1.0:
+                        _count_signs(net, NODES[1], lows[p], highs[p], bounds, patterns, fair, unfair, p)
             n += 1
         claims.parts[k] = n
         claims.proved_fair[k] = _sum_shares(mass, fair, n)
@@ -197,5 +208,12 @@ def _decide_person(net, low, high, b, fair, unfair, p):
 def _count_part(net, events, level, low, high, b, d, fair, unfair, p):
     lay_out_box(net, low, high, max(STEPS[level] // 4, LISTED[level]), events.together, b, d)
     more, other = count_shares(net, events, STEPS[level], LISTED[level], d)
+    fair[p] = max(fair[p], more)
+    unfair[p] = max(unfair[p], other)
+
+
+@jit
+def _count_signs(net, nodes, low, high, b, d, fair, unfair, p):
+    more, other = count_patterns(net, nodes, low, high, b, d)
     fair[p] = max(fair[p], more)
     unfair[p] = max(unfair[p], other)
