@@ -127,6 +127,7 @@ def test_figures_name_no_group_and_the_page_stands_alone(watched, serving_client
     assert samples[("evenhand_monitor_decisions", "loans-gap")] == 0
     assert 0.2 < samples[("evenhand_monitor_gap", "hiring", "selection_rate gap")] < 0.4
     assert "female" not in text
+    assert client.get("/v1/dashboard").json()["monitors"] == ["hiring", "loans-gap"]
     page = client.get("/monitors/hiring")
     assert "script" not in page.headers["content-security-policy"]
     assert "an alarm at decision" in page.text

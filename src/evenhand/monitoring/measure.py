@@ -152,7 +152,9 @@ def _make_plan(config: MonitorConfig, watch: Watch, total: int, low: float, high
         payments = -(-rare.horizon // rare.period)
         threshold, start, further = 2 * total / rare.probability, START, (1 - START) / payments
     else:
-        threshold, start, further, payments = 2 * total * rare.average_run / rare.period, 1.0, 1.0, 2**62
+        # The expected capital at the first alarm is at least the threshold: one more than the periods that have passed.
+        periods = rare.average_run / rare.period + 1
+        threshold, start, further, payments = 2 * total * periods, 1.0, 1.0, 2**62
     bound = watch.tolerance
     return BetPlan(
         ratio=ratio,

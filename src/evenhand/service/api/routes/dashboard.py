@@ -175,6 +175,7 @@ async def get_start(here: Here, caller: Annotated[Caller, require_scope("read")]
         "streams": await run_in_threadpool(read),
         "caller": {"name": caller.name, "key": bool(caller.key), "generate": caller.is_allowed("generate")},
         "models": models,
+        "monitors": [name for name in here.monitors if caller.may_use(name)],
     }
 
 

@@ -6,7 +6,7 @@ import { GeneratorPage, urgent } from "/assets/generator.js";
 import { ShieldPage, biasSpark } from "/assets/shield.js";
 
 const main = document.getElementById("main");
-const known = { streams: [], models: {}, caller: {} };
+const known = { streams: [], models: {}, monitors: [], caller: {} };
 const standings = new Map();
 let shown = null;
 let first = true;
@@ -39,6 +39,7 @@ function navigation() {
     document.getElementById("streams"),
     h("li", {}, h("a", { href: "#/" }, "All streams")),
     known.streams.map((one) => h("li", {}, h("a", { href: address(one.name) }, one.name, h("span", { class: "what" }, one.kind === "shield" ? "shield" : "generator")))),
+    known.monitors.map((name) => h("li", {}, h("a", { href: `/monitors/${encodeURIComponent(name)}` }, name, h("span", { class: "what" }, "monitor")))),
   );
 }
 
