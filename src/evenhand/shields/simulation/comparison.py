@@ -40,7 +40,9 @@ class ShieldComparisonResult(Result):
     def document(self) -> Document:
         """Return what each shield costs, and how often a run is unfair on its way and at the end."""
         first = self.simulations[0]
-        blocks: list[Block] = [Note("Interrupted: the runs here were complete before.", "caution")] * self.interrupted
+        blocks: list[Block] = [
+            Note("Interrupted: the last shield here has fewer runs, and those after it have none.", "caution")
+        ] * self.interrupted
         blocks += [
             Figure(
                 "bias by kind of shield",
