@@ -168,7 +168,8 @@ def open_ray(address: str) -> Iterator[WorkerPool]:
     try:
         ray.init(address, log_to_driver=False, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise OptionError(f"no Ray cluster answers at {address}: {error}", location="workers") from None
+        words = str(error).strip().splitlines() or [type(error).__name__]
+        raise OptionError(f"no Ray cluster answers at {address}: {words[-1]}", location="workers") from None
     try:
         yield WorkerPool([Worker(_RayExecutor(ray))] * max(1, int(ray.cluster_resources().get("CPU", 1))))
     finally:
