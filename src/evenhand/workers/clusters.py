@@ -180,7 +180,7 @@ class _RayExecutor:
     """Ray's tasks as calls that are submitted."""
 
     def __init__(self, ray: Any) -> None:
-        self._run = ray.remote(max_retries=3)(call_here)
+        self._run = ray.remote(max_retries=0)(call_here)
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
         # Ray would set the result of a future that was cancelled meanwhile, and complain.
