@@ -1,4 +1,4 @@
-"""The same units on a real Ray with two processors: one worker is killed, one stopped, one unit ends all its workers."""
+"""The same units on a real Ray with two processors: one worker is killed, one stopped; one unit ends its workers."""
 
 from __future__ import annotations
 
