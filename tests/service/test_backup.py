@@ -1,0 +1,114 @@
+"""Backups: what was acknowledged before one is in it, its logs replay, and a store that is made from it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+
+from sqlalchemy import update
+from worked_streams import PARITY
+
+from evenhand.cli.main import main
+from evenhand.errors import StoreError
+from evenhand.service import Database, KeyStore, Ledger, ServiceConfig, replay_stored_logs
+from evenhand.service.api.context import build_streams
+from evenhand.service.store.backup import copy_store
+from evenhand.service.store.database import read_heads
+from evenhand.service.store.tables import entries
+
+TOML = """
+[service]
+database = "sqlite:///{}.db"
+[[shields]]
+name = "loans"
+[shields.plan]
+property = "demographic_parity"
+kappa = "0.2"
+horizon = 20
+kind = "static-fair"
+groups = {{ women = {{ rate = 0.4, accept = 0.35 }}, men = {{ rate = 0.6, accept = 0.6 }} }}
+"""
+
+
+def _fill(database: Database, count: int) -> Ledger:
+    ledger = Ledger(database, build_streams(ServiceConfig.read(
+        {"shields": [{"name": "loans", "plan": PARITY}]})).machines)  # fmt: skip
+    for n in range(count):
+        asked = {"op": "decide", "id": f"{n}", "group": ("women", "men")[n % 2], "recommendation": n % 3 % 2}
+        ledger.submit("loans", asked, id=f"{n}").result(30)
+    return ledger
+
+
+@pytest.fixture
+def evenhand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    def run(*arguments: Any) -> tuple[Any, str, str]:
+        monkeypatch.setattr("sys.argv", ["evenhand", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return left.value.code, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_copy_has_all_that_was_acknowledged_and_goes_on(
+    kind: str, new_store_url: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, middle = Database(new_store_url(kind)), Database(f"sqlite:///{tmp_path / 'backup'}")
+    ledger = _fill(source, 12)
+    with KeyStore(source) as ring:
+        ring.add("ann", ["decide"])
+    heads = copy_store(source, middle)
+    # What comes after the copy is not in it.
+    ledger.submit("loans", {"op": "decide", "id": "late", "group": "men", "recommendation": 1}, id="late").result(30)
+    ledger.close()
+    assert replay_stored_logs(middle, heads={name: last for name, (_, last) in heads.items()}).all_agree
+    target = Database(new_store_url(kind))
+    assert copy_store(middle, target) == heads
+    with pytest.raises(StoreError, match="not empty"):
+        copy_store(middle, target)
+    _fill(target, 14).close()  # The first 12 are asked again, and answered as they were.
+    with target.reading() as connection:
+        assert read_heads(connection)["loans"][0] == 14
+    assert replay_stored_logs(target).all_agree
+    for one in (source, middle, target):
+        one.close()
+
+
+def test_the_commands_prove_what_they_copied(evenhand: Any, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text(TOML.format(name), "utf-8")
+    settings = ServiceConfig.read(tmp_path / "one.toml")
+    database = Database(settings.service.database)
+    ledger = Ledger(database, build_streams(settings).machines)
+    for n in range(25):
+        ledger.submit("loans", {"op": "decide", "id": f"{n}", "group": "men", "recommendation": 1}, id=f"{n}").result(
+            30
+        )
+    ledger.close()
+    backup, config = tmp_path / "monday.backup", ("--config", tmp_path / "one.toml")
+    code, out, _ = evenhand("store", "backup", backup, *config)
+    assert code == 0
+    assert f"{backup} has 1 log, and a replay derived every entry again" in out
+    assert list(tmp_path.glob("*.partial*")) == []
+    code, _, err = evenhand("store", "backup", backup, *config)
+    assert (code, "there is a file" in err) == (2, True)
+    code, again, _ = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")
+    assert (code, out.splitlines()[1:]) == (0, again.splitlines()[1:])
+    code, _, err = evenhand("store", "restore", backup, "--config", tmp_path / "two.toml")
+    assert (code, "not empty" in err) == (2, True)
+    code, _, err = evenhand("store", "restore", tmp_path / "no", "--config", tmp_path / "two.toml")
+    assert (code, "there is no file" in err) == (2, True)
+    with database.transaction() as connection:
+        connection.execute(update(entries).where(entries.c.number == 7).values(at=1.0))
+    database.close()
+    code, _, err = evenhand("store", "backup", tmp_path / "tuesday", *config)
+    assert (code, "the log of 'loans' does not hold: entry 7: it was changed" in err) == (1, True)
+    assert not (tmp_path / "tuesday").exists()
