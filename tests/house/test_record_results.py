@@ -15,7 +15,15 @@ SPEC.loader.exec_module(recorder)
 
 APP = typer.main.get_command(app)
 CASES = list(recorder.cases())
-NOT_RECORDED = {"reproduce shields", "keys add", "keys list", "keys rotate", "keys revoke"}
+NOT_RECORDED = {
+    "reproduce shields",
+    "keys add",
+    "keys list",
+    "keys rotate",
+    "keys revoke",
+    "store backup",
+    "store restore",
+}
 """Takes minutes; compute nothing."""
 
 

@@ -104,6 +104,12 @@ class Replica:
         """What it printed and complained about since it was started."""
         return self._out.read_text() + self._err.read_text()
 
+    def rewrite(self, config: str) -> None:
+        """Change its file, at once."""
+        partial = self._config.with_suffix(".partial")
+        partial.write_text(config, "utf-8")
+        partial.replace(self._config)
+
     def spawn(self) -> None:
         """Start it, and wait for nothing."""
         arguments = ("serve", "--config", self._config, "--port", self.port)

@@ -67,10 +67,12 @@ def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: f
     }
 
 
-def service_file(database: str, guarded: Mapping[str, Any] | None = None, *, when_down: str = "refuse") -> str:
-    """The text of a service's file with two shields and perhaps a guarded generator."""
+def service_file(
+    database: str, guarded: Mapping[str, Any] | None = None, *, when_down: str = "refuse", spare: bool = False
+) -> str:
+    """The text of a service's file with two shields, perhaps a spare one, and perhaps a guarded generator."""
     lines = ["[service]", f"database = {json.dumps(database)}", "keys = false"]
-    for name, plan in (("loans", LOANS), ("hiring", HIRING)):
+    for name, plan in (("loans", LOANS), ("hiring", HIRING), *([("spare", LOANS)] if spare else [])):
         lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}", f'when_down = "{when_down}"']
     if guarded is not None:
         lines += ["[[guards]]", 'name = "pictures"', f"config = {_toml(guarded)}"]
@@ -146,6 +148,12 @@ class Replicas:
             self.all[k].spawn()
         for k in which:
             self.await_ready(self.all[k])
+
+    def reload(self, config: str) -> None:
+        """Have all of them read a changed file."""
+        for one in self.all:
+            one.rewrite(config)
+            one.send(signal.SIGHUP)
 
     def stop(self) -> list[int]:
         """Tell all of them to stop, and wait for their exit codes."""

@@ -75,6 +75,9 @@ def test_both_ways_say_the_same(make: Any, monkeypatch: pytest.MonkeyPatch) -> N
         figures = [line for line in client.get("/metrics").text.splitlines()
                    if line.startswith(("evenhand_http_requests_total", "evenhand_decisions_total"))]  # fmt: skip
         log = [one["body"] for one in client.get("/v1/shields/loans/log").json()["entries"]]
+        # Each has a name of its own.
+        names = {one.headers.pop("x-request-id") for one in found}
+        assert len(names) == len(found)
         said.append(([(one.status_code, one.json(), dict(one.headers)) for one in found], sorted(figures), log))
     assert said[0] == said[1]
     assert [status for status, *_ in said[0][0]] == [200, 200, 409, 422, 422, 422, 422, 200, 422, 404, 403, 200, 403,
@@ -112,3 +115,13 @@ def test_keys_are_asked_for_on_the_short_way_too(make: Any, tmp_path: Path) -> N
                      ("other", 1): 403, ("gone", 0): 401, ("gone", 1): 401, ("none", 0): 401,
                      ("none", 1): 401}  # fmt: skip
     assert client.post(PATH, json=ONE).status_code == 401
+
+
+def test_a_request_keeps_the_name_that_it_came_with(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    client = make("named")
+    for path, body in ((PATH, ONE), (PATH, {**ONE, "group": "x"})):
+        answer = client.post(path, json=body, headers={"x-request-id": "order-17/a"})
+        assert answer.headers["x-request-id"] == "order-17/a"
+    assert [one.about["request"] for one in caplog.records if hasattr(one, "about")] == ["order-17/a"]
+    # What could not be a name is none.
+    assert client.get("/healthz", headers={"x-request-id": "a b"}).headers["x-request-id"] != "a b"

@@ -64,7 +64,7 @@ def test_it_serves_until_it_is_told_to_stop_and_goes_on_where_it_was(served):
     again = service.start()
     assert post(f"{again.url}/v1/shields/loans/decisions", ONE) == first
     again.process.send_signal(signal.SIGHUP)
-    until(lambda: "nothing is read again" in again.err, "SIGHUP was not told of")
+    until(lambda: "the file was read again" in again.err, "SIGHUP was not told of")
     assert post(f"{again.url}/v1/shields/loans/decisions", ONE) == first
     assert service.stop(signal.SIGTERM) == 0
 

@@ -197,8 +197,15 @@ def _keys_group() -> None: ...
 def add(
     name: NameArgument,
     scope: Annotated[
-        list[str], typer.Option("--scope", help="decide, generate, read or admin (all of it); may be repeated.")
-    ],
+        list[str] | None,
+        typer.Option("--scope", help="decide, generate, read, operate or admin (all of it); may be repeated."),
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            "--role", help="For people, in place of scopes: viewer, operator (may reload) or admin."
+        ),
+    ] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
     ] = None,
@@ -213,7 +220,20 @@ def add(
     with _open_keys(config) as ring:
         if stream:
             _check_streams(config, stream)
-        _print_key(ring.add(name, scope, seconds=seconds, streams=stream or None))
+        _print_key(ring.add(name, _scopes_of(scope, role), seconds=seconds, streams=stream or None))
+
+
+def _scopes_of(scope: list[str] | None, role: str | None) -> list[str]:
+    """Return what a key may be used for."""
+    from evenhand.service.auth.keys import ROLES
+
+    if (not scope) == (role is None):
+        raise OptionError(
+            "expected scopes or a role", location="--scope", hint=f"--scope decide, or --role {'|'.join(ROLES)}"
+        )
+    if role is not None and role not in ROLES:
+        raise OptionError(f"there is no role {role!r}", location="--role", hint=f"one of: {', '.join(ROLES)}")
+    return list(scope or ROLES[str(role)])
 
 
 def _check_streams(config: Path, given: list[str]) -> None:

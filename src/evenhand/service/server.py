@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -19,9 +18,8 @@ from evenhand.service.api.app import create_app
 from evenhand.service.api.context import ServiceContext, build_streams, open_service
 from evenhand.service.auth.limits import HeadLimitProtocol
 from evenhand.service.auth.logging import structured_logging
+from evenhand.service.reload import reload_in_background
 from evenhand.service.settings import ServiceConfig
-
-logger = logging.getLogger("evenhand.service")
 
 SOCKET_BACKLOG = 2048
 """Connections that may wait to be taken up."""
@@ -54,7 +52,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
         # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
         handlers = {signal.SIGINT: stop, signal.SIGTERM: stop}
         if hasattr(signal, "SIGHUP"):  # Windows has none.
-            handlers[signal.SIGHUP] = _stay
+            handlers[signal.SIGHUP] = lambda *_: reload_in_background(context)
         before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
         # What is there now stays: looking through all of it for what is not needed any more would hold up every request
         # for a tenth of a second, again and again.
@@ -68,11 +66,6 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
                 signal.signal(one, handler)
             context.close()
     return not server.force_exit
-
-
-def _stay(*_: Any) -> None:
-    """Go on: to many services this signal says to read their files again; without a handler it ends the process."""
-    logger.warning("SIGHUP: nothing is read again while the service runs; restart it to take up a changed file")
 
 
 def uvicorn_config(settings: ServiceConfig, app: FastAPI) -> uvicorn.Config:

@@ -232,6 +232,7 @@ class ServiceConfig(_StrictModel):
     Attributes:
         service, limits, retention, shields, guards, monitors: its parts.
         folder: that relative paths in it start from.
+        source: the file itself; None: it was described otherwise.
     """
 
     service: ServerConfig = ServerConfig()
@@ -241,6 +242,7 @@ class ServiceConfig(_StrictModel):
     guards: tuple[ServedGuardConfig, ...] = ()
     monitors: tuple[ServedMonitorConfig, ...] = ()
     folder: Path = Path()
+    source: Path | None = None
 
     def with_address(self, host: str | None, port: int | None) -> ServiceConfig:
         """Return the same, at another address; None: at the one that is here.
@@ -271,9 +273,11 @@ class ServiceConfig(_StrictModel):
             folder, place = path.absolute().parent, str(path)
 
         def make() -> ServiceConfig:
-            if "folder" in described:
-                raise unknown_entry("folder", KNOWN_ENTRIES[""], None)
-            found = cls.model_validate({**described, "folder": folder})
+            for own in ("folder", "source"):
+                if own in described:
+                    raise unknown_entry(own, KNOWN_ENTRIES[""], None)
+            file = None if place is None else Path(place).absolute()
+            found = cls.model_validate({**described, "folder": folder, "source": file})
             _check_consistency(found)
             return found
 
@@ -283,7 +287,7 @@ class ServiceConfig(_StrictModel):
 
 
 KNOWN_ENTRIES: Mapping[str, list[str]] = {
-    "": [name for name in ServiceConfig.model_fields if name != "folder"],
+    "": [name for name in ServiceConfig.model_fields if name not in ("folder", "source")],
     "service": list(ServerConfig.model_fields),
     "limits": list(LimitsConfig.model_fields),
     "retention": list(RetentionConfig.model_fields),

@@ -151,12 +151,13 @@ class ShieldDecider:
         when_down: ``refuse`` or ``pass``.
 
     Attributes:
+        when_down: see there; a file that is read again may change it.
         passed: recommendations that passed since the start.
         lost: of these, those that there was no room to remember.
     """
 
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
-        self._ledger, self._stream, self._groups, self._when_down = ledger, stream, groups, when_down
+        self._ledger, self._stream, self._groups, self.when_down = ledger, stream, groups, when_down
         self._left: deque[dict[str, Any]] = deque()
         self._told: dict[str, dict[str, Any]] = {}
         self._recent: OrderedDict[str, tuple[dict[str, Any], DecisionReply]] = OrderedDict()
@@ -180,7 +181,7 @@ class ShieldDecider:
             DecisionError: it makes no sense, or the id was used for another one.
             StoreError: the store failed, and nothing may pass.
         """
-        if self._when_down == "refuse":
+        if self.when_down == "refuse":
             return _guarded_reply(await self._ask(operation))
         if self._left or self._missing:
             return self._let_pass(operation)

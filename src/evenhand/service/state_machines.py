@@ -167,6 +167,47 @@ class KeyMachine:
         return self._keys[operation["key"]]
 
 
+# What the service serves, as a machine: every change of that while it runs is in a log like any other.
+
+
+SETTINGS_STREAM = "evenhand:settings"
+"""The name of the stream; no shield or guard can have it."""
+
+
+class SettingsMachine:
+    """Holds what the service served after its file was last read again: digests of entries, by name.
+
+    Operations: ``{"op": "reload", "by", "at", "added", "removed", "changed", "serves"}``; ``serves`` has the digests.
+    """
+
+    kind = "settings"
+    digest = hashlib.sha256(b"evenhand settings 1").hexdigest()
+
+    def __init__(self) -> None:
+        self.configuration: Mapping[str, Any] = {}
+        self._serves: dict[str, str] = {}
+        self._reloads = 0
+
+    def state(self) -> dict[str, Any]:
+        return {"reloads": self._reloads, "serves": dict(self._serves)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._reloads, self._serves = state["reloads"], dict(state["serves"])
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return ()
+
+    def before(self, operation: Operation) -> Mapping[str, Any]:
+        return {"reloads": self._reloads}
+
+    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        if operation.get("op") != "reload":
+            raise DecisionError(f"there is no operation {operation.get('op')!r}", code="operation", hint="reload")
+        self._reloads += 1
+        self._serves = dict(operation["serves"])
+        return {"reloads": self._reloads}
+
+
 def key_identifier(digest: str) -> str:
     """Return what a key is called in lists and logs: the beginning of its hash, which tells nothing of the key."""
     return digest[:12]
@@ -438,13 +479,15 @@ def rebuild_machine(
             return _rebuild_guard(configuration)
         if kind == "keys":
             return KeyMachine()
+        if kind == "settings":
+            return SettingsMachine()
     except OptionError as error:
         if error.location == "--policy":
             raise
         raise DataError(f"the configuration in the log describes nothing: {error.message}") from None
     except (EvenhandError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"the configuration in the log describes nothing: {error}") from None
-    raise DataError(f"the log is of a {kind!r}, and there are shields, guards and keys")
+    raise DataError(f"the log is of a {kind!r}, and there are shields, guards, keys and settings")
 
 
 def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy]) -> ShieldMachine:

@@ -13,6 +13,7 @@ from evenhand.service.api.context import ServiceContext, open_service
 from evenhand.service.api.decision_path import DecisionPathMiddleware
 from evenhand.service.api.head import HeadMiddleware
 from evenhand.service.api.routes import (
+    admin,
     dashboard,
     generators,
     guardrail,
@@ -60,6 +61,6 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     app.add_middleware(SecurityHeadersMiddleware)
     app.add_middleware(DecisionPathMiddleware, limits=settings.limits, counts=counts)
     error_handlers.install_handlers(app)
-    for part in (shields, generators, responses, passed_on, guardrail, monitors, streams, health, dashboard):
+    for part in (admin, shields, generators, responses, passed_on, guardrail, monitors, streams, health, dashboard):
         app.include_router(part.router)
     return app

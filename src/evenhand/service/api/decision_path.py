@@ -23,7 +23,7 @@ from evenhand.service.api.routes import shields
 from evenhand.service.api.routes.shield_bodies import BatchRequest, DecisionRequest
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, Caller
 from evenhand.service.auth.limits import COUNTED, RequestCounts, address_of
-from evenhand.service.auth.logging import tells_every_request
+from evenhand.service.auth.logging import request_id, tells_every_request
 from evenhand.service.auth.middleware import SECURITY_HEADERS, check_host_name
 from evenhand.service.settings import LimitsConfig
 from evenhand.service.store.chain import unique_names
@@ -85,6 +85,7 @@ class DecisionPathMiddleware:
         body = _ENCODE(said).encode()
         raw = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
         raw += [(name.encode(), value.encode()) for name, value in headers.items()]
+        raw.append((b"x-request-id", request_id(scope).encode()))
         await send({"type": "http.response.start", "status": 200, "headers": raw + _HEADERS})
         await send({"type": "http.response.body", "body": body})
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+import secrets
 import sys
 import threading
 import time
@@ -140,6 +142,22 @@ class RefusalSummary:
         self._addresses.clear()
 
 
+REQUEST_ID = "evenhand.request"
+"""In the scope: what the request is called in its answer, in the service's log and in those of others."""
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+
+
+def request_id(scope: Scope) -> str:
+    """Return what a request is called: as its header ``x-request-id`` says, or else a new name."""
+    found: str | None = scope.get(REQUEST_ID)
+    if found is None:
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        found = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope[REQUEST_ID] = found
+    return found
+
+
 def tells_every_request() -> bool:
     """Return whether every request is told of; else those that failed."""
     return logger.isEnabledFor(logging.INFO)
@@ -194,6 +212,7 @@ class RequestLogMiddleware:
         if not each and not self._refusals.is_first(status, address_of(scope)):
             return
         about = {
+            "request": request_id(scope),
             "method": scope["method"],
             # Without what follows the path: some write keys there.
             "path": scope["path"],

@@ -15,6 +15,7 @@ from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api import error_handlers
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, missing_key_error
 from evenhand.service.auth.limits import PROBES, address_of, refusal_response
+from evenhand.service.auth.logging import request_id
 
 if TYPE_CHECKING:
     from evenhand.service.api.context import ServiceContext
@@ -193,11 +194,13 @@ class SecurityHeadersMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
+        called = request_id(scope) if scope["type"] == "http" else ""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [(name, escape_header_value(value)) for name, value in message.get("headers", ())]
                 headers = MutableHeaders(raw=message["headers"])
+                headers["x-request-id"] = called
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)

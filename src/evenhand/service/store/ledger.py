@@ -107,6 +107,7 @@ def _resolve(outcomes: Sequence[tuple[asyncio.Future[OperationResult], Outcome]]
 class _WorkTask(Generic[T]):
     work: Callable[[Connection], T]
     durable: bool
+    after: Callable[[], None] | None = None
     future: Future[T] = field(default_factory=Future)
 
 
@@ -142,6 +143,7 @@ class Ledger:
         pauses: Sequence[float] = RETRY_PAUSES,
     ) -> None:
         self._database = database
+        self._clock = clock
         self._transaction = Transaction(machines, clock)
         self._pauses = pauses
         self.listeners: list[Listener] = []
@@ -216,17 +218,36 @@ class Ledger:
         """Write an entry from which a replay can start: what the stream is, and its state."""
         return self.submit(stream, CHECKPOINT)
 
-    def submit_work(self, work: Callable[[Connection], T], *, durable: bool = False) -> Future[T]:
+    def submit_work(
+        self, work: Callable[[Connection], T], *, durable: bool = False, after: Callable[[], None] | None = None
+    ) -> Future[T]:
         """Queue other work in the store, in a transaction of its own between two of operations.
 
         In SQLite, which has one writer at a time, it waits for none then. It must be short: operations wait for it.
+        ``after`` is called in the writing thread once it is committed.
 
         The future raises:
             StoreError: the store failed.
         """
-        errand = _WorkTask(work, durable)
+        errand = _WorkTask(work, durable, after)
         self._put(errand)
         return errand.future
+
+    def serve(self, machines: Mapping[str, StateMachine]) -> None:
+        """Serve more streams, or some of them by other machines from now on; all of them or none.
+
+        Raises:
+            StoreError: a stream in the store belongs to another configuration, or the store failed.
+        """
+
+        def begin(connection: Connection) -> None:
+            lock_migrations(connection)
+            coming = Transaction(machines, self._clock)
+            for stream in sorted(machines):
+                coming.begin(connection, stream)
+
+        # In the writing thread, between two transactions of operations.
+        self.submit_work(begin, durable=True, after=lambda: self._transaction.take_up(machines)).result()
 
     def close(self) -> None:
         """Carry out what was submitted, and stop."""
@@ -299,6 +320,8 @@ class Ledger:
         try:
             with self._database.transaction(durable=errand.durable) as connection:
                 result = errand.work(connection)
+            if errand.after is not None:
+                errand.after()
         except Exception as error:
             errand.future.set_exception(error)
         else:

@@ -115,6 +115,10 @@ class Transaction:
         """Return whether a stream is one of them."""
         return stream in self._kept
 
+    def take_up(self, machines: Mapping[str, StateMachine]) -> None:
+        """Serve streams by these machines from now on; each is loaded from the store when it is first needed."""
+        self._kept = {**self._kept, **{name: _LoadedMachine(machine) for name, machine in machines.items()}}
+
     def machine(self, stream: str) -> StateMachine:
         """Return what decides in a stream; only the thread that writes may ask it for its state."""
         return self._kept[stream].machine
