@@ -30,7 +30,6 @@ from evenhand.cli import (
     search,
     service,
     shield,
-    store,
     subgroups,
 )
 from evenhand.cli.factory import with_settings
@@ -79,7 +78,7 @@ app.add_typer(shield.app)
 app.add_typer(genai.app)
 app.add_typer(llm.app)
 app.add_typer(service.app)
-app.add_typer(store.app)
+app.add_typer(service.store_app)
 app.add_typer(reproduce.app)
 app.command("serve")(service.serve)
 app.command("replay")(service.replay)

@@ -1,4 +1,4 @@
-"""``evenhand serve``, ``replay`` and ``keys``: the service, its log and who may ask it."""
+"""``evenhand serve``, ``replay``, ``keys`` and ``store``: the service, its log, who may ask it, and its backups."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from evenhand.cli.factory import grouped
 from evenhand.cli.options import JsonOption, OutputOptions, emit_json
 from evenhand.errors import MissingExtraError, OptionError, StoreError
 from evenhand.interrupts import INTERRUPTED
-from evenhand.text import suggest_name
+from evenhand.text import format_count, suggest_name
 
 if TYPE_CHECKING:
-    from evenhand.service import KeyStore, ServiceContext
+    from collections.abc import Callable, Mapping
+
+    from evenhand.service import Database, KeyStore, ServiceConfig, ServiceContext
+    from evenhand.shields import ShieldPolicy
 
 
 def serve(
@@ -202,9 +205,7 @@ def add(
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option(
-            "--role", help="For people, in place of scopes: viewer, operator (may reload) or admin."
-        ),
+        typer.Option("--role", help="For people, in place of scopes: viewer, operator (may reload) or admin."),
     ] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
@@ -225,7 +226,7 @@ def add(
 
 def _scopes_of(scope: list[str] | None, role: str | None) -> list[str]:
     """Return what a key may be used for."""
-    from evenhand.service.auth.keys import ROLES
+    from evenhand.service import ROLES
 
     if (not scope) == (role is None):
         raise OptionError(
@@ -336,3 +337,133 @@ def _parse_seconds(given: str, location: str) -> float:
 
 def _format_time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+# ``evenhand store ...``: copies of the service's store whose logs were replayed, and a store made from one.
+
+store_app = typer.Typer(
+    name="store",
+    help="Backups of the service's store: copied at one moment, and proved by a replay of every log.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+ROWS_TOLD = 100_000
+"""Copied between two lines about it."""
+
+
+@store_app.callback()
+def _store_group() -> None: ...
+
+
+@store_app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to make; it must not be there yet.")],
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Copy the store into a file while the service goes on, and replay every log in the copy.
+
+    The file is there only once all of it agrees. It exits with 1 if a log does not.
+    """
+    settings = _read_settings(config)
+    if file.exists():
+        raise OptionError(f"there is a file {file} already", location="FILE", hint="give the backup another name")
+    partial = file.with_name(file.name + ".partial")
+    partial.unlink(missing_ok=True)
+    try:
+        source = _open_store(settings.service.database, make=False)
+        try:
+            heads = _copy_and_replay(source, f"sqlite:///{partial}", settings)
+        finally:
+            source.close()
+        partial.rename(file)
+    finally:
+        for one in ("", "-wal", "-shm"):
+            partial.with_name(partial.name + one).unlink(missing_ok=True)
+    _print_heads(f"{file} has", heads)
+
+
+@store_app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup that `evenhand store backup` made.")],
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Fill the store that the service's file names from a backup, and replay every log in it.
+
+    That store must be new. What was decided after the backup is not in it. It exits with 1 if a log does not agree.
+    """
+    settings = _read_settings(config)
+    if not file.is_file():
+        raise OptionError(f"there is no file {file}", location="FILE", hint="name what `evenhand store backup` made")
+    source = _open_store(f"sqlite:///{file.absolute()}", make=False)
+    try:
+        heads = _copy_and_replay(source, settings.service.database, settings)
+    finally:
+        source.close()
+    _print_heads(f"{settings.service.place} has", heads)
+
+
+def _copy_and_replay(source: Database, target: str, settings: ServiceConfig) -> Mapping[str, tuple[int, str]]:
+    """Copy a store and replay the copy; return its heads."""
+    from evenhand.service import copy_store, replay_stored_logs
+
+    policies = _read_policies(settings)
+    copy = _open_store(target, make=True)
+    try:
+        heads = copy_store(source, copy, _count_rows())
+        typer.echo("copied; every log is replayed now", err=True)
+        replay = replay_stored_logs(copy, policies=policies, heads={name: last for name, (_, last) in heads.items()})
+    finally:
+        copy.close()
+    for one in replay.replays:
+        if one.difference is not None:
+            typer.echo(f"error: the log of {one.stream!r} does not hold: {one.difference}", err=True)
+    if not replay.all_agree:
+        typer.echo("  -> do not rely on this copy; `evenhand replay --store URL` looks at the store itself", err=True)
+        raise typer.Exit(1)
+    return heads
+
+
+def _count_rows() -> Callable[[int], None]:
+    """Return what tells how far a copy is, now and then."""
+    told = 0
+
+    def tell(rows: int) -> None:
+        nonlocal told
+        if rows // ROWS_TOLD > told:
+            told = rows // ROWS_TOLD
+            typer.echo(f"{rows:,} rows copied", err=True)
+
+    return tell
+
+
+def _print_heads(where: str, heads: Mapping[str, tuple[int, str]]) -> None:
+    logs = format_count(len(heads), "log", "logs")
+    typer.echo(f"{where} {logs}, and a replay derived every entry again:")
+    for name, (number, last) in heads.items():
+        typer.echo(f"  {name}  {number}  {last}")
+
+
+def _read_settings(config: Path) -> ServiceConfig:
+    from evenhand.service import ServiceConfig
+
+    return ServiceConfig.read(config)
+
+
+def _read_policies(settings: ServiceConfig) -> list[ShieldPolicy]:
+    """Return the policies that the service's file names, without which logs of their shields cannot be replayed."""
+    from evenhand.shields import load_policy
+
+    return [load_policy(settings.folder / one.policy) for one in settings.shields if one.policy is not None]
+
+
+def _open_store(url: str, *, make: bool) -> Database:
+    try:
+        from evenhand.service import Database
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("evenhand"):
+            raise
+        raise MissingExtraError(error.name or "sqlalchemy", extra="serve", purpose="for the service's store") from None
+    if not make and url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+        raise StoreError("there is no such file", location=url, hint="start where the service's file says")
+    return Database(url, make=make)

@@ -9,7 +9,7 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.service.api.app import create_app
     from evenhand.service.api.context import ServiceContext, open_service
-    from evenhand.service.auth.keys import Caller, KeyStore, create_key
+    from evenhand.service.auth.keys import ROLES, Caller, KeyStore, create_key
     from evenhand.service.generation.stored_enforcer import StoredEnforcer
     from evenhand.service.replay.replay import ServiceReplay, read_lines, replay_log
     from evenhand.service.replay.replay_store import StoreReplay, replay_stored_logs
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
         demo_config,
     )
     from evenhand.service.state_machines import KEY_STREAM, GuardMachine, ShieldMachine
+    from evenhand.service.store.backup import copy_store
     from evenhand.service.store.database import Database, read_entries_after, read_heads, read_log, read_state
     from evenhand.service.store.ledger import Ledger, OperationResult
     from evenhand.service.store.upkeep import RetentionJob
 
 __all__ = [
     "KEY_STREAM",
+    "ROLES",
     "Caller",
     "Database",
     "GuardMachine",
@@ -44,6 +46,7 @@ __all__ = [
     "ShieldMachine",
     "StoreReplay",
     "StoredEnforcer",
+    "copy_store",
     "create_app",
     "create_key",
     "demo_config",
