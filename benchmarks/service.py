@@ -207,7 +207,9 @@ def decisions(many: int, prefix: str) -> Callable[[int, int], bytes]:
     return one
 
 
-async def closed(pool: Sequence[Line], seconds: float, make: Callable[[int, int], bytes]) -> tuple[int, float, list[float]]:
+async def closed(
+    pool: Sequence[Line], seconds: float, make: Callable[[int, int], bytes]
+) -> tuple[int, float, list[float]]:
     """Every connection asks again as soon as it has an answer: how many, in how long, and how long each took."""
     took: list[float] = []
     begun = time.perf_counter()

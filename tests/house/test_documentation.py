@@ -190,7 +190,7 @@ def test_the_page_about_the_service_file_has_exactly_its_entries_and_what_is_mea
     parts = {"service": settings.ServerConfig, "limits": settings.LimitsConfig, "retention": settings.RetentionConfig,
              "shields": settings.ServedShieldConfig, "guards": settings.ServedGuardConfig,
              "monitors": settings.ServedMonitorConfig}  # fmt: skip
-    assert set(parts) == set(settings.ServiceConfig.model_fields) - {"folder"}
+    assert set(parts) == set(settings.ServiceConfig.model_fields) - {"folder", "source"}
     described = list(described_entries())
     assert [(section, entry) for section, entry, _ in described] == [
         (section, entry) for section, part in parts.items() for entry in part.model_fields
