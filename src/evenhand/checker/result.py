@@ -134,6 +134,8 @@ class CertificateCheck(Result):
 
     def _proved_again(self) -> str:
         exact = f"{self.exact:,} of them in whole numbers, the others in float64 rounded to the safe side"
+        if self.exact >= self.checked:
+            exact = "in whole numbers"
         if self.interrupted:
             return (
                 f"Interrupted: {self.checked:,} boxes were proved again, {exact}; {self.failures:,} not confirmed. "
