@@ -138,7 +138,7 @@ def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
     return BoxArrays(
         low=np.zeros(cells, dtype=np.int32),
         high=np.zeros(cells, dtype=np.int32),
-        state=np.zeros((rows, state_bytes(problem)), dtype=np.uint8),
+        state=np.zeros((rows, state_bytes(problem)), dtype=np.int8),
         plan=np.zeros((rows, MAX_SPLITS), dtype=np.int8),
         open=np.zeros(rows),
         mass=np.zeros(rows),

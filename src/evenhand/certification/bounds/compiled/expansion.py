@@ -13,7 +13,7 @@ from evenhand.certification.bounds.compiled.functions import (
     score_labels,
 )
 from evenhand.certification.bounds.compiled.lanes import LANES
-from evenhand.certification.bounds.compiled.relaxation import UNKNOWN, unpack_states
+from evenhand.certification.bounds.compiled.relaxation import UNKNOWN
 from evenhand.certification.bounds.compiled.shares import prove_shares
 from evenhand.certification.bounds.compiled.splits import plan_splits, split_by_plan
 from evenhand.kernels import compile_kernel
@@ -36,6 +36,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
     b, s, events = work.lanes, work.relaxation, work.events
     threshold, limit, recording = order.threshold, order.limit, order.recording
     attributes = axes.first.shape[0]
+    known_before, states = b.known.reshape(-1), b.states.reshape((-1, LANES))
     found = 0
     # Invariant: the boxes on the stack, those put out and those counted in ``totals`` are disjoint and cover what was
     # given, so fair, unfair and undecided mass always add up to it (FairQuant, Algorithms 1 and 4).
@@ -44,7 +45,8 @@ def refine_stack(problem, work, stack, size, order, out, totals):
             break
         size -= 1
         count = split_by_plan(stack.low[size], stack.high[size], stack.plan[size], axes, not recording, b.lo, b.hi)
-        unpack_states(net, roles.biases.shape[0], stack.state[size], b.known)
+        for q in range(stack.state.shape[1]):
+            known_before[q] = stack.state[size, q]
         bound_lanes(net, roles, axes, count, True, b, s)
         totals[2] += count
         for t in range(count):
@@ -71,8 +73,8 @@ def refine_stack(problem, work, stack, size, order, out, totals):
                         for i in range(attributes):
                             stack.low[size, i] = b.low[i]
                             stack.high[size, i] = b.high[i]
-                        for i in range(b.state.shape[1]):
-                            stack.state[size, i] = b.state[t, i]
+                        for q in range(stack.state.shape[1]):
+                            stack.state[size, q] = states[q, t]
                         size += 1
                         continue
                 plan_splits(t, b, out.plan[found])

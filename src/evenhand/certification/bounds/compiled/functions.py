@@ -21,13 +21,17 @@ from evenhand.certification.bounds.compiled.lanes import (
 from evenhand.certification.bounds.compiled.relaxation import (
     bound_first_layer,
     bound_hidden_layers,
-    pack_states,
+    note_states,
     substitute_backward,
 )
 from evenhand.certification.bounds.compiled.splits import split_scores
 from evenhand.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+# Handing the work arrays to a function takes longer than what the shortest ones do (see ``shares``).
+inlined = compile_kernel(
+    internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
+)
 
 
 class FunctionIndex(NamedTuple):
@@ -122,8 +126,7 @@ def build_functions(net, roles, axes, count, scoring, b, s):
     for p in range(passes):
         bound_hidden_layers(net, roles.biases[p], b.lo, b.hi, b.known[p], s)
         if scoring:
-            for t in range(count):
-                pack_states(net, p, passes, t, s, b.state[t])
+            note_states(net, s, b.states[p])
         for side in range(2):
             for mode in range(2):
                 for o in range(outputs):
@@ -323,14 +326,14 @@ OPEN, FAIR, UNFAIR = 0, 1, 2
 """What is known of a box as a whole."""
 
 
-@jit
+@inlined
 def normal_cdf(x):
     """Return the standard normal distribution function."""
     # Phi(x) = erfc(-x / sqrt(2)) / 2, accurate in both tails.
     return 0.5 * math.erfc(-x * 0.7071067811865476)
 
 
-@jit
+@inlined
 def decide_lane(roles, t, b):
     """Return whether a lane's box is decided as a whole."""
     if roles.demanded >= 0:
@@ -417,13 +420,13 @@ def count_labels(roles, t, b):
     return FAIR if min(possible, certain + unsure) < roles.least else OPEN
 
 
-@jit
+@inlined
 def positive_within_tolerance(f, t, b):
     """Return whether function f is positive on all of a lane's box for some choice within the tolerances."""
     return max(b.least[2 * f, t] + b.gain[2 * f, t], b.least[2 * f + 1, t] + b.gain[2 * f + 1, t]) > 0
 
 
-@jit
+@inlined
 def pick_slopes(net, roles, attributes, t, b):
     """Pick the better of the two slopes for every function, by mean over standard deviation."""
     # P(G > 0) is about Phi(zscore): the function that is likelier to be positive decides more of the box. The largest
@@ -445,7 +448,7 @@ def pick_slopes(net, roles, attributes, t, b):
                     b.chosen.g[f, c] = g[c, t]
 
 
-@jit
+@inlined
 def score_labels(roles, t, b):
     """The better score of both slopes for every function, and for every label and assignment whether it wins."""
     # Only scores are wanted here, to say where to split; ``pick_slopes`` does the same for a proof, with coefficients.
@@ -454,7 +457,7 @@ def score_labels(roles, t, b):
         b.chosen.bolder[f] = max(b.bolder[2 * f, t], b.bolder[2 * f + 1, t])
 
 
-@jit
+@inlined
 def plan_events(roles, b, events):
     """The events worth a proof: one label under all assignments; another label under some. Gives their likely share."""
     if roles.demanded >= 0:

@@ -173,3 +173,17 @@ def square_root(context: Any, a: Any) -> Any:
         return builder.call(function, args)
 
     return SIMD_VECTOR(SIMD_VECTOR), generate
+
+
+@intrinsic
+def largest(context: Any, a: Any) -> Any:
+    """Return the largest of the sixteen numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        name = f"llvm.vector.reduce.fmax.v{LANES}f64"
+        function = builder.module.globals.get(name)
+        if function is None:
+            function = ir.Function(builder.module, ir.FunctionType(ir.DoubleType(), [VECTOR]), name)
+        return builder.call(function, args, fastmath=("nnan",))
+
+    return types.float64(SIMD_VECTOR), generate

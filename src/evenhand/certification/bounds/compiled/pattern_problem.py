@@ -9,6 +9,7 @@ import numpy as np
 from evenhand.certification.bounds.compiled.lanes import LANES
 from evenhand.certification.bounds.compiled.problem import CompiledProblem
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
+from evenhand.certification.bounds.compiled.tails import TailBuffers, tail_buffers
 from evenhand.typing import Booleans, Floats, Integers
 
 WORD_UNITS = 33
@@ -71,6 +72,7 @@ class PatternBuffers(NamedTuple):
         margins: their least and largest over the assignments, (4, nodes); ``keys`` the patterns, (2, nodes).
         slot_stamp, slot_key, slot_table: where patterns are looked for.
         tables, least, inverse, built: of g (first) and of -g.
+        run_term, run_chance: of the runs of cells of R; those of attribute i begin at ``at[i]``.
     """
 
     n: Integers
@@ -127,11 +129,8 @@ class PatternBuffers(NamedTuple):
     inverse: Floats
     built: Booleans
     table_key: Floats
-    values: Floats
-    odds: Floats
-    here: Floats
-    there: Floats
-    hits: Floats
+    tails: TailBuffers
+    at: Integers
     run_chance: Floats
     run_term: Floats
 
@@ -223,11 +222,8 @@ def pattern_buffers(net: OneLayerNetwork, axes: AttributeAxes) -> PatternBuffers
         inverse=np.zeros((2, TABLES)),
         built=np.zeros((2, TABLES), np.bool_),
         table_key=np.zeros((TABLES, 2)),
-        values=np.zeros(ATOMS),
-        odds=np.zeros(ATOMS),
-        here=np.zeros(GRID + 64),
-        there=np.zeros(GRID + 64),
-        hits=np.zeros(GRID + 2),
-        run_chance=np.zeros((n, runs)),
-        run_term=np.zeros((n, runs)),
+        tails=tail_buffers(),
+        at=runs * np.arange(n),
+        run_chance=np.zeros(n * runs),
+        run_term=np.zeros(n * runs),
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.certification.bounds.compiled.lanes import axpy, fill_vector, load_at, store_at
 from evenhand.certification.bounds.compiled.pattern_problem import ATOMS, SLOTS, WORD_UNITS
-from evenhand.certification.bounds.compiled.shares import UNIT_ROUNDOFF
+from evenhand.certification.bounds.compiled.tails import IndependentTerms, fill_table
 from evenhand.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
@@ -97,7 +96,7 @@ def spread_terms(direction, axes, low, d):
     sign = 1.0 - 2.0 * direction
     total = 0.0
     for i in range(low.shape[0]):
-        at = axes.start[i]
+        at, run = axes.start[i], d.at[i]
         slope = sign * form[at]
         if d.group[i] == 0:
             middle = sign * d.form_mid[i]
@@ -108,15 +107,15 @@ def spread_terms(direction, axes, low, d):
                 last = slope * (low[i] + (n - 1) * step) - middle
                 least = min(first, last)
                 for v in range(n):
-                    terms[i, v] = max(0.0, slope * (low[i] + v * step) - middle - least)
+                    terms[run + v] = max(0.0, slope * (low[i] + v * step) - middle - least)
                 total += least + min(0.0, slope) * (axes.reach[i] + (step - 1))
             else:
                 least = np.inf
                 for v in range(n):
-                    terms[i, v] = sign * form[at + low[i] + v] - middle
-                    least = min(least, terms[i, v])
+                    terms[run + v] = sign * form[at + low[i] + v] - middle
+                    least = min(least, terms[run + v])
                 for v in range(n):
-                    terms[i, v] -= least
+                    terms[run + v] -= least
                 total += least
         elif axes.reach[i] > 0:
             total -= 0.5 * abs(slope) * axes.reach[i]
@@ -132,91 +131,6 @@ def fill_tables(t, above, below, live, axes, low, grid, d):
         wanted = (above or (below and symmetric)) if direction == 0 else below and not symmetric
         if wanted and not d.built[direction, t]:
             spread_terms(direction, axes, low, d)
-            fill_table(direction, t, grid, d)
-
-
-@jit
-def fill_table(direction, t, grid, d):
-    """Tabulate lower bounds on P(g >= least + j steps), of -g in direction 1, from ``run_term``."""
-    # As in ``shares.fill_tail_table``: with independent terms, each less its minimum, sum_i floor(term_i / step) is at
-    # most sum / step, so P(sum of floors >= j) is a lower bound. Rounding down can only lose probability.
-    table, here, there, hits, values, odds = d.tables[direction, t], d.here, d.there, d.hits, d.values, d.odds
-    n, group, order, terms, chance = d.n, d.group, d.order, d.run_term, d.run_chance
-    span = 0.0
-    widths = 0
-    for i in order:
-        if group[i] == 0:
-            most = 0.0
-            for v in range(n[i]):
-                most = max(most, terms[i, v])
-            span += most
-            widths += n[i] + 4
-    d.built[direction, t] = True
-    if span <= 0.0:
-        for j in range(grid + 2):
-            table[j] = 0.0
-        table[0] = 1.0 - 8 * widths * UNIT_ROUNDOFF
-        d.inverse[direction, t] = 1.0
-        return
-    # Steps a little longer than span / grid: rounding can then not carry a value up to a step that it is below.
-    inverse = grid / span * (1 - 1e-12)
-    d.inverse[direction, t] = inverse
-    # The narrowest attributes are enumerated jointly before anything is rounded: one floor for all of them.
-    atoms = 1
-    values[0] = 0.0
-    odds[0] = 1.0
-    room = min(ATOMS, grid)
-    q = 0
-    while q < len(order):
-        i = order[q]
-        if group[i] == 0 and n[i] > 1:
-            if atoms * n[i] > room:
-                break
-            for v in range(n[i] - 1, -1, -1):
-                x = terms[i, v]
-                p = chance[i, v]
-                for k in range(atoms):
-                    values[v * atoms + k] = values[k] + x
-                    odds[v * atoms + k] = odds[k] * p
-            atoms *= n[i]
-        q += 1
-    zero = fill_vector(0.0)
-    for j in range(0, grid + 2, 16):
-        store_at(here, j, zero)
-    top = 0
-    for k in range(atoms):
-        j = max(0, int(values[k] * inverse))
-        here[j] += odds[k]
-        top = max(top, j)
-    # Invariant: here[j] is a lower bound on the probability that the floors so far add up to j; none above top.
-    while q < len(order):
-        i = order[q]
-        q += 1
-        if group[i] != 0 or n[i] == 1:
-            continue
-        most_steps = 0
-        for v in range(n[i]):
-            j = max(0, int(terms[i, v] * inverse))
-            hits[j] += chance[i, v]
-            most_steps = max(most_steps, j)
-        for j in range(0, top + most_steps + 18, 16):
-            store_at(there, j, zero)
-        for j in range(top + 1, top + 17):
-            here[j] = 0.0
-        for v in range(n[i]):
-            shift = max(0, int(terms[i, v] * inverse))
-            p = hits[shift]
-            if p != 0.0:
-                hits[shift] = 0.0
-                for j in range(0, top + 1, 16):
-                    store_at(there, j + shift, axpy(p, load_at(here, j), load_at(there, j + shift)))
-        top += most_steps
-        here, there = there, here
-    # Sums and products of non-negative numbers: relative errors accumulate to at most 8 * widths roundoffs.
-    shrink = 1 - 8 * widths * UNIT_ROUNDOFF - 1e-15
-    for j in range(top + 1, grid + 2):
-        table[j] = 0.0
-    total = 0.0
-    for j in range(top, -1, -1):
-        total += here[j]
-        table[j] = total * shrink
+            terms = IndependentTerms(d.run_term, d.run_chance, d.at, d.n, d.order, d.group)
+            d.inverse[direction, t] = fill_table(d.tables[direction, t], terms, grid, min(ATOMS, grid), d.tails)
+            d.built[direction, t] = True

@@ -64,7 +64,8 @@ from evenhand.certification.bounds.compiled.pattern_problem import (
     pattern_buffers,
 )
 from evenhand.certification.bounds.compiled.pattern_tables import add_table, fill_tables, forget_tables, slot_of, tail
-from evenhand.certification.bounds.compiled.shares import AttributeAxes, sort_by_width
+from evenhand.certification.bounds.compiled.shares import AttributeAxes
+from evenhand.certification.bounds.compiled.tails import sort_by_width
 from evenhand.certification.bounds.joint import CountingEffort
 from evenhand.kernels import compile_kernel, is_compiled
 from evenhand.typing import Floats
@@ -395,7 +396,7 @@ def weigh_rest(axes, low, high, d):
             whole = axes.weight[b] - axes.weight[a]
             for v in range(d.n[i]):
                 end = min(a + (v + 1) * d.step[i], b)
-                d.run_chance[i, v] = (axes.weight[end] - axes.weight[a + v * d.step[i]]) / whole
+                d.run_chance[d.at[i] + v] = (axes.weight[end] - axes.weight[a + v * d.step[i]]) / whole
 
 
 # Nodes: bounds and patterns.

@@ -288,7 +288,7 @@ class LaneBuffers(NamedTuple):
     missing: Floats
     offset: Floats
     known: NDArray[np.int8]
-    state: NDArray[np.uint8]
+    states: NDArray[np.int8]
 
 
 class KernelWorkspace(NamedTuple):
@@ -304,7 +304,7 @@ class BoxArrays(NamedTuple):
 
     low: Integers
     high: Integers
-    state: NDArray[np.uint8]
+    state: NDArray[np.int8]
     plan: NDArray[np.int8]
     open: Floats
     mass: Floats
@@ -353,7 +353,7 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
         missing=np.zeros(widest),
         offset=np.zeros(max(1, len(roles.relaxed))),
         known=np.zeros((len(roles.biases), len(net.sizes) - 1, widest), np.int8),
-        state=np.zeros((LANES, state_bytes(problem)), np.uint8),
+        states=np.zeros((len(roles.biases), len(net.sizes) - 1, widest, LANES), np.int8),
     )
     events = ProofEvents(
         number=np.zeros(1, np.int64),
@@ -368,5 +368,5 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
 
 
 def state_bytes(problem: CompiledProblem) -> int:
-    """Return the room that two bits take for every unit after the first layer."""
-    return (len(problem.roles.biases) * int(problem.network.sizes[1:-1].sum()) + 3) // 4
+    """Return how many units a box keeps the state of, for every pass: see ``LaneBuffers.known``."""
+    return len(problem.roles.biases) * (len(problem.network.sizes) - 1) * problem.network.weights.shape[1]

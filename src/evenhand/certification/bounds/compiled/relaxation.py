@@ -18,12 +18,15 @@ from evenhand.certification.bounds.compiled.lanes import (
     LANES,
     add,
     axpy,
+    divide,
     fill_vector,
+    largest,
     load_row,
     maximum,
     minimum,
     multiply,
     multiply_add,
+    select_positive,
     store_row,
     subtract,
 )
@@ -190,51 +193,37 @@ def relax_layer(k, net, s):
     """
     zl, zu, error = s.zl[k], s.zu[k], s.error[k]
     chord, shifts, adaptives, flats = s.slope[k], s.shift[k], s.adaptive[k], s.flat[k]
+    zero = fill_vector(0.0)
+    one = fill_vector(1.0)
     mixed = 0
     always = 0
     for h in range(net.sizes[k]):
-        pad = net.pads[k, h]
-        alive = False
-        sure = True
-        for t in range(LANES):
-            # The pad covers the rounding of these bounds; the error is what the deployed float32 unit may differ by.
-            zl[h, t] -= pad
-            zu[h, t] += pad
-            alive = alive or zu[h, t] + error[h] > 0
-            sure = sure and zl[h, t] >= 0
+        # The pad covers the rounding of these bounds; the error is what the deployed float32 unit may differ by.
+        pad = fill_vector(net.pads[k, h])
+        low = subtract(load_row(zl, h), pad)
+        high = add(load_row(zu, h), pad)
+        store_row(zl, h, low)
+        store_row(zu, h, high)
         # Off in every lane, for the deployed float32 unit too (hence the error): ReLU passes on nothing of it.
-        if not alive:
+        if largest(high) + error[h] <= 0:
             continue
         # On in every lane: relu(z) = z needs no line, and one weight serves all lanes when functions go back.
-        if sure:
+        below = subtract(zero, low)
+        if largest(below) <= 0:
             s.on[k, always] = h
             always += 1
             continue
         s.live[k, mixed] = h
         mixed += 1
-        for t in range(LANES):
-            # For z in [l, u] with l < 0 < u: relu(z) <= u / (u - l) * (z - l) = slope * z + shift, the chord of a
-            # convex function, and relu(z) >= a * z for every a in [0, 1]. a = 1 where u > -l, else 0, leaves the least
-            # area between the lines (CROWN, DeepPoly); a = 0 (flat) is better where most of the mass is below zero.
-            # A lane in which the unit is sure gets the line itself: slope 1 where on, 0 where off, no shift.
-            low = zl[h, t]
-            high = zu[h, t]
-            slope = 0.0
-            shift = 0.0
-            adaptive = 0.0
-            flat = 0.0
-            if low >= 0:
-                slope = 1.0
-                adaptive = 1.0
-                flat = 1.0
-            elif high > 0:
-                slope = high / (high - low)
-                shift = -slope * low
-                adaptive = 1.0 if high > -low else 0.0
-            chord[h, t] = slope
-            shifts[h, t] = shift
-            adaptives[h, t] = adaptive
-            flats[h, t] = flat
+        # For z in [l, u] with l < 0 < u: relu(z) <= u / (u - l) * (z - l) = slope * z + shift, the chord of a convex
+        # function, and relu(z) >= a * z for every a in [0, 1]. a = 1 where u > -l, else 0, leaves the least area
+        # between the lines (CROWN, DeepPoly); a = 0 (flat) is better where most of the mass is below zero. A lane in
+        # which the unit is sure gets the line itself: slope 1 where on, 0 where off, no shift.
+        slope = select_positive(high, divide(high, subtract(high, low)), zero)
+        store_row(chord, h, select_positive(below, slope, one))
+        store_row(shifts, h, select_positive(below, multiply(slope, below), zero))
+        store_row(adaptives, h, select_positive(below, select_positive(subtract(high, below), one, zero), one))
+        store_row(flats, h, select_positive(below, zero, one))
         if k == 1 and net.capped[h] >= 0:
             relax_capped_unit(h, net, s)
     s.mixed[k] = mixed
@@ -510,37 +499,16 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
 
 
 @jit
-def pack_states(net, p, passes, t, s, state):
-    """Pack which units of the layers after the first are off or on in lane t, two bits each; pass p of so many."""
+def note_states(net, s, states):
+    """Note which units of the layers after the first are off or on in each lane, into ``states`` (K, m, lanes)."""
     # A unit that is off or on in a box is so in every part of it, and its children need not bound it again. Off counts
     # only with the error: then the deployed unit is off as well, and nothing of its rounding passes.
-    at = 0
-    for k in range(1, net.sizes.shape[0] - 1):
-        at += net.sizes[k]
-    at *= p
     for k in range(1, net.sizes.shape[0] - 1):
         zl, zu, error = s.zl[k], s.zu[k], s.error[k]
         for j in range(net.sizes[k]):
-            x = UNKNOWN
-            if zl[j, t] >= 0:
-                x = ON
-            elif zu[j, t] + error[j] <= 0:
-                x = OFF
-            if at & 3 == 0:
-                state[at >> 2] = 0
-            state[at >> 2] |= x << (2 * (at & 3))
-            at += 1
-
-
-@jit
-def unpack_states(net, passes, state, known):
-    """Unpack what ``pack_states`` packed into ``known`` (passes, K, m)."""
-    at = 0
-    for p in range(passes):
-        for k in range(1, net.sizes.shape[0] - 1):
-            for j in range(net.sizes[k]):
-                known[p, k, j] = (state[at >> 2] >> (2 * (at & 3))) & 3
-                at += 1
+            for t in range(LANES):
+                off = OFF if zu[j, t] + error[j] <= 0 else UNKNOWN
+                states[k, j, t] = ON if zl[j, t] >= 0 else off
 
 
 @jit
@@ -557,9 +525,7 @@ def rounding_errors(k, net, s):
         h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
         e = s.error[k - 1, h]
         # One error for all lanes, from the largest value in any: a little more, and a sixteenth of the work.
-        u = above[h, 0]
-        for t in range(1, LANES):
-            u = max(u, above[h, t])
+        u = largest(load_row(above, h))
         passed = max(min(e, u + e), 0.0)
         carried = passed + gamma * (max(u, 0.0) + passed)
         weights = net.output_sizes[h] if k == net.sizes.shape[0] - 1 else net.weights[k - 1, h]
@@ -571,7 +537,4 @@ def rounding_errors(k, net, s):
 def is_unstable(zl, zu, j):
     """Return whether unit j may be on or off in some lane."""
     # Where the sign of its input is known, ReLU is the identity or 0, and needs no relaxation.
-    found = False
-    for t in range(LANES):
-        found = found or (zl[j, t] < 0 and zu[j, t] > 0)
-    return found
+    return largest(minimum(subtract(fill_vector(0.0), load_row(zl, j)), load_row(zu, j))) > 0

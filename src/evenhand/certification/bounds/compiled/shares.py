@@ -16,7 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.certification.bounds.compiled.lanes import axpy, fill_vector, load_at, store_at
+from evenhand.certification.bounds.compiled.tails import (
+    MAX_ATOMS,
+    MAX_GRID_STEPS,
+    IndependentTerms,
+    TailBuffers,
+    fill_table,
+    sort_by_width,
+    tail_buffers,
+)
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -28,11 +36,6 @@ inlined = compile_kernel(
     internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
 )
 
-MAX_ATOMS = 1024
-"""Joint values of the narrowest attributes that are enumerated before anything is rounded."""
-MAX_GRID_STEPS = 4096
-"""Grid steps at most."""
-UNIT_ROUNDOFF = 2.0**-53
 LEAD_WORTH = -2.0
 """An event with its lead this many standard deviations away (2 % of the box) is not worth its proof."""
 APART_WORTH = 0.1
@@ -111,16 +114,13 @@ class ScratchBuffers(NamedTuple):
     live: Booleans
     lead: Integers
     chance: Floats
-    enumerated: Booleans
+    enumerated: Integers
     worth: Floats
     chosen: Integers
     order: Integers
     tables: Floats
-    here: Floats
-    there: Floats
-    hits: Floats
-    values: Floats
-    odds: Floats
+    term: Floats
+    tails: TailBuffers
     least: Floats
     inverse: Floats
     drop: Floats
@@ -145,16 +145,13 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
         live=np.zeros(events, np.bool_),
         lead=np.zeros(events, np.int64),
         chance=np.zeros(cells),
-        enumerated=np.zeros(attributes, np.bool_),
+        enumerated=np.zeros(attributes, np.int64),
         worth=np.zeros(attributes),
         chosen=np.zeros(attributes, np.int64),
         order=np.zeros(attributes, np.int64),
         tables=np.zeros((functions, MAX_GRID_STEPS + 8)),
-        here=np.zeros(MAX_GRID_STEPS + 64),
-        there=np.zeros(MAX_GRID_STEPS + 64),
-        hits=np.zeros(MAX_GRID_STEPS + 2),
-        values=np.zeros(MAX_ATOMS),
-        odds=np.zeros(MAX_ATOMS),
+        term=np.zeros(cells),
+        tails=tail_buffers(),
         least=np.zeros(functions),
         inverse=np.zeros(functions),
         drop=np.zeros((events, most)),
@@ -175,7 +172,7 @@ def cell_term(g, f, i, v, low, step, axes):
     return g[f, axes.start[i] + low + v]
 
 
-@jit
+@inlined
 def term_range(g, f, i, low, n, step, axes):
     """Return the smallest and largest term of attribute i."""
     # A line has its extremes at the ends; a table may have them anywhere.
@@ -190,7 +187,7 @@ def term_range(g, f, i, low, n, step, axes):
     return a, b
 
 
-@jit
+@inlined
 def difference_range(g, e, f, i, low, n, step, axes):
     """Return the smallest and largest difference G_f - G_e of the terms of attribute i."""
     # The difference of two lines is a line, whose extremes are at the ends; other terms are looked through cell by
@@ -213,105 +210,15 @@ def fill_tail_table(g, f, low, axes, grid, d):
     Returns:
         The minimum, and one over the step.
     """
-    n, order, enumerated, chance, at = d.n, d.order, d.enumerated, d.chance, d.at
-    lows, highs = d.lows[f], d.highs[f]
-    table, here, there, hits, values, odds = d.tables[f], d.here, d.there, d.hits, d.values, d.odds
-    # S = sum_i t_i(x_i) with independent x_i, each term less its minimum, on a grid of step h = span / grid. As sum_i
-    # floor(t_i / h) <= S / h, P(sum of floors >= j) <= P(S >= j h): rounding down can only lose probability.
-    # The grid spans all of S, from the sum of the least terms to that of the largest.
+    lows, term = d.lows[f], d.term
     least = 0.0
-    span = 0.0
-    widths = 0
-    for i in order:
-        if not enumerated[i]:
+    for i in range(low.shape[0]):
+        if d.enumerated[i] == 0:
             least += lows[i]
-            span += highs[i] - lows[i]
-            widths += n[i] + 4
-    if span <= 0.0:
-        for j in range(grid + 2):
-            table[j] = 0.0
-        table[0] = 1.0 - 8 * widths * UNIT_ROUNDOFF
-        return least, 1.0
-    # Steps a little longer than span / grid: rounding can then not carry x * inverse up to a whole number it is below.
-    inverse = grid / span * (1 - 1e-12)
-    # The narrowest attributes are enumerated jointly before anything is rounded: one floor for all of them together.
-    atoms = 1
-    values[0] = 0.0
-    odds[0] = 1.0
-    room = min(MAX_ATOMS, max(64, grid))
-    q = 0
-    while q < len(order):
-        i = order[q]
-        if not enumerated[i] and n[i] > 1:
-            if atoms * n[i] > room:
-                break
-            for v in range(n[i] - 1, -1, -1):
-                x = cell_term(g, f, i, v, low[i], d.step[i], axes) - lows[i]
-                p = chance[at[i] + v]
-                for k in range(atoms):
-                    values[v * atoms + k] = values[k] + x
-                    odds[v * atoms + k] = odds[k] * p
-            atoms *= n[i]
-        q += 1
-    zero = fill_vector(0.0)
-    for j in range(0, grid + 2, 16):
-        store_at(here, j, zero)
-    top = 0
-    for k in range(atoms):
-        j = max(0, int(values[k] * inverse))
-        here[j] += odds[k]
-        top = max(top, j)
-    # Convolution with the next attribute. Invariant: here[j] is a lower bound on the probability that the floors so far
-    # add up to j; nothing is above top.
-    while q < len(order):
-        i = order[q]
-        q += 1
-        if enumerated[i] or n[i] == 1:
-            continue
-        most = 0
-        for v in range(n[i]):
-            j = max(0, int((cell_term(g, f, i, v, low[i], d.step[i], axes) - lows[i]) * inverse))
-            hits[j] += chance[at[i] + v]
-            most = max(most, j)
-        for j in range(0, top + most + 18, 16):
-            store_at(there, j, zero)
-        for j in range(top + 1, top + 17):
-            here[j] = 0.0
-        for shift in range(most + 1):
-            p = hits[shift]
-            if p != 0.0:
-                hits[shift] = 0.0
-                for j in range(0, top + 1, 16):
-                    store_at(there, j + shift, axpy(p, load_at(here, j), load_at(there, j + shift)))
-        top += most
-        here, there = there, here
-    # Sums and products of non-negative numbers: relative errors only accumulate, at most 8 * widths roundoffs, so
-    # shrinking by them keeps every entry a lower bound.
-    shrink = 1 - 8 * widths * UNIT_ROUNDOFF - 1e-15
-    for j in range(top + 1, grid + 2):
-        table[j] = 0.0
-    # Running sums from above: table[j] = P(floors add up to j or more), so P(S >= j h) is at least that.
-    quarter = (top + 4) // 4
-    for j in range(top + 1, 4 * quarter):
-        here[j] = 0.0
-    a = b = c = e = 0.0
-    for j in range(quarter - 1, -1, -1):  # four sums side by side, then joined
-        a += here[j]
-        b += here[quarter + j]
-        c += here[2 * quarter + j]
-        e += here[3 * quarter + j]
-        table[j] = a
-        table[quarter + j] = b
-        table[2 * quarter + j] = c
-        table[3 * quarter + j] = e
-    c += e
-    b += c
-    for j in range(quarter):
-        table[j] = (table[j] + b) * shrink
-        table[quarter + j] = (table[quarter + j] + c) * shrink
-        table[2 * quarter + j] = (table[2 * quarter + j] + e) * shrink
-        table[3 * quarter + j] *= shrink
-    return least, inverse
+            for v in range(d.n[i]):
+                term[d.at[i] + v] = max(0.0, cell_term(g, f, i, v, low[i], d.step[i], axes) - lows[i])
+    terms = IndependentTerms(term, d.chance, d.at, d.n, d.order, d.enumerated)
+    return least, fill_table(d.tables[f], terms, grid, min(MAX_ATOMS, max(64, grid)), d.tails)
 
 
 @inlined
@@ -471,7 +378,7 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
         share[e] = max(0.0, share[e] * (1 - 1e-12))
 
 
-@jit
+@inlined
 def select_events(events, functions, d):
     """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
     gain, zscore, bolder = functions.gain, functions.zscore, functions.bolder
@@ -508,7 +415,7 @@ def select_events(events, functions, d):
     return some
 
 
-@jit
+@inlined
 def may_fail(functions, f, d):
     """Return whether function f of an event whose members are apart is not positive somewhere in the box."""
     least = functions.constant[f] + functions.gain[f]
@@ -517,7 +424,7 @@ def may_fail(functions, f, d):
     return least <= 0.0
 
 
-@jit
+@inlined
 def event_differences(events, low, g, axes, d):
     """Over the attributes in the tables, member k exceeds the lead by at least drop[e, k] and at most rise[e, k]."""
     # R_h, the terms of h in the tables, exceeds R_lead by the sum of the terms' differences, and so by no less and no
@@ -532,7 +439,7 @@ def event_differences(events, low, g, axes, d):
             rise = 0.0
             size = 0.0
             for i in range(low.shape[0]):
-                if not d.enumerated[i]:
+                if d.enumerated[i] == 0:
                     a, b = difference_range(g, lead, f, i, low[i], d.n[i], d.step[i], axes)
                     drop += a
                     rise += b
@@ -541,18 +448,7 @@ def event_differences(events, low, g, axes, d):
             d.rise[e, k] = rise + 1e-12 * size
 
 
-@jit
-def sort_by_width(n, order):
-    """Sort the attributes by increasing width."""
-    for i in range(n.shape[0]):
-        j = i
-        while j > 0 and n[order[j - 1]] > n[i]:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = i
-
-
-@jit
+@inlined
 def choose_enumerated(events, low, g, axes, room, d):
     """Enumerate the attributes in which functions that are not apart differ most, per doubling of the work.
 
@@ -562,7 +458,7 @@ def choose_enumerated(events, low, g, axes, room, d):
     # What an attribute in the tables costs a proof: the range of its differences, which such events lose, and rounding,
     # by the range of its terms. Enumerated it multiplies the work by n, log2(n) doublings; so the best ratio first.
     attributes = low.shape[0]
-    d.enumerated[:] = False
+    d.enumerated[:] = 0
     for i in range(attributes):
         d.worth[i] = -1.0
         if d.n[i] > 1:
@@ -590,7 +486,7 @@ def choose_enumerated(events, low, g, axes, room, d):
         d.worth[i] = -1.0
         if points * d.n[i] <= room:
             points *= d.n[i]
-            d.enumerated[i] = True
+            d.enumerated[i] = 1
             d.chosen[depth] = i
             depth += 1
     return depth

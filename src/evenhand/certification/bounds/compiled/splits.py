@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from evenhand.certification.bounds.compiled.lanes import (
     LANES,
+    add,
     axpy,
+    divide,
     fill_vector,
     load_row,
+    minimum,
     multiply,
     multiply_add,
+    select_positive,
     store_row,
     subtract,
 )
@@ -16,6 +20,9 @@ from evenhand.certification.bounds.compiled.relaxation import jit as jit_contrac
 from evenhand.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+inlined = compile_kernel(
+    internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False, forceinline=True
+)
 
 PLANNED_SPLITS = 4
 """A box is split this often at once: its up to sixteen grandchildren fill the lanes."""
@@ -31,6 +38,7 @@ def split_scores(net, lo, hi, s, score):
     # How far the outputs move with unit h: weight_h, the products of |w| and slopes on a path to an output, summed over
     # all paths. At zero the chord is slope * (-l) above ReLU, its farthest. ``gaps`` keeps weight * slope * (-l) / (u -
     # l), the gap per unit of width; first the weights go back, layer by layer.
+    zero = fill_vector(0.0)
     depth = net.sizes.shape[0] - 1
     k = depth - 1
     for q in range(s.mixed[k] + s.always[k]):
@@ -43,12 +51,13 @@ def split_scores(net, lo, hi, s, score):
     for k in range(depth - 1, -1, -1):
         for q in range(s.mixed[k]):
             h = s.live[k, q]
-            for t in range(LANES):
-                low = s.zl[k, h, t]
-                high = s.zu[k, h, t]
-                v = here[h, t] * s.slope[k, h, t]
-                here[h, t] = v  # now the weight on the pre-activation, which the next step takes further back
-                s.gaps[k, h, t] = v * (-low) / (high - low) if low < 0 and high > 0 else 0.0
+            low = load_row(s.zl[k], h)
+            high = load_row(s.zu[k], h)
+            below = subtract(zero, low)
+            v = multiply(load_row(here, h), load_row(s.slope[k], h))
+            store_row(here, h, v)  # now the weight on the pre-activation, which the next step takes further back
+            gap = divide(multiply(v, below), add(high, below))
+            store_row(s.gaps[k], h, select_positive(minimum(below, high), gap, zero))
         if k > 0:
             substitute_absolute(k, net, s, here, there)
             here, there = there, here
@@ -101,7 +110,7 @@ def substitute_absolute(k, net, s, here, there):
         store_row(there, h, x)
 
 
-@jit
+@inlined
 def halving_cell(i, low, high, axes):
     """Return the last cell of the lower half of low..high by mass; both halves have some cells."""
     # Binary search in the prefix sums for the cell that reaches half of the mass; the nearer of the two neighbours
@@ -121,7 +130,7 @@ def halving_cell(i, low, high, axes):
     return a
 
 
-@jit
+@inlined
 def split_by_plan(box_low, box_high, plan, axes, cutting, lo, hi):
     """Split a box by its plan into the lanes, ``cutting`` parts without mass away. Gives their number."""
     attributes = box_low.shape[0]
@@ -161,7 +170,7 @@ def split_by_plan(box_low, box_high, plan, axes, cutting, lo, hi):
     return count
 
 
-@jit
+@inlined
 def plan_splits(t, b, plan):
     """The next splits of a box: the best attribute, its score halved, again; the widest where no score tells."""
     attributes = b.low.shape[0]

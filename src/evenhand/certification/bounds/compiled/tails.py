@@ -1,0 +1,203 @@
+"""How likely a sum of independent terms is to exceed a threshold: tables of proved lower bounds (compiled).
+
+Each term, less its minimum, is rounded down to a grid of step h: with S = sum_i t_i, sum_i floor(t_i / h) <= S / h, so
+P(sum of floors >= j) <= P(S >= j h). Rounding down can only lose probability. Terms that take few values are enumerated
+jointly before anything is rounded: one floor for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.certification.bounds.compiled.lanes import axpy, fill_vector, load_at, store_at
+from evenhand.kernels import compile_kernel
+from evenhand.typing import Floats, Integers
+
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+MAX_ATOMS = 1024
+"""Joint values of the narrowest attributes that are enumerated before anything is rounded."""
+MAX_GRID_STEPS = 4096
+"""Grid steps at most."""
+UNIT_ROUNDOFF = 2.0**-53
+MARGIN = MAX_GRID_STEPS + 64
+"""Zeros before and after a distribution on the grid, so that it can be read shifted."""
+
+
+class TailBuffers(NamedTuple):
+    """Work arrays of one thread.
+
+    Attributes:
+        here, there: a distribution on the grid, and the next, with ``MARGIN`` zeros before them.
+        values, odds: joint values and their chances.
+        hits, jump, chance: shifts of a term: by position, then those that occur, and how likely they are.
+    """
+
+    here: Floats
+    there: Floats
+    values: Floats
+    odds: Floats
+    hits: Floats
+    jump: Integers
+    chance: Floats
+
+
+def tail_buffers() -> TailBuffers:
+    """Return fresh work arrays."""
+    return TailBuffers(
+        here=np.zeros(2 * MARGIN + MAX_GRID_STEPS),
+        there=np.zeros(2 * MARGIN + MAX_GRID_STEPS),
+        values=np.zeros(MAX_ATOMS),
+        odds=np.zeros(MAX_ATOMS),
+        hits=np.zeros(MAX_GRID_STEPS + 2),
+        jump=np.zeros(MAX_GRID_STEPS + 2, np.int64),
+        chance=np.zeros(MAX_GRID_STEPS + 2),
+    )
+
+
+class IndependentTerms(NamedTuple):
+    """Terms of a sum: values ``at[i]`` to ``at[i] + n[i] - 1`` of term i, less their minimum, and their chances.
+
+    ``order`` are the terms by increasing ``n``; of those with ``left_out[i]`` not zero nothing is added.
+    """
+
+    value: Floats
+    chance: Floats
+    at: Integers
+    n: Integers
+    order: Integers
+    left_out: Integers
+
+
+@jit
+def fill_table(table, terms, grid, room, d):
+    """Fill ``table`` with lower bounds on P(sum of terms >= j steps), j = 0..grid + 1; return one over the step.
+
+    Args:
+        table: at least grid + 2 long.
+        terms: the ``IndependentTerms``.
+        grid: number of steps.
+        room: joint values that may be enumerated, at most ``MAX_ATOMS``.
+        d: work arrays.
+    """
+    # The arrays are named before the loops: read out of a named tuple inside them, they take longer.
+    value, chance, at, n, order, left_out = terms.value, terms.chance, terms.at, terms.n, terms.order, terms.left_out
+    here, there, values, odds, hits = d.here, d.there, d.values, d.odds, d.hits
+    jump, odds_of_jump = d.jump, d.chance
+    span = 0.0
+    widths = 0
+    for i in order:
+        if left_out[i] == 0:
+            most = 0.0
+            for v in range(at[i], at[i] + n[i]):
+                most = max(most, value[v])
+            span += most
+            widths += n[i] + 4
+    # Sums and products of non-negative numbers: relative errors only accumulate, fewer than 8 roundoffs for each value
+    # of a term and one for each joint value and each step of the running sum. Shrinking by them keeps lower bounds.
+    shrink = 1 - (8 * widths + room + grid + 16) * UNIT_ROUNDOFF
+    if span <= 0.0:
+        for j in range(grid + 2):
+            table[j] = 0.0
+        table[0] = shrink
+        return 1.0
+    # Steps a little longer than span / grid: rounding can then not carry value * inverse up to a whole number it is
+    # below.
+    inverse = grid / span * (1 - 1e-12)
+    atoms = 1
+    reach = 0.0
+    values[0] = 0.0
+    odds[0] = 1.0
+    q = 0
+    while q < len(order):
+        i = order[q]
+        if left_out[i] == 0 and n[i] > 1:
+            if atoms * n[i] > room:
+                break
+            most = 0.0
+            for v in range(n[i] - 1, -1, -1):
+                x = value[at[i] + v]
+                p = chance[at[i] + v]
+                most = max(most, x)
+                for k in range(atoms):
+                    values[v * atoms + k] = values[k] + x
+                    odds[v * atoms + k] = odds[k] * p
+            atoms *= n[i]
+            reach += most
+        q += 1
+    zero = fill_vector(0.0)
+    # Invariant: here[MARGIN + j] is a lower bound on the probability that the floors so far add up to j; nothing is
+    # above top.
+    top = min(grid, int(reach * inverse) + 1)
+    for j in range(MARGIN, MARGIN + top + 1, 16):
+        store_at(here, j, zero)
+    for k in range(atoms):
+        here[MARGIN + int(values[k] * inverse)] += odds[k]
+    while q < len(order):
+        i = order[q]
+        q += 1
+        if left_out[i] != 0 or n[i] == 1:
+            continue
+        # Values with the same floor are one shift.
+        most_steps = 0
+        for v in range(at[i], at[i] + n[i]):
+            j = int(value[v] * inverse)
+            hits[j] += chance[v]
+            most_steps = max(most_steps, j)
+        shifts = 0
+        for v in range(at[i], at[i] + n[i]):
+            j = int(value[v] * inverse)
+            if hits[j] != 0.0:
+                jump[shifts] = MARGIN - j
+                odds_of_jump[shifts] = hits[j]
+                hits[j] = 0.0
+                shifts += 1
+        # there[j] = sum over shifts s of P(s) here[j - s]: every sum stays in registers until it is complete.
+        for j in range(MARGIN + top + 1, MARGIN + top + most_steps + 33, 16):
+            store_at(here, j, zero)
+        top += most_steps
+        for j in range(0, top + 1, 32):
+            a = b = zero
+            for k in range(shifts):
+                a = axpy(odds_of_jump[k], load_at(here, jump[k] + j), a)
+                b = axpy(odds_of_jump[k], load_at(here, jump[k] + j + 16), b)
+            store_at(there, MARGIN + j, a)
+            store_at(there, MARGIN + j + 16, b)
+        here, there = there, here
+    for j in range(top + 1, grid + 2):
+        table[j] = 0.0
+    # Running sums from above: table[j] = P(floors add up to j or more). Four side by side, then joined.
+    quarter = (top + 4) // 4
+    for j in range(MARGIN + top + 1, MARGIN + 4 * quarter):
+        here[j] = 0.0
+    a = b = c = e = 0.0
+    for j in range(quarter - 1, -1, -1):
+        a += here[MARGIN + j]
+        b += here[MARGIN + quarter + j]
+        c += here[MARGIN + 2 * quarter + j]
+        e += here[MARGIN + 3 * quarter + j]
+        table[j] = a
+        table[quarter + j] = b
+        table[2 * quarter + j] = c
+        table[3 * quarter + j] = e
+    c += e
+    b += c
+    for j in range(quarter):
+        table[j] = (table[j] + b) * shrink
+        table[quarter + j] = (table[quarter + j] + c) * shrink
+        table[2 * quarter + j] = (table[2 * quarter + j] + e) * shrink
+        table[3 * quarter + j] *= shrink
+    return inverse
+
+
+@jit
+def sort_by_width(n, order):
+    """Sort the attributes by increasing width."""
+    for i in range(n.shape[0]):
+        j = i
+        while j > 0 and n[order[j - 1]] > n[i]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
