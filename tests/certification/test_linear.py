@@ -123,9 +123,10 @@ def random_functions(assignments: int, columns: int, rng: np.random.Generator) -
 
 def proved(
     axes: AttributeAxes, low: np.ndarray, high: np.ndarray, g: np.ndarray, constant: np.ndarray, zscore: np.ndarray,
-    precision: tuple[int, int], pair: tuple[int, int] = (0, 1),
+    precision: tuple[int, int], pair: tuple[int, int] = (0, 1), second: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
-    wanted = events(len(g) // 2, pair)
+    second = np.full(len(g), -1) if second is None else second
+    wanted = events(len(second) // 2, pair)
     most = max(map(len, wanted))
     asked = shares.ProofEvents(
         np.array([len(wanted)]),
@@ -137,9 +138,14 @@ def proved(
     cells = len(axes.weight) - len(axes.first)
     desk = shares.scratch_buffers(len(g), len(axes.first), cells, len(wanted), most)
     gain = np.zeros(len(g))
-    functions = shares.BoxFunctions(g, constant.copy(), gain, zscore, zscore)
+    functions = shares.BoxFunctions(g, constant.copy(), gain, zscore, zscore, second)
     PROVE_SHARES(asked, low, high, functions, axes, *precision, desk)
     return desk.share
+
+
+def with_pieces(members: list[int], second: np.ndarray) -> list[int]:
+    """Members of an event, and the second pieces of those that have one."""
+    return [*members, *(int(second[f]) for f in members if second[f] >= 0)]
 
 
 def events(assignments: int, pair: tuple[int, int]) -> list[list[int]]:
@@ -173,6 +179,35 @@ def test_a_proved_share_is_never_more_than_the_truth(seed: int, assignments: int
             assert 0 <= asked[event] <= truth[event]
             if len(points) <= precision[1]:
                 assert asked[event] == pytest.approx(float(truth[event]), abs=1e-10)
+
+
+@settings(max_examples=scaled(200), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000_000), assignments=st.sampled_from([2, 2, 3]))
+def test_two_pieces_of_a_function_have_to_be_positive_both(seed: int, assignments: int) -> None:
+    """Some functions have a second piece, near it or not: the truth asks for both."""
+    rng = np.random.default_rng(seed)
+    axes, counts = random_axes(rng)
+    low, high = random_box(axes, counts, rng)
+    functions, columns = 2 * assignments, int(np.where(axes.line, 1, counts).sum())
+    g, constant = (
+        np.concatenate(each)
+        for each in zip(*(random_functions(assignments, columns, rng) for _ in range(2)), strict=True)
+    )
+    near = rng.random(functions) < 0.5  # as a bend does, along one direction
+    g[functions:][near] = g[:functions][near] + np.rint(rng.normal() * 2**20) / 2**20 * g[functions]
+    second = np.where(rng.random(functions) < 0.7, functions + np.arange(functions), -1)
+    points = points_of(low, high)
+    masses = masses_of(axes, points)
+    values = values_of(axes, g, constant, points)
+    for precision in (*PRECISIONS, (8, 2)):
+        scores = rng.normal(size=2 * functions) if rng.integers(2) else np.ones(2 * functions)
+        share = proved(axes, low, high, g, constant, scores, precision, second=second)
+        for event, members in enumerate(events(assignments, (0, 1))):
+            both = with_pieces(members, second)
+            held = (values[both] > 0).all(axis=0) if both else np.zeros(len(points), dtype=np.bool_)
+            assert 0 <= share[event] <= Fraction(sum(itertools.compress(masses, held)), sum(masses))
+            if len(points) <= precision[1] and (scores == 1).all():
+                assert share[event] == pytest.approx(sum(itertools.compress(masses, held)) / sum(masses), abs=1e-10)
 
 
 @settings(max_examples=scaled(200), deadline=None, derandomize=True)
@@ -262,12 +297,14 @@ def varied_network(seed: int, **options: bool) -> Query:
 class Bounded:
     """The functions of sixteen boxes, and what they say at a point."""
 
-    def __init__(self, query: Query, low: np.ndarray, high: np.ndarray, *, joint_from: int) -> None:
+    def __init__(
+        self, query: Query, low: np.ndarray, high: np.ndarray, *, joint_from: int, plain: bool = False
+    ) -> None:
         with mock.patch.object(problems, "JOINT_DEPTH", joint_from):
             self.problem = p = problems.compiled_problem_of(query)
         self.low, self.high = low, high
         work, scratch = problems.kernel_workspace(p)[0][:2]
-        work.lo[: low.shape[1]], work.hi[: low.shape[1]] = low.T, high.T
+        work.lo[: low.shape[1]], work.hi[: low.shape[1]], work.plain[0] = low.T, high.T, plain
         SET_HELD_RANGES(p.network, p.roles, low.shape[1], work, scratch)
         MEASURE_BOXES(LANES, p.axes, work)
         BUILD_FUNCTIONS(p.network, p.roles, p.axes, LANES, True, work, scratch)
@@ -276,7 +313,7 @@ class Bounded:
         self.g = forms.repeat(p.roles.assignments, axis=0) if p.roles.joint else forms
 
     def at(self, lane: int, places: np.ndarray) -> np.ndarray:
-        """Values at places (n, attributes): numbers along lines, cells of tables; shape (functions, modes, n)."""
+        """Values at places (n, attributes): numbers along lines, cells of tables; shape (functions, pieces, n)."""
         total = np.repeat(self.constant[:, :, lane, None], len(places), axis=2)
         for i in range(places.shape[1]):
             a = self.problem.network.start[i]
@@ -301,13 +338,13 @@ def people_in(query: Query, low: np.ndarray, high: np.ndarray, rng: np.random.Ge
 
 
 @settings(max_examples=scaled(150), deadline=None, derandomize=True)
-@given(seed=st.integers(0, 900_000), joint_from=st.sampled_from([0, 9]))
-def test_functions_bound_the_network_at_every_point(seed: int, joint_from: int) -> None:
-    """Below and above what the network says there, in float64 and in float32, for both choices of slopes."""
+@given(seed=st.integers(0, 900_000), joint_from=st.sampled_from([0, 9]), plain=st.booleans())
+def test_functions_bound_the_network_at_every_point(seed: int, joint_from: int, plain: bool) -> None:
+    """The smaller piece lies below what the network says there, in float64 and in float32; of minus that too."""
     query = varied_network(seed)
     rng = np.random.default_rng(seed)
     low, high = boxes_in(query, LANES, rng)
-    bounded = Bounded(query, low, high, joint_from=joint_from)
+    bounded = Bounded(query, low, high, joint_from=joint_from, plain=plain)
     assert bounded.problem.roles.joint == (joint_from == 0 or len(query.assignments) > 2)
     for lane in range(0, LANES, 3):
         cells = people_in(query, low[lane], high[lane], rng)
@@ -316,8 +353,7 @@ def test_functions_bound_the_network_at_every_point(seed: int, joint_from: int) 
         said = bounded.at(lane, cells + within * reach)
         for kind in (np.float64, np.float32):
             answers = margins_at(query, cells, within, kind)[0]
-            wanted = np.concatenate([answers, -answers])[:, None, :]
-            assert (said < wanted).all()
+            assert (said.min(axis=1) < np.concatenate([answers, -answers])).all()
         assert (bounded.least[:, :, lane, None] <= said + 1e-9).all()
 
 
@@ -327,13 +363,13 @@ def test_functions_are_those_of_the_reference(seed: int, joint_from: int) -> Non
     """The same coefficients, the constant lower by the slack, and the least value over the box."""
     query = varied_network(seed, whole=False)
     low, high = boxes_in(query, 1, np.random.default_rng(seed))
-    bounded = Bounded(query, low.repeat(LANES, 0), high.repeat(LANES, 0), joint_from=joint_from)
+    bounded = Bounded(query, low.repeat(LANES, 0), high.repeat(LANES, 0), joint_from=joint_from, plain=True)
     p, n = bounded.problem, len(query.cells)
     extra = [p.roles.assignments - 1] if p.roles.joint else []
     for mode, assignment in itertools.product(range(2), range(p.roles.assignments)):
         both = linear_bounds(
             p, 0 if p.roles.joint else assignment, np.append(low[0], 0 * np.array(extra, int)),
-            np.append(high[0], np.array(extra, int)), flat=mode == 1,
+            np.append(high[0], np.array(extra, int)), flat=False,
         )  # fmt: skip
         for side, (coefficients, constant) in enumerate(both):
             f, sign = side * p.roles.assignments + assignment, 1 - 2 * side
@@ -422,23 +458,32 @@ def _by_hand(hidden: bool) -> AdditiveNetwork:
 
 
 def test_a_box_by_hand() -> None:
-    """Its lines, and the 9 of 16 people whom they decide, of 12 who are treated alike.
+    """Its lines, which decide everybody; and what they decide where each is one function.
 
-    For p = 0 the unit lies in -2..4: above it 2/3 (x + y), below it x + y - 2 or 0. For p = 1 it lies in -1..5: above
-    it 5/6 (x + y), below it x + y - 1 or 0. So both labels are the second for x + y >= 4 (6 people), both the first
-    for x + y <= 1 (3 people), and the 4 people with x + y = 3, treated unfairly, take a split.
+    For p = 0 the unit lies in -2..4: above it 2/3 (x + y), below it x + y - 2. For p = 1 it lies in -1..5: above it
+    5/6 (x + y), below it x + y - 1. So both labels are the second for x + y >= 4 (6 people), both the first for
+    x + y <= 1 (3 people). In two pieces, 0 and the unit itself, nothing is lost above it: both labels are the first for
+    x + y <= 2 (6 people), and the 4 people with x + y = 3 are treated unfairly.
     """
     query = query_of(_by_hand(hidden=True))
     box = root_frontier(query.counts)
-    bounded = Bounded(query, box.lo.repeat(LANES, 0), box.hi.repeat(LANES, 0), joint_from=9)
-    slopes = [[1, 0], [1, 0], [-2 / 3, -2 / 3], [-5 / 6, -5 / 6]]
-    constants = [[-3.5, -1.5], [-2.5, -1.5], [1.5, 1.5], [1.5, 1.5]]
-    assert bounded.g[:, :, 0, 0] == pytest.approx(np.array(slopes), abs=1e-5)
-    assert bounded.g[:, :, 0, 1] == pytest.approx(np.array(slopes), abs=1e-5)
-    assert bounded.constant[:, :, 0] == pytest.approx(np.array(constants), abs=1e-5)
-    fair, unfair = CompiledBounder(bounded.problem, 1).prove(root_frontier(query.counts), FINE)[0]
-    assert fair == pytest.approx(9 / 16, abs=1e-11)
-    assert unfair == 0
+    low, high = box.lo.repeat(LANES, 0), box.hi.repeat(LANES, 0)
+    for plain, slopes, constants, shares_of_box in (
+        (
+            True,
+            [[1, 1], [1, 1], [-2 / 3, -2 / 3], [-5 / 6, -5 / 6]],
+            [[-3.5] * 2, [-2.5] * 2, *[[1.5] * 2] * 2],
+            (9, 0),
+        ),
+        (False, [[1, 1], [1, 1], [0, -1], [0, -1]], [[-3.5] * 2, [-2.5] * 2, [1.5, 3.5], [1.5, 2.5]], (12, 4)),
+    ):
+        bounded = Bounded(query, low, high, joint_from=9, plain=plain)
+        assert bounded.g[:, :, 0, 0] == pytest.approx(np.array(slopes), abs=1e-5)
+        assert bounded.g[:, :, 0, 1] == pytest.approx(np.array(slopes), abs=1e-5)
+        assert bounded.constant[:, :, 0] == pytest.approx(np.array(constants), abs=1e-5)
+        bounder = CompiledBounder(bounded.problem, 1)
+        bounder.plain = plain
+        assert 16 * bounder.prove(root_frontier(query.counts), FINE)[0] == pytest.approx(shares_of_box, abs=1e-9)
     result = prove(_by_hand(hidden=True), method="linear", enumeration=False)
     assert (result.certified, result.falsified) == pytest.approx((12 / 16, 4 / 16), abs=1e-11)
 

@@ -40,6 +40,7 @@ class DistributedBounder:
         self.jobs = pool.size
         self.proofs_per_box = local.proofs_per_box
         self.joint: JointCounter | None = None
+        self.plain = False
         self._local, self._pool, self._store = local, pool, store
         self._asked = asked
 
@@ -51,7 +52,7 @@ class DistributedBounder:
         self, boxes: BoxFrontier, threshold: float, limit: float = np.inf, *, recording: bool = False
     ) -> tuple[BoxFrontier, Floats]:
         """Split boxes as ``CompiledBounder.expand`` does; those that workers are lost with stay whole."""
-        arrays = self._answer("expand", boxes, (float(threshold), float(limit), recording))
+        arrays = self._answer("expand", boxes, (float(threshold), float(limit), recording, self.plain))
         if arrays is None:
             boxes.plan[:] = -1
             return boxes, np.zeros(3)
@@ -60,7 +61,7 @@ class DistributedBounder:
 
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Proved shares of each box, fair and unfair, shape (boxes, 2); 0 of those that workers are lost with."""
-        arrays = self._answer("prove", boxes, precision)
+        arrays = self._answer("prove", boxes, (*precision, self.plain))
         return np.zeros((len(boxes), 2)) if arrays is None else arrays["shares"]
 
     def _answer(self, call: str, boxes: BoxFrontier, options: tuple[Any, ...]) -> dict[str, NDArray[Any]] | None:
@@ -109,9 +110,11 @@ def distributed_bounder(
 def answer_call(asked: bytes, call: str, boxes: BoxFrontier, options: tuple[Any, ...]) -> dict[str, NDArray[Any]]:
     """Split or prove boxes: on a worker, which keeps what it lays out for the next call."""
     bounder = _lay_out(asked)
+    *rest, bounder.plain = options
     if call == "prove":
-        return {"shares": np.ascontiguousarray(bounder.prove(boxes, options))}
-    threshold, limit, recording = options
+        grid, room = rest
+        return {"shares": np.ascontiguousarray(bounder.prove(boxes, (grid, room)))}
+    threshold, limit, recording = rest
     found, totals = bounder.expand(boxes, threshold, limit, recording=recording)
     return {**vars(found), "totals": totals}
 

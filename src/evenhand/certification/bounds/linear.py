@@ -78,9 +78,12 @@ class LinearBounder(Bounder[BoxFrontier], Protocol):
     Attributes:
         proofs_per_box: how many proofs the shares of a box take, at most.
         joint: counts boxes jointly; None where that is not possible.
+        plain: whether every bound is to be one linear function, as the checker of certificates makes them; else some
+            are the smaller of two.
     """
 
     proofs_per_box: int
+    plain: bool
     joint: JointCounter | None
 
     def expand(
@@ -466,6 +469,7 @@ def refine_boxes(
     Returns:
         The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
     """
+    bounder.plain = recorder is not None
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = LinearSearch(bounder, proved_mass, limits, pool, say, interrupts, recorder)
         run.schedule.costs *= bounder.proofs_per_box

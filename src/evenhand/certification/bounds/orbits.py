@@ -49,6 +49,7 @@ class OrbitBounder:
         self.jobs = 1 if latest is None else latest.jobs
         self.proofs_per_box = max(len(orbit.classes) for orbit in question.orbits)
         self.joint: JointCounter | None = None
+        self.plain = False
 
     def root(self) -> BoxFrontier:
         """Return the domain of each orbit that is open as one box."""

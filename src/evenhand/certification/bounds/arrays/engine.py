@@ -102,6 +102,7 @@ class ArrayEngine:
         self.network = array_network_of(query, backend)
         self.splitter = BoxSplitter(query)
         self.counts = query.counts
+        self.plain = True  # arrays make no others
         self.jobs, self.threads = (jobs, 1) if backend.place is None else (1, jobs)
         self.batch = batch_size(self.network)
         cost = box_cost(self.network)
@@ -351,7 +352,12 @@ def proved_shares_of(
     work = scratch_buffers(count, attributes, len(net.axes.weight) - attributes, labels + 2, max(2, fair))
     # No one here is compared within a tolerance: functions gain nothing in unfair events.
     wanted = BoxFunctions(
-        functions.coefficients, functions.constants.copy(), np.zeros(count), functions.zscore, functions.zscore
+        functions.coefficients,
+        functions.constants.copy(),
+        np.zeros(count),
+        functions.zscore,
+        functions.zscore,
+        np.full(count, -1),
     )
     shares = np.zeros((len(functions), 2))
     _prove_boxes(events, likely, cells, wanted, net.axes, precision, work, shares)
@@ -368,7 +374,12 @@ def _prove_boxes(events, likely, cells, functions, axes, precision, work, shares
         for k in range(likely.shape[1]):
             events.member[count - 1, k] = likely[t, k]
         of_box = BoxFunctions(
-            functions.g[t], functions.constant[t], functions.gain, functions.zscore[t], functions.bolder[t]
+            functions.g[t],
+            functions.constant[t],
+            functions.gain,
+            functions.zscore[t],
+            functions.bolder[t],
+            functions.second,
         )
         prove_shares(events, low[t], high[t], of_box, axes, grid, room, work)
         for e in range(count):

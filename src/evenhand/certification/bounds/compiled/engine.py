@@ -57,6 +57,7 @@ class CompiledBounder:
     def __init__(self, problem: CompiledProblem, jobs: int) -> None:
         self.problem = problem
         self.jobs = jobs
+        self.plain = False
         self._own = threading.local()
         net = one_layer_network_of(problem)
         self.joint: JointCounter | None = None if net is None else PatternCounter(net, problem.axes)
@@ -107,7 +108,8 @@ class CompiledBounder:
         stack.low[:size], stack.high[:size], stack.plan[:size] = boxes.lo[::-1], boxes.hi[::-1], boxes.plan[::-1]
         stack.state[:size] = 0
         totals = np.zeros(3)
-        order = SplitOrder(threshold, float(limit), recording)  # a whole number would be compiled for once more
+        # The limit is a float: a whole number would be compiled for once more.
+        order = SplitOrder(threshold, float(limit), recording, self.plain)
         record = boxes.cells.dtype
         parts: list[BoxFrontier] = []
         while size and totals[2] + LANES <= limit:
@@ -128,7 +130,7 @@ class CompiledBounder:
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
         shares = np.zeros((2, len(boxes)))
-        prove_boxes(self.problem, *self._work(), boxes.lo, boxes.hi, precision, shares)
+        prove_boxes(self.problem, *self._work(), (boxes.lo, boxes.hi), precision, self.plain, shares)
         return shares.T
 
 

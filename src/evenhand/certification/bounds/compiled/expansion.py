@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from evenhand.certification.bounds.compiled.functions import (
+from evenhand.certification.bounds.compiled.events import (
     FAIR,
     OPEN,
     UNFAIR,
-    bound_lanes,
+    collect_functions,
     decide_lane,
-    pick_slopes,
     plan_events,
     score_labels,
 )
+from evenhand.certification.bounds.compiled.functions import bound_lanes
 from evenhand.certification.bounds.compiled.lanes import LANES
 from evenhand.certification.bounds.compiled.relaxation import UNKNOWN
 from evenhand.certification.bounds.compiled.shares import prove_shares
@@ -38,6 +38,7 @@ def refine_stack(problem, work, stack, size, order, out, totals):
     attributes = axes.first.shape[0]
     known_before, states = b.known.reshape(-1), b.states.reshape((-1, LANES))
     found = 0
+    b.plain[0] = order.plain
     # Invariant: the boxes on the stack, those put out and those counted in ``totals`` are disjoint and cover what was
     # given, so fair, unfair and undecided mass always add up to it (FairQuant, Algorithms 1 and 4).
     while size > 0 and found + LANES <= out.open.shape[0] and size + LANES <= stack.low.shape[0]:
@@ -91,10 +92,14 @@ def refine_stack(problem, work, stack, size, order, out, totals):
 
 
 @jit
-def prove_boxes(problem, work, d, low, high, precision, shares):
-    """Bound the boxes as they are, sixteen neighbours at a time, and prove the shares of each, (2, boxes)."""
+def prove_boxes(problem, work, d, cells, precision, plain, shares):
+    """Bound the boxes as they are, sixteen neighbours at a time, and prove the shares of each, (2, boxes).
+
+    With ``plain`` every function is one piece, as a certificate's checker has them.
+    """
     net, roles, axes = problem.network, problem.roles, problem.axes
     b, s, events = work.lanes, work.relaxation, work.events
+    low, high = cells
     grid, room = precision
     # Each share is a lower bound: 1 where the bounds decide the whole box, else what the functions prove. The events
     # are disjoint, so their shares add up.
@@ -102,6 +107,7 @@ def prove_boxes(problem, work, d, low, high, precision, shares):
     at = 0
     size = low.shape[0]
     b.known[:] = UNKNOWN
+    b.plain[0] = plain
     while at < size:
         count = min(LANES, size - at)
         # Lanes without a box of their own repeat the last one, which widens no hull and costs nothing more.
@@ -122,7 +128,8 @@ def prove_boxes(problem, work, d, low, high, precision, shares):
                 for i in range(attributes):
                     b.low[i] = int(b.lo[i, t])
                     b.high[i] = int(b.hi[i, t])
-                pick_slopes(net, roles, attributes, t, b)
+                collect_functions(net, roles, attributes, t, b)
+                score_labels(roles, t, b)
                 plan_events(roles, b, events)
                 prove_shares(events, b.low, b.high, b.chosen, axes, grid, room, d)
                 for e in range(events.number[0]):

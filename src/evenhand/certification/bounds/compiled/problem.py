@@ -140,6 +140,7 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     gammas = np.zeros(depth + 1)
     gammas[: len(query.slack.gammas)] = query.slack.gammas
     largest = sum((cells.size() for cells in query.cells), np.zeros(len(query.slack.base)))
+    capped = _capped_units(layers, most)
     network = FlatNetwork(
         sizes=sizes,
         columns=_pad_rows(columns, most),
@@ -154,7 +155,8 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
         bias_sizes=bias_sizes,
         output_sizes=_pad_rows((query.slack.weights[-1] if query.layers else np.abs(layers[-1][0])).T, most).T.copy(),
         last_pads=query.slack.decision(np.zeros(len(query.pairs))) + rounding,
-        capped=_capped_units(layers, most),
+        capped=capped,
+        capping=np.isin(np.arange(most), capped),
     )
     return CompiledProblem(
         network=network,
@@ -258,8 +260,9 @@ class LaneBuffers(NamedTuple):
     """Work arrays of one thread.
 
     Lanes come last in ``lo``, ``hi`` (held attributes), ``mean``, ``variance`` (attributes), ``mass``, ``score``, ``g``
-    (forms, 2 slopes, columns), ``constant``, ``least``, ``gain``, ``zscore``, ``bolder`` (functions * 2 slopes),
-    ``work`` (5). A form is the part of a function that all assignments share if they are bounded together.
+    (forms, 2 pieces, columns), ``constant``, ``least``, ``gain``, ``zscore``, ``bolder`` (functions * 2 pieces),
+    ``pieces`` (forms), which is above 0 where the two pieces differ, ``work`` (5). A form is the part of a function
+    that all assignments share if they are bounded together. With ``plain`` (1,) no function has two pieces.
     """
 
     lo: Floats
@@ -278,6 +281,8 @@ class LaneBuffers(NamedTuple):
     gain: Floats
     zscore: Floats
     bolder: Floats
+    pieces: Floats
+    plain: Booleans
     work: Floats
     chosen: BoxFunctions
     wins: Floats
@@ -312,11 +317,14 @@ class BoxArrays(NamedTuple):
 
 
 class SplitOrder(NamedTuple):
-    """How far to split: to which undecided mass, into how many boxes at most, and whether decided parts are kept."""
+    """How far to split: to which undecided mass, into how many boxes at most; whether decided parts are kept; and
+    whether every function is one piece.
+    """
 
     threshold: float
     limit: float
     recording: bool
+    plain: bool
 
 
 def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, ScratchBuffers]:
@@ -343,8 +351,17 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
         gain=kinds[2],
         zscore=kinds[3],
         bolder=kinds[4],
+        pieces=np.zeros((2 * outputs * len(roles.biases), LANES)),
+        plain=np.zeros(1, np.bool_),
         work=np.zeros((5, LANES)),
-        chosen=BoxFunctions(np.zeros((functions, columns)), *np.zeros((4, functions))),
+        chosen=BoxFunctions(
+            g=np.zeros((2 * functions, columns)),
+            constant=np.zeros(2 * functions),
+            gain=np.zeros(2 * functions),
+            zscore=np.zeros(2 * functions),
+            bolder=np.zeros(2 * functions),
+            second=np.full(2 * functions, -1),
+        ),
         wins=np.zeros((labels, roles.assignments)),
         sure=np.zeros((labels, roles.assignments), np.bool_),
         unit=np.zeros(widest),
@@ -363,10 +380,11 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
         apart=np.zeros(labels + 2, np.bool_),
     )
     cells = len(axes.weight) - attributes
-    scratch = scratch_buffers(functions, attributes, cells, labels + 2, members)
+    scratch = scratch_buffers(2 * functions, attributes, cells, labels + 2, members)
     return KernelWorkspace(lanes, relaxation_buffers(net), events), scratch
 
 
 def state_bytes(problem: CompiledProblem) -> int:
     """Return how many units a box keeps the state of, for every pass: see ``LaneBuffers.known``."""
-    return len(problem.roles.biases) * (len(problem.network.sizes) - 1) * problem.network.weights.shape[1]
+    depth, widest = len(problem.network.sizes) - 1, problem.network.weights.shape[1]
+    return len(problem.roles.biases) * depth * widest

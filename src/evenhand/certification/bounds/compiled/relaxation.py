@@ -57,7 +57,7 @@ class FlatNetwork(NamedTuple):
     and ``offsets`` (K, m) of the layer after each hidden one; ``pads`` (K, m); for the model's own rounding
     ``first_error`` (m,), ``gammas`` (K + 1,), ``bias_sizes`` (K, m), ``output_sizes`` (m, outputs) which bound the last
     weights as deployed, and ``last_pads`` (outputs,). ``capped`` (m,) names for unit h of the second hidden layer the
-    first unit u with ``z_h = a - relu(z_u)`` that nothing else reads, -1 if there is none.
+    first unit u with ``z_h = a - relu(z_u)`` that nothing else reads, -1 if there is none; these u are ``capping``.
     """
 
     sizes: Integers
@@ -74,16 +74,18 @@ class FlatNetwork(NamedTuple):
     output_sizes: Floats
     last_pads: Floats
     capped: Integers
+    capping: Booleans
 
 
 class RelaxationBuffers(NamedTuple):
     """Work arrays of one thread.
 
     Per hidden layer and unit: ``zl``, ``zu`` its interval, ``slope`` and ``shift`` of the chord above its ReLU, the
-    slopes ``adaptive`` and ``flat`` of the lines below it, what the adaptive ones of the second layer add to that
-    (``floor``), ``gaps``; ``error`` (K + 1, m) in float32, for all lanes
-    together; the units that are ``on`` in every lane, and those ``live`` that may be either, with their numbers
-    ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute that some lane's box has.
+    slopes ``adaptive`` of the lines below it, what those of the second layer add to that (``floor``), ``gaps``;
+    ``error`` (K + 1, m) in float32; for each lane the unit whose chord loses most, and how much (``bend``), and its
+    line, ``kept`` while another is in its place; the units that are ``on`` in every lane, and those ``live`` that may
+    be either, with their numbers ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute
+    that some lane's box has.
     """
 
     zl: Floats
@@ -92,9 +94,10 @@ class RelaxationBuffers(NamedTuple):
     slope: Floats
     shift: Floats
     adaptive: Floats
-    flat: Floats
     floor: Floats
     gaps: Floats
+    bend: Floats
+    kept: Floats
     live: Integers
     on: Integers
     mixed: Integers
@@ -115,17 +118,18 @@ class RelaxationBuffers(NamedTuple):
 def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
     """Return fresh work arrays for a network."""
     k, m = len(net.sizes) - 1, net.weights.shape[1]
-    lanes = [np.zeros((k, m, LANES)) for _ in range(7)]
+    lanes = [np.zeros((k, m, LANES)) for _ in range(6)]
     return RelaxationBuffers(
         zl=lanes[0],
         zu=lanes[1],
-        error=np.zeros((k + 1, m)),
+        error=np.zeros((k + 1, m, LANES)),
         slope=lanes[2],
         shift=lanes[3],
         adaptive=lanes[4],
-        flat=lanes[5],
         floor=np.zeros((m, LANES)),
-        gaps=lanes[6],
+        gaps=lanes[5],
+        bend=np.full((2, LANES), -1.0),
+        kept=np.zeros((2, LANES)),
         live=np.zeros((k, m), np.int64),
         on=np.zeros((k, m), np.int64),
         mixed=np.zeros(k, np.int64),
@@ -192,7 +196,7 @@ def relax_layer(k, net, s):
     Units that are off in every lane are left out, those on in every lane kept apart: they are lines already.
     """
     zl, zu, error = s.zl[k], s.zu[k], s.error[k]
-    chord, shifts, adaptives, flats = s.slope[k], s.shift[k], s.adaptive[k], s.flat[k]
+    chord, shifts, adaptives = s.slope[k], s.shift[k], s.adaptive[k]
     zero = fill_vector(0.0)
     one = fill_vector(1.0)
     mixed = 0
@@ -205,7 +209,7 @@ def relax_layer(k, net, s):
         store_row(zl, h, low)
         store_row(zu, h, high)
         # Off in every lane, for the deployed float32 unit too (hence the error): ReLU passes on nothing of it.
-        if largest(high) + error[h] <= 0:
+        if largest(add(high, load_row(error, h))) <= 0:
             continue
         # On in every lane: relu(z) = z needs no line, and one weight serves all lanes when functions go back.
         below = subtract(zero, low)
@@ -217,13 +221,12 @@ def relax_layer(k, net, s):
         mixed += 1
         # For z in [l, u] with l < 0 < u: relu(z) <= u / (u - l) * (z - l) = slope * z + shift, the chord of a convex
         # function, and relu(z) >= a * z for every a in [0, 1]. a = 1 where u > -l, else 0, leaves the least area
-        # between the lines (CROWN, DeepPoly); a = 0 (flat) is better where most of the mass is below zero. A lane in
-        # which the unit is sure gets the line itself: slope 1 where on, 0 where off, no shift.
+        # between the lines (CROWN, DeepPoly). A lane in which the unit is sure gets the line itself: slope 1 where on,
+        # 0 where off, no shift.
         slope = select_positive(high, divide(high, subtract(high, low)), zero)
         store_row(chord, h, select_positive(below, slope, one))
         store_row(shifts, h, select_positive(below, multiply(slope, below), zero))
         store_row(adaptives, h, select_positive(below, select_positive(subtract(high, below), one, zero), one))
-        store_row(flats, h, select_positive(below, zero, one))
         if k == 1 and net.capped[h] >= 0:
             relax_capped_unit(h, net, s)
     s.mixed[k] = mixed
@@ -254,13 +257,13 @@ def relax_capped_unit(h, net, s):
 
 
 @inlined
-def through_relu(k, net, s, flat, up, weights):
+def through_relu(k, net, s, up, bending, weights):
     """Replace each mixed ReLU by its line above or below, as the sign of its weight asks for."""
     # A lower bound of x * relu(z) takes the line below where x > 0 and the chord where x < 0; an upper bound the
     # reverse. With x = x+ + x-: x * relu(z) >= x+ * a * z + x- * (slope * z + shift).
     zero = fill_vector(0.0)
     live, slope, shift = s.live[k], s.slope[k], s.shift[k]
-    least = s.flat[k] if flat else s.adaptive[k]
+    least = s.adaptive[k]
     const = load_row(s.const, 0)
     for q in range(s.mixed[k]):
         h = live[q]
@@ -273,8 +276,14 @@ def through_relu(k, net, s, flat, up, weights):
             rest = maximum(x, zero)
         store_row(weights, h, multiply_add(chord, load_row(slope, h), multiply(rest, load_row(least, h))))
         const = multiply_add(chord, load_row(shift, h), const)
-        if k == 1 and not flat and net.capped[h] >= 0:
+        if k == 1 and net.capped[h] >= 0:
             const = multiply_add(rest, load_row(s.floor, h), const)
+        if bending and not (k == 0 and net.capping[h]):
+            # The chord is farthest from ReLU at zero, where it is ``shift``.
+            loss = multiply(maximum(chord, subtract(zero, chord)), load_row(shift, h))
+            number = fill_vector(float(k * net.weights.shape[1] + h))
+            store_row(s.bend, 0, select_positive(subtract(loss, load_row(s.bend, 1)), number, load_row(s.bend, 0)))
+            store_row(s.bend, 1, maximum(loss, load_row(s.bend, 1)))
     store_row(s.const, 0, const)
 
 
@@ -307,8 +316,10 @@ def expand_to_attributes(net, bias, s, weights):
 
 
 @jit
-def substitute_backward(k, j, up, flat, net, bias, s):
+def substitute_backward(k, j, up, bending, net, bias, s):
     """Unit j of layer k (the output is layer K) as an additive function: below it, or above with ``up``.
+
+    With ``bending`` the unit whose chord loses most is noted in ``bend``.
 
     In the first step, units that are on in every lane have one weight for all of them: their part is summed once.
     """
@@ -325,7 +336,7 @@ def substitute_backward(k, j, up, flat, net, bias, s):
     for q in range(mixed):
         h = s.live[m, q]
         store_row(s.wa, h, fill_vector(net.weights[m, h, j]))
-    through_relu(m, net, s, flat, up, s.wa)
+    through_relu(m, net, s, up, bending, s.wa)
     if m == 0:
         for q in range(always):
             h = s.on[0, q]
@@ -374,7 +385,7 @@ def substitute_backward(k, j, up, flat, net, bias, s):
     # From here on weights differ by lane. Each layer: lines in place of ReLUs, then the layer's own sums in place of z.
     here, there = s.wb, s.wa
     for layer in range(m - 1, -1, -1):
-        through_relu(layer, net, s, flat, up, here)
+        through_relu(layer, net, s, up, bending, here)
         if layer == 0:
             expand_to_attributes(net, bias, s, here)
         else:
@@ -443,7 +454,7 @@ def bound_hidden_layers(net, bias, lo, hi, known, s):
         x = fill_vector(bias[h])
         store_row(s.zl[0], h, add(load_row(s.base_low, h), x))
         store_row(s.zu[0], h, add(load_row(s.base_high, h), x))
-        s.error[0, h] = net.first_error[h]
+        store_row(s.error[0], h, fill_vector(net.first_error[h]))
     relax_layer(0, net, s)
     for k in range(1, depth + 1):
         rounding_errors(k, net, s)
@@ -507,30 +518,34 @@ def note_states(net, s, states):
         zl, zu, error = s.zl[k], s.zu[k], s.error[k]
         for j in range(net.sizes[k]):
             for t in range(LANES):
-                off = OFF if zu[j, t] + error[j] <= 0 else UNKNOWN
+                off = OFF if zu[j, t] + error[j, t] <= 0 else UNKNOWN
                 states[k, j, t] = ON if zl[j, t] >= 0 else off
 
 
 @jit
 def rounding_errors(k, net, s):
-    """Float32 errors of layer k's sums from those of the layer before (see ``RoundingError.after``), for all lanes."""
+    """Float32 errors of layer k's sums from those of the layer before (see ``RoundingError.after``)."""
     # e_j <= gamma * |bias_j| + sum_h |w_hj| * (e'_h + gamma * (max(u_h, 0) + e'_h)), where e'_h = min(e_h, u_h + e_h)+
     # is what ReLU passes on, and gamma = n u / (1 - n u) for n operations with unit roundoff u (Higham 2002, 3.1).
-    gamma = net.gammas[k]
-    error, above = s.error[k], s.zu[k - 1]
+    # Every lane has its own: the largest of sixteen boxes that lie apart leaves nothing proved behind several layers.
+    zero = fill_vector(0.0)
+    gamma = fill_vector(net.gammas[k])
+    before, above, live, on = s.error[k - 1], s.zu[k - 1], s.live[k - 1], s.on[k - 1]
     mixed, always = s.mixed[k - 1], s.always[k - 1]
-    for j in range(net.sizes[k]):
-        error[j] = gamma * net.bias_sizes[k - 1, j]
     for q in range(mixed + always):
-        h = s.live[k - 1, q] if q < mixed else s.on[k - 1, q - mixed]
-        e = s.error[k - 1, h]
-        # One error for all lanes, from the largest value in any: a little more, and a sixteenth of the work.
-        u = largest(load_row(above, h))
-        passed = max(min(e, u + e), 0.0)
-        carried = passed + gamma * (max(u, 0.0) + passed)
-        weights = net.output_sizes[h] if k == net.sizes.shape[0] - 1 else net.weights[k - 1, h]
-        for j in range(net.sizes[k]):
-            error[j] += abs(weights[j]) * carried
+        h = live[q] if q < mixed else on[q - mixed]
+        e = load_row(before, h)
+        u = load_row(above, h)
+        passed = maximum(minimum(e, add(u, e)), zero)
+        store_row(s.wa, h, multiply_add(gamma, add(maximum(u, zero), passed), passed))
+    last = k == net.sizes.shape[0] - 1
+    for j in range(net.sizes[k]):
+        error = fill_vector(net.gammas[k] * net.bias_sizes[k - 1, j])
+        for q in range(mixed + always):
+            h = live[q] if q < mixed else on[q - mixed]
+            weight = net.output_sizes[h, j] if last else net.weights[k - 1, h, j]
+            error = axpy(abs(weight), load_row(s.wa, h), error)
+        store_row(s.error[k], j, error)
 
 
 @inlined
@@ -538,3 +553,21 @@ def is_unstable(zl, zu, j):
     """Return whether unit j may be on or off in some lane."""
     # Where the sign of its input is known, ReLU is the identity or 0, and needs no relaxation.
     return largest(minimum(subtract(fill_vector(0.0), load_row(zl, j)), load_row(zu, j))) > 0
+
+
+@jit
+def straighten(piece, s):
+    """Put a line of its own in place of the ReLU of each lane's ``bend``: 0 or the identity; -1 takes that back."""
+    # A lower bound of the output has const + sum_h x_h relu(z_h) on its way back, and x_u < 0 for the unit u whose
+    # chord it takes. There x_u relu(z_u) = min(0, x_u z_u): with either in its place all that follows bounds one piece,
+    # so the output is positive wherever both bounds are: nothing of this unit is lost. Upper bounds are mirror images.
+    units = s.shift.shape[1]
+    for t in range(LANES):
+        if s.bend[1, t] > 0:
+            k = int(s.bend[0, t]) // units
+            h = int(s.bend[0, t]) - k * units
+            if piece == 0:
+                s.kept[0, t] = s.slope[k, h, t]
+                s.kept[1, t] = s.shift[k, h, t]
+            s.slope[k, h, t] = float(piece) if piece >= 0 else s.kept[0, t]
+            s.shift[k, h, t] = 0.0 if piece >= 0 else s.kept[1, t]

@@ -4,7 +4,8 @@ Functions wanted positive: each G says, where it is above zero, that one label b
 assignment. An event is a set of functions that are all positive; the events given are disjoint. Each G is a sum of
 independent terms, one per attribute, so P(G > t) is a tail probability of a sum of discrete variables. It is bounded
 from below: some attributes are enumerated exactly, the terms of the others are rounded down to a grid and convolved.
-Several conditions become one through the ranges of their differences.
+Several conditions become one through the ranges of their differences. A function that is the smaller of two pieces has
+its second piece among the functions, and counts as positive where both are.
 
 Rounding: constants are lowered by 1e-12 of the sizes of their terms, tables shrunk by their accumulated relative error.
 """
@@ -88,6 +89,7 @@ class BoxFunctions(NamedTuple):
         gain: what each has more in events that are apart.
         zscore: mean over standard deviation; steers only, proves nothing.
         bolder: the same with the gain.
+        second: a further function that is positive wherever this one counts, -1 if there is none.
     """
 
     g: Floats
@@ -95,6 +97,7 @@ class BoxFunctions(NamedTuple):
     gain: Floats
     zscore: Floats
     bolder: Floats
+    second: Integers
 
 
 class ScratchBuffers(NamedTuple):
@@ -124,7 +127,6 @@ class ScratchBuffers(NamedTuple):
     least: Floats
     inverse: Floats
     drop: Floats
-    rise: Floats
     position: Integers
     partial: Floats
     weight: Floats
@@ -143,7 +145,7 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
         needed=np.zeros(functions, np.int64),
         wanted=np.zeros(functions, np.bool_),
         live=np.zeros(events, np.bool_),
-        lead=np.zeros(events, np.int64),
+        lead=np.zeros((events, 2), np.int64),
         chance=np.zeros(cells),
         enumerated=np.zeros(attributes, np.int64),
         worth=np.zeros(attributes),
@@ -154,8 +156,7 @@ def scratch_buffers(functions: int, attributes: int, cells: int, events: int, mo
         tails=tail_buffers(),
         least=np.zeros(functions),
         inverse=np.zeros(functions),
-        drop=np.zeros((events, most)),
-        rise=np.zeros((events, most)),
+        drop=np.zeros((events, most, 2, 2)),
         position=np.zeros(attributes, np.int64),
         partial=np.zeros((attributes + 1, functions)),
         weight=np.zeros(attributes + 1),
@@ -264,10 +265,14 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
     d.wanted[:] = False
     for f in range(g.shape[0]):
         d.most[f] = -np.inf
+    second = functions.second
     for e in range(events.number[0]):
         d.share[e] = 0.0
         for k in range(events.size[e]):
-            d.most[events.member[e, k]] = 0.0
+            f = events.member[e, k]
+            d.most[f] = 0.0
+            if second[f] >= 0:
+                d.most[second[f]] = 0.0
     # d.most: minus infinity for functions in no event; then the largest value over the box. An event with a function
     # that is nowhere positive has share 0 and needs no table.
     for f in range(g.shape[0]):
@@ -292,17 +297,20 @@ def prove_shares(events, low, high, functions, axes, grid, room, d):
         for v in range(n[i]):
             end = min(a + (v + 1) * d.step[i], b)
             d.chance[d.at[i] + v] = (axes.weight[end] - axes.weight[a + v * d.step[i]]) / whole
-    depth = choose_enumerated(events, low, g, axes, room, d)
+    depth = choose_enumerated(events, functions, low, axes, room, d)
     sort_by_width(n, d.order)
     for f in range(g.shape[0]):
         if d.wanted[f]:
             d.least[f], d.inverse[f] = fill_tail_table(g, f, low, axes, grid, d)
-    event_differences(events, low, g, axes, d)
+    event_differences(events, functions, low, axes, d)
     # Functions whose partial sums are followed: those of live events, with a table or without.
     d.most[:] = 0.0
     for e in range(events.number[0]):
         for k in range(events.size[e] if d.live[e] else 0):
-            d.most[events.member[e, k]] = 1.0
+            f = events.member[e, k]
+            d.most[f] = 1.0
+            if second[f] >= 0:
+                d.most[second[f]] = 1.0
     used = 0
     for f in range(g.shape[0]):
         if d.most[f] > 0:
@@ -316,10 +324,10 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
     """Go through the joint values of the enumerated attributes and look the rest up in the tables."""
     # The arrays are named before the loops: read out of a named tuple inside them, proofs take half as long again.
     events, size, member, apart = all_events.number[0], all_events.size, all_events.member, all_events.apart
-    g, constant, gain = functions.g, functions.constant, functions.gain
+    g, constant, gain, second = functions.g, functions.constant, functions.gain, functions.second
     n, step, at, chance, chosen, needed = d.n, d.step, d.at, d.chance, d.chosen, d.needed
     wanted, live, lead, tables, least, inverse = d.wanted, d.live, d.lead, d.tables, d.least, d.inverse
-    drop, rise, position, partial, weight, share = d.drop, d.rise, d.position, d.partial, d.weight, d.share
+    drop, position, partial, weight, share = d.drop, d.position, d.partial, d.weight, d.share
     # share_e = sum over enumerated values v of P(v) * P(event given v), depth first like an odometer. Invariant:
     # partial[l, f] is the constant of f plus its terms at the first l positions, weight[l] the product of their
     # chances; so moving the last position costs one addition per function.
@@ -339,33 +347,56 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
         for e in range(events):
             if not live[e]:
                 continue
-            # Given the enumerated values, P(all members positive). Members that are apart: at least one less the sum of
-            # the chances to fail (Bonferroni). The others: on the tables' attributes member h is at least the lead plus
-            # drop, so all are positive where the lead exceeds the largest of -partial and -partial - drop.
+            # Given the enumerated values, P(all members positive). On the tables' attributes function h is at least
+            # lead l plus drop[h, l], so all are positive where a lead exceeds the largest of -partial_h - drop[h, l].
+            # With two leads: either for all, or each for its own group, as both groups must be positive (Bonferroni).
+            # All are sound: take the largest.
             if apart[e]:
-                # Each function may fail with some chance; all together fail with no more than the sum.
+                # Each member may fail with some chance; all together fail with no more than the sum.
                 found = 1.0
                 for k in range(size[e]):
                     f = member[e, k]
+                    h = second[f]
+                    one = 1.0
+                    x = -partial[depth, f] - gain[f]
                     if wanted[f]:
-                        room = -partial[depth, f] - gain[f] - least[f]
-                        found -= 1 - tail_bound(tables, f, grid, room, inverse[f]) + 1e-11
+                        one = tail_bound(tables, f, grid, x - least[f], inverse[f])
+                    if h >= 0 and wanted[h]:
+                        y = -partial[depth, h] - gain[h]
+                        other = tail_bound(tables, h, grid, y - least[h], inverse[h])
+                        if wanted[f]:
+                            z = max(x, y - drop[e, k, 1, 0])
+                            both = tail_bound(tables, f, grid, z - least[f], inverse[f])
+                            z = max(y, x - drop[e, k, 0, 1])
+                            both = max(both, tail_bound(tables, h, grid, z - least[h], inverse[h]))
+                            one = max(both, one + other - 1 - 1e-11)
+                        else:
+                            one = other
+                    found -= 1 - one + 1e-11
             else:
-                f = lead[e]
-                x = -partial[depth, f]
+                f = lead[e, 0]
+                h = lead[e, 1]
+                own = others = own_of_h = others_of_h = -np.inf
                 for k in range(size[e]):
-                    x = max(x, -partial[depth, member[e, k]] - drop[e, k])
-                found = tail_bound(tables, f, grid, x - least[f], inverse[f])
-                if size[e] == 2:
-                    # Two functions: the other as lead, or Bonferroni, may prove more. All are sound: take the largest.
-                    k = 0 if member[e, 1] == f else 1
-                    h = member[e, k]
-                    if wanted[h]:
-                        y = max(-partial[depth, h], -partial[depth, f] + rise[e, k])
-                        found = max(found, tail_bound(tables, h, grid, y - least[h], inverse[h]))
-                        both = tail_bound(tables, f, grid, -partial[depth, f] - least[f], inverse[f])
-                        both += tail_bound(tables, h, grid, -partial[depth, h] - least[h], inverse[h])
-                        found = max(found, both - 1 - 1e-11)
+                    i = member[e, k]
+                    x = -partial[depth, i]
+                    if i == h:
+                        others = max(others, x - drop[e, k, 0, 0])
+                        own_of_h = max(own_of_h, x)
+                    else:
+                        own = max(own, x - drop[e, k, 0, 0])
+                        others_of_h = max(others_of_h, x - drop[e, k, 0, 1])
+                    if second[i] >= 0:
+                        x = -partial[depth, second[i]]
+                        others = max(others, x - drop[e, k, 1, 0])
+                        own_of_h = max(own_of_h, x - drop[e, k, 1, 1])
+                found = tail_bound(tables, f, grid, max(own, others) - least[f], inverse[f])
+                if h >= 0 and wanted[h]:
+                    x = max(own_of_h, others_of_h) - least[h]
+                    found = max(found, tail_bound(tables, h, grid, x, inverse[h]))
+                    both = tail_bound(tables, f, grid, own - least[f], inverse[f])
+                    both += tail_bound(tables, h, grid, own_of_h - least[h], inverse[h])
+                    found = max(found, both - 1 - 1e-11)
             share[e] += weight[depth] * max(0.0, found)
         level = depth - 1
         while level >= 0:
@@ -381,21 +412,28 @@ def sum_joint_values(used, all_events, low, functions, axes, grid, depth, d):
 @inlined
 def select_events(events, functions, d):
     """Which events are worth a proof, by which function, and with what tables. False if there is nothing to do."""
-    gain, zscore, bolder = functions.gain, functions.zscore, functions.bolder
+    gain, zscore, bolder, second = functions.gain, functions.zscore, functions.bolder, functions.second
     # What is left out counts as undecided, so any rule is sound. An event goes through one function, the least likely
-    # to be positive, as the others mostly are where it is; one whose functions are apart needs a table for each.
+    # to be positive, as the others mostly are where it is, and one of the second pieces; or, of two functions, through
+    # both. One whose functions are apart needs a table for each.
     some = False
     for e in range(events.number[0]):
         d.live[e] = False
         possible = events.size[e] > 0
         hardest = events.member[e, 0]
+        other = -1
         together = 0.0
         for k in range(events.size[e]):
             f = events.member[e, k]
+            h = second[f]
             possible = possible and d.most[f] + (gain[f] if events.apart[e] else 0.0) > 0
             together += min(bolder[f], 3.0)
             if zscore[f] < zscore[hardest]:
                 hardest = f
+            if h >= 0:
+                possible = possible and d.most[h] + (gain[h] if events.apart[e] else 0.0) > 0
+                if other < 0 or zscore[h] < zscore[other]:
+                    other = h
         if not possible:
             continue
         if events.apart[e]:
@@ -405,12 +443,19 @@ def select_events(events, functions, d):
             for k in range(events.size[e]):
                 f = events.member[e, k]
                 d.wanted[f] = d.wanted[f] or may_fail(functions, f, d)
+                if second[f] >= 0:
+                    d.wanted[second[f]] = d.wanted[second[f]] or may_fail(functions, second[f], d)
         else:
             if zscore[hardest] < LEAD_WORTH:
                 continue
             d.wanted[hardest] = True
+            if other >= 0:
+                d.wanted[other] = True
+            elif events.size[e] == 2:
+                other = events.member[e, 1] if events.member[e, 0] == hardest else events.member[e, 0]
         d.live[e] = True
-        d.lead[e] = hardest
+        d.lead[e, 0] = hardest
+        d.lead[e, 1] = other
         some = True
     return some
 
@@ -425,31 +470,42 @@ def may_fail(functions, f, d):
 
 
 @inlined
-def event_differences(events, low, g, axes, d):
-    """Over the attributes in the tables, member k exceeds the lead by at least drop[e, k] and at most rise[e, k]."""
-    # R_h, the terms of h in the tables, exceeds R_lead by the sum of the terms' differences, and so by no less and no
-    # more than the sums of their extremes: one table, the lead's, then says where every member is positive.
+def event_differences(events, functions, low, axes, d):
+    """Over the attributes in the tables, piece h of member k exceeds lead l by at least drop[e, k, h, l].
+
+    Of members that are apart, each is its own lead, with its second piece.
+    """
+    # R_h, the terms of h in the tables, exceeds R_lead by the sum of the terms' differences, and so by no less than the
+    # sum of their minima: one table, the lead's, then says where every member is positive.
+    g, second = functions.g, functions.second
     for e in range(events.number[0]):
-        if not d.live[e] or events.apart[e]:
+        if not d.live[e]:
             continue
-        lead = d.lead[e]
         for k in range(events.size[e]):
             f = events.member[e, k]
-            drop = 0.0
-            rise = 0.0
-            size = 0.0
-            for i in range(low.shape[0]):
-                if d.enumerated[i] == 0:
-                    a, b = difference_range(g, lead, f, i, low[i], d.n[i], d.step[i], axes)
-                    drop += a
-                    rise += b
-                    size += abs(d.highs[lead, i]) + abs(d.lows[lead, i]) + abs(d.highs[f, i]) + abs(d.lows[f, i])
-            d.drop[e, k] = drop - 1e-12 * size
-            d.rise[e, k] = rise + 1e-12 * size
+            if events.apart[e] and second[f] < 0:
+                continue
+            for piece in range(2 if second[f] >= 0 else 1):
+                h = f if piece == 0 else second[f]
+                for which in range(2):
+                    lead = d.lead[e, which]
+                    if events.apart[e]:
+                        lead = f if which == 0 else second[f]
+                    if lead < 0 or not d.wanted[lead] or lead == h:
+                        d.drop[e, k, piece, which] = 0.0
+                        continue
+                    drop = 0.0
+                    size = 0.0
+                    for i in range(low.shape[0]):
+                        if d.enumerated[i] == 0:
+                            drop += difference_range(g, lead, h, i, low[i], d.n[i], d.step[i], axes)[0]
+                            size += abs(d.highs[lead, i]) + abs(d.lows[lead, i])
+                            size += abs(d.highs[h, i]) + abs(d.lows[h, i])
+                    d.drop[e, k, piece, which] = drop - 1e-12 * size
 
 
 @inlined
-def choose_enumerated(events, low, g, axes, room, d):
+def choose_enumerated(events, functions, low, axes, room, d):
     """Enumerate the attributes in which functions that are not apart differ most, per doubling of the work.
 
     Returns:
@@ -457,6 +513,7 @@ def choose_enumerated(events, low, g, axes, room, d):
     """
     # What an attribute in the tables costs a proof: the range of its differences, which such events lose, and rounding,
     # by the range of its terms. Enumerated it multiplies the work by n, log2(n) doublings; so the best ratio first.
+    g, second = functions.g, functions.second
     attributes = low.shape[0]
     d.enumerated[:] = 0
     for i in range(attributes):
@@ -468,11 +525,13 @@ def choose_enumerated(events, low, g, axes, room, d):
                     x += 0.3 * (d.highs[f, i] - d.lows[f, i])
             for e in range(events.number[0]):
                 if d.live[e] and not events.apart[e]:
+                    lead = d.lead[e, 0]
                     for k in range(events.size[e]):
                         f = events.member[e, k]
-                        if f != d.lead[e]:
-                            a, b = difference_range(g, d.lead[e], f, i, low[i], d.n[i], d.step[i], axes)
-                            x += b - a
+                        for h in (f, second[f]):
+                            if h >= 0 and h != lead:
+                                a, b = difference_range(g, lead, h, i, low[i], d.n[i], d.step[i], axes)
+                                x += b - a
             d.worth[i] = x / math.log2(d.n[i])
     depth = 0
     points = 1
