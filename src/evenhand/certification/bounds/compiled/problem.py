@@ -387,4 +387,4 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
 def state_bytes(problem: CompiledProblem) -> int:
     """Return how many units a box keeps the state of, for every pass: see ``LaneBuffers.known``."""
     depth, widest = len(problem.network.sizes) - 1, problem.network.weights.shape[1]
-    return len(problem.roles.biases) * depth * widest
+    return int(len(problem.roles.biases) * depth * widest)
