@@ -375,7 +375,8 @@ def test_too_little_progress_ends_a_run_with_what_is_proved(
     assert undecided[-1] == pytest.approx(result.undecided, abs=1e-9)
     proved = [moment.certified + moment.falsified for moment in result.history]
     assert len(proved) >= 3
-    assert proved == sorted(proved)
+    # What is proved is counted in two sums, whose total may round down by a bit.
+    assert all(after >= before - 1e-12 for before, after in itertools.pairwise(proved))
 
 
 @pytest.mark.parametrize("target", [0.0, 1e-9, 1e-4, 0.05, 0.5])
