@@ -91,7 +91,7 @@ def test_a_run_that_was_cut_short_goes_on_and_pays_for_nothing_twice(tmp_path):
         found = audit(chat, entries=entries, answers=kept)
         again = audit(chat, entries=entries, answers=kept)
         assert set(Counter(chat.paid).values()) == {2}  # once without the file, once with it
-    assert found.usage.remembered > 20
+    assert found.usage.remembered >= 10  # how many were under way when the money ended differs
     assert again.usage.calls == 0
     assert again.usage.remembered == whole.usage.calls
     assert found.comparisons == again.comparisons == whole.comparisons
