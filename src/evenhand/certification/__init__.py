@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evenhand.certification.config import CertifyConfig
     from evenhand.certification.proof_run import COMPILING, is_compiled
     from evenhand.certification.vnnlib import write_pair_question
+    from evenhand.certification.vnnlib_reading import PairQuestion, Verdict, read_pair_question
 
 __all__ = [
     "COMPILING",
@@ -35,9 +36,11 @@ __all__ = [
     "Counterexample",
     "Estimate",
     "OutcomeShare",
+    "PairQuestion",
     "ProgressPoint",
     "ReluRelaxation",
     "Subregion",
+    "Verdict",
     "certify",
     "estimated_share",
     "is_compiled",
@@ -45,6 +48,7 @@ __all__ = [
     "outcome_blocks",
     "proof_answers",
     "proof_blocks",
+    "read_pair_question",
     "relax_constant",
     "relax_relu",
     "relax_weights",

@@ -24,6 +24,7 @@ NETWORK_FILE, PROPERTY_FILE = "pair.onnx", "pair.vnnlib"
 OPSET = 13
 NO_BEND = 1e-9
 """Changes of a slope below this part of the largest slope are none."""
+WHOLE_INPUTS = "; Inputs are numbers of values; a solution counts only where all are whole."
 
 
 def write_pair_question(
@@ -39,7 +40,8 @@ def write_pair_question(
         protected: attributes whose joint values are compared; by default those that the schema protects.
 
     Raises:
-        OptionError: the network gives something else, or an attribute has too many values to be listed.
+        OptionError: the network gives something else, an attribute has too many values to be listed, or nothing
+            protected reaches the network.
         MissingExtraError: the onnx package is not installed.
     """
     query = query_of(network, protected)
@@ -48,6 +50,10 @@ def write_pair_question(
     if not query.exact:
         raise OptionError(
             "VNN-LIB files are about attributes with finitely many values", hint="describe real numbers as integers"
+        )
+    if query.constant:
+        raise OptionError(
+            f"no output of {network.name} depends on {', '.join(query.protected)}: there is nothing to ask"
         )
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / NETWORK_FILE, folder / PROPERTY_FILE
@@ -116,7 +122,7 @@ def _onnx_bytes(layers: list[tuple[Floats, Floats]]) -> bytes:
 def _property_text(query: Query, name: str) -> str:
     """Return the property: satisfiable if somebody's decision differs between two protected assignments."""
     lines = [f"; Does {name} decide differently about two people who differ in {', '.join(query.protected)} alone?"]
-    lines += ["; Inputs are numbers of values; a solution counts only where all are whole."]
+    lines.append(WHOLE_INPUTS)
     for i, cells in enumerate(query.cells):
         end = cells.count - 1
         lines.append(f"; X_{i}: {cells.attribute.name}, from {cells.words(0, 0)} to {cells.words(end, end)}")

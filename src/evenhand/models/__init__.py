@@ -46,6 +46,7 @@ from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, loa
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
+from evenhand.models.readers.onnx_graph import read_onnx
 from evenhand.models.readers.onnx_signature import PROBABILITIES, SHAPING
 from evenhand.models.regressor import Regressor, ask_numbers
 from evenhand.models.replies import Reply, same_label
@@ -159,6 +160,7 @@ __all__ = [
     "question_key",
     "read_booster",
     "read_keras_layers",
+    "read_onnx",
     "read_screening_file",
     "reads_texts",
     "remember_answers",

@@ -27,7 +27,7 @@ OLDEST_OPSET = 7
 """Before this version of the operators, broadcasting had to be written out, and differently."""
 
 
-def read_onnx(model: str | Path | bytes, schema: Schema) -> AdditiveNetwork:
+def read_onnx(model: str | Path | bytes, schema: Schema, *, scores: bool = False) -> AdditiveNetwork:
     """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
 
     The model takes either one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema, or one
@@ -37,6 +37,7 @@ def read_onnx(model: str | Path | bytes, schema: Schema) -> AdditiveNetwork:
     Args:
         model: a path or the file's content.
         schema: what its individuals are.
+        scores: refuse probabilities and labels: the network's outputs are the model's own, one for each label.
 
     Raises:
         ModelError: the file cannot be read, or its inputs or outputs do not fit the schema.
@@ -56,6 +57,8 @@ def read_onnx(model: str | Path | bytes, schema: Schema) -> AdditiveNetwork:
         if value is None or is_weights(value):
             raise ModelError(f"the output {wanted.name!r} does not depend on the person", location=name)
         outputs.append(value if isinstance(value, LinearTensor | OutputTensor) else as_linear(value))
+    if scores and (len(outputs) != 1 or isinstance(outputs[0], OutputTensor)):
+        raise NotAdditiveError("expected one output of scores, not probabilities, labels or several", location=name)
     return network_from_outputs(outputs, schema, name=name)
 
 
