@@ -357,37 +357,50 @@ def test_functions_bound_the_network_at_every_point(seed: int, joint_from: int, 
         assert (bounded.least[:, :, lane, None] <= said + 1e-9).all()
 
 
-@settings(max_examples=scaled(60), deadline=None, derandomize=True)
-@given(seed=st.integers(0, 900_000), joint_from=st.sampled_from([0, 9]))
-def test_functions_are_those_of_the_reference(seed: int, joint_from: int) -> None:
-    """The same coefficients, the constant lower by the slack, and the least value over the box."""
+def lines_below(seed: int, joint_from: int) -> set[bool]:
+    """Compare the functions of a box with the reference; return whether their lines below ReLUs have slope 0."""
     query = varied_network(seed, whole=False)
     low, high = boxes_in(query, 1, np.random.default_rng(seed))
     bounded = Bounded(query, low.repeat(LANES, 0), high.repeat(LANES, 0), joint_from=joint_from, plain=True)
     p, n = bounded.problem, len(query.cells)
     extra = [p.roles.assignments - 1] if p.roles.joint else []
-    for mode, assignment in itertools.product(range(2), range(p.roles.assignments)):
-        both = linear_bounds(
-            p, 0 if p.roles.joint else assignment, np.append(low[0], 0 * np.array(extra, int)),
-            np.append(high[0], np.array(extra, int)), flat=False,
-        )  # fmt: skip
-        for side, (coefficients, constant) in enumerate(both):
-            f, sign = side * p.roles.assignments + assignment, 1 - 2 * side
+    taken = set()
+    for assignment, side in itertools.product(range(p.roles.assignments), range(2)):
+        f, sign = side * p.roles.assignments + assignment, 1 - 2 * side
+        assert (bounded.g[f, 0] == bounded.g[f, 1]).all()
+        alike = []
+        for flat in (False, True):
+            coefficients, constant = linear_bounds(
+                p, 0 if p.roles.joint else assignment, np.append(low[0], 0 * np.array(extra, int)),
+                np.append(high[0], np.array(extra, int)), flat=flat,
+            )[side]  # fmt: skip
             if p.roles.joint:
                 constant += coefficients[p.network.start[n] + assignment]
-            slack = sign * constant - bounded.constant[f, mode, 0]
-            assert 2.0**-22 <= slack <= 1e-3 * (1 + abs(constant))
+            slack = sign * constant - bounded.constant[f, 0, 0]
+            same = 2.0**-22 <= slack <= 1e-3 * (1 + abs(constant))
+            least = bounded.constant[f, 0, 0]
             for i, a in enumerate(p.network.start[:n]):
                 b = a + 1 if p.network.line[i] else a + high[0, i] + 1
                 a = a if p.network.line[i] else a + low[0, i]
-                assert bounded.g[f, mode, 0, a:b] == pytest.approx(sign * coefficients[a:b], abs=1e-8)
-            least = bounded.constant[f, mode, 0]
-            for i, a in enumerate(p.network.start[:n]):
-                if p.network.line[i]:
-                    least += (sign * coefficients[a] * np.array([low[0, i], high[0, i] + p.network.reach[i]])).min()
-                else:
-                    least += (sign * coefficients[a + low[0, i] : a + high[0, i] + 1]).min()
-            assert bounded.least[f, mode, 0] == pytest.approx(least, abs=1e-8)
+                same = same and bounded.g[f, 0, 0, a:b] == pytest.approx(sign * coefficients[a:b], abs=1e-8)
+                ends = np.array([low[0, i], high[0, i] + p.network.reach[i]]) if p.network.line[i] else 1.0
+                least += (sign * coefficients[a:b] * ends).min()
+            alike.append(same and bounded.least[f, 0, 0] == pytest.approx(least, abs=1e-8))
+        assert any(alike)
+        taken |= {alike[1]} if alike[0] != alike[1] else set()
+    return taken
+
+
+@settings(max_examples=scaled(60), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 900_000), joint_from=st.sampled_from([0, 9]))
+def test_functions_are_those_of_the_reference(seed: int, joint_from: int) -> None:
+    """The coefficients of either choice, the constant lower by the slack, and the least value over the box."""
+    lines_below(seed, joint_from)
+
+
+def test_either_line_below_is_taken() -> None:
+    """Were it always the same, the other would be work for nothing."""
+    assert set.union(*(lines_below(seed, 0) for seed in range(20))) == {False, True}
 
 
 def test_the_reference_cases_are_mixed() -> None:

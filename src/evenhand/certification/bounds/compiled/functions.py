@@ -16,6 +16,7 @@ from evenhand.certification.bounds.compiled.lanes import (
     minimum,
     multiply,
     multiply_add,
+    select_positive,
     square_root,
     store_row,
     subtract,
@@ -23,6 +24,7 @@ from evenhand.certification.bounds.compiled.lanes import (
 from evenhand.certification.bounds.compiled.relaxation import (
     bound_first_layer,
     bound_hidden_layers,
+    draw_lines_below,
     note_states,
     straighten,
     substitute_backward,
@@ -135,8 +137,7 @@ def build_functions(net, roles, axes, count, scoring, b, s):
             note_states(net, s, b.states[p])
         for side in range(2):
             for o in range(outputs):
-                store_row(s.bend, 1, zero)
-                substitute_backward(depth, o, side == 1, bending, net, roles.biases[p], s)
+                choose_lines_below(net, roles, axes, count, bending, FunctionIndex(side, 0, o, p), b, s)
                 store_row(b.pieces, (side * outputs + o) * passes + p, load_row(s.bend, 1))
                 if largest(load_row(s.bend, 1)) > 0:
                     for piece in range(2):
@@ -145,10 +146,41 @@ def build_functions(net, roles, axes, count, scoring, b, s):
                         store_function(net, roles, axes, count, FunctionIndex(side, piece, o, p), b, s)
                     straighten(-1, s)
                 else:
+                    substitute_backward(depth, o, side == 1, False, net, roles.biases[p], s)
                     for piece in range(2):
                         store_function(net, roles, axes, count, FunctionIndex(side, piece, o, p), b, s)
+        draw_lines_below(zero, net, s)
         if scoring:
             split_scores(net, b.lo, b.hi, s, b.score)
+
+
+@jit
+def choose_lines_below(net, roles, axes, count, bending, index, b, s):
+    """Choose the lines below ReLUs for one function, lane by lane, and with ``bending`` note the unit to bend."""
+    # Both choices give sound functions. P(G > 0) is about Phi(zscore): the function that is likelier to be positive
+    # decides more of the box, the assignments together as much as the one of least score. The largest least value would
+    # be the wrong choice, as it says how bad the worst corner is.
+    side, _, o, p = index
+    depth = net.sizes.shape[0] - 1
+    zero = fill_vector(0.0)
+    one = fill_vector(1.0)
+    for flat in range(2):
+        draw_lines_below(fill_vector(float(flat)), net, s)
+        for i in range(2):
+            store_row(s.other, i, load_row(s.bend, i))
+        store_row(s.bend, 1, zero)
+        substitute_backward(depth, o, side == 1, bending, net, roles.biases[p], s)
+        store_function(net, roles, axes, count, FunctionIndex(side, flat, o, p), b, s)
+    first = (side * net.sizes[depth] + o) * roles.assignments + p
+    adaptive = load_row(b.zscore, 2 * first)
+    better = load_row(b.zscore, 2 * first + 1)
+    for q in range(1, roles.assignments if roles.joint else 1):
+        adaptive = minimum(adaptive, load_row(b.zscore, 2 * (first + q)))
+        better = minimum(better, load_row(b.zscore, 2 * (first + q) + 1))
+    better = subtract(better, adaptive)
+    for i in range(2):
+        store_row(s.bend, i, select_positive(better, load_row(s.bend, i), load_row(s.other, i)))
+    draw_lines_below(select_positive(better, one, zero), net, s)
 
 
 @jit

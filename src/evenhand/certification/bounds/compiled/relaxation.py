@@ -81,10 +81,11 @@ class RelaxationBuffers(NamedTuple):
     """Work arrays of one thread.
 
     Per hidden layer and unit: ``zl``, ``zu`` its interval, ``slope`` and ``shift`` of the chord above its ReLU, the
-    slopes ``adaptive`` of the lines below it, what those of the second layer add to that (``floor``), ``gaps``;
-    ``error`` (K + 1, m) in float32; for each lane the unit whose chord loses most, and how much (``bend``), and its
-    line, ``kept`` while another is in its place; the units that are ``on`` in every lane, and those ``live`` that may
-    be either, with their numbers ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute
+    slopes ``least`` of the lines below it, what those of the second layer add to that (``floor``), ``gaps``; ``error``
+    (K + 1, m) in float32; ``flat`` (1,), above 0 in lanes whose lines below have slope 0 wherever that is allowed; for
+    each lane the unit whose chord loses most, and how much (``bend``; ``other``, with other lines below), and its line,
+    ``kept`` while another is in its place; the units that are ``on`` in every lane, and those ``live`` that may be
+    either, with their numbers ``always`` and ``mixed``; ``held_low`` and ``held_high``, the cells of each attribute
     that some lane's box has.
     """
 
@@ -93,10 +94,12 @@ class RelaxationBuffers(NamedTuple):
     error: Floats
     slope: Floats
     shift: Floats
-    adaptive: Floats
+    least: Floats
     floor: Floats
     gaps: Floats
+    flat: Floats
     bend: Floats
+    other: Floats
     kept: Floats
     live: Integers
     on: Integers
@@ -125,10 +128,12 @@ def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
         error=np.zeros((k + 1, m, LANES)),
         slope=lanes[2],
         shift=lanes[3],
-        adaptive=lanes[4],
+        least=lanes[4],
         floor=np.zeros((m, LANES)),
         gaps=lanes[5],
+        flat=np.zeros((1, LANES)),
         bend=np.full((2, LANES), -1.0),
+        other=np.full((2, LANES), -1.0),
         kept=np.zeros((2, LANES)),
         live=np.zeros((k, m), np.int64),
         on=np.zeros((k, m), np.int64),
@@ -196,7 +201,7 @@ def relax_layer(k, net, s):
     Units that are off in every lane are left out, those on in every lane kept apart: they are lines already.
     """
     zl, zu, error = s.zl[k], s.zu[k], s.error[k]
-    chord, shifts, adaptives = s.slope[k], s.shift[k], s.adaptive[k]
+    chord, shifts = s.slope[k], s.shift[k]
     zero = fill_vector(0.0)
     one = fill_vector(1.0)
     mixed = 0
@@ -220,17 +225,37 @@ def relax_layer(k, net, s):
         s.live[k, mixed] = h
         mixed += 1
         # For z in [l, u] with l < 0 < u: relu(z) <= u / (u - l) * (z - l) = slope * z + shift, the chord of a convex
-        # function, and relu(z) >= a * z for every a in [0, 1]. a = 1 where u > -l, else 0, leaves the least area
-        # between the lines (CROWN, DeepPoly). A lane in which the unit is sure gets the line itself: slope 1 where on,
-        # 0 where off, no shift.
+        # function. A lane in which the unit is sure gets the line itself: slope 1 where on, 0 where off, no shift.
         slope = select_positive(high, divide(high, subtract(high, low)), zero)
         store_row(chord, h, select_positive(below, slope, one))
         store_row(shifts, h, select_positive(below, multiply(slope, below), zero))
-        store_row(adaptives, h, select_positive(below, select_positive(subtract(high, below), one, zero), one))
-        if k == 1 and net.capped[h] >= 0:
-            relax_capped_unit(h, net, s)
+        draw_line_below(k, h, net, s)
     s.mixed[k] = mixed
     s.always[k] = always
+
+
+@inlined
+def draw_line_below(k, h, net, s):
+    """Draw the line below a ReLU."""
+    # relu(z) >= a * z for every a in [0, 1]. a = 1 where u > -l, else 0, leaves the least area between this and the
+    # chord (CROWN, DeepPoly); a = 0 (flat) is better where most of the mass is below zero.
+    zero = fill_vector(0.0)
+    one = fill_vector(1.0)
+    below = subtract(zero, load_row(s.zl[k], h))
+    slope = select_positive(subtract(load_row(s.zu[k], h), below), one, zero)
+    slope = select_positive(load_row(s.flat, 0), zero, slope)
+    store_row(s.least[k], h, select_positive(below, slope, one))
+    if k == 1 and net.capped[h] >= 0:
+        relax_capped_unit(h, net, s)
+
+
+@jit
+def draw_lines_below(flat, net, s):
+    """Draw the lines below all ReLUs once more, with slope 0 in lanes where ``flat`` is above 0."""
+    store_row(s.flat, 0, flat)
+    for k in range(net.sizes.shape[0] - 1):
+        for q in range(s.mixed[k]):
+            draw_line_below(k, s.live[k, q], net, s)
 
 
 @inlined
@@ -248,12 +273,12 @@ def relax_capped_unit(h, net, s):
         low = s.zl[0, u, t]
         high = s.zu[0, u, t]
         s.floor[h, t] = 0.0
-        if low < 0 and a > 0 and high > a:
+        if s.flat[0, t] <= 0 and low < 0 and a > 0 and high > a:
             slope = 0.0
             if high - a < a - low:
                 slope = min(1.0, a * (high - low) / (high * (a - low)) * (1 + 1e-15))
                 s.floor[h, t] = (1 - slope) * a
-            s.adaptive[1, h, t] = slope
+            s.least[1, h, t] = slope
 
 
 @inlined
@@ -263,7 +288,7 @@ def through_relu(k, net, s, up, bending, weights):
     # reverse. With x = x+ + x-: x * relu(z) >= x+ * a * z + x- * (slope * z + shift).
     zero = fill_vector(0.0)
     live, slope, shift = s.live[k], s.slope[k], s.shift[k]
-    least = s.adaptive[k]
+    least = s.least[k]
     const = load_row(s.const, 0)
     for q in range(s.mixed[k]):
         h = live[q]
