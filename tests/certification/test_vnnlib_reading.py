@@ -167,6 +167,8 @@ def test_a_certificate_of_another_question_is_refused(asked):
         ("(>= X_0 0.0)", "(> X_0 0.0)", "line 10: '>' with 2 operands is not known"),
         ("(>= X_0 0.0)", "(>= X_0 nan)", "line 10: expected a number or a variable"),
         ("(>= X_0 0.0)", "(>= X_0 1e999)", "line 10: expected a number or a variable"),
+        ("(>= X_0 0.0)", "(>= X_0 \u0663)", "line 10: expected a number or a variable"),
+        ("(>= X_0 0.0)", ";\u2028(>= X_0 0.0)", "a bracket is not closed"),
         ("(>= X_0 0.0)", "(>= X_0 (- 1))", "line 10: '>=' with 2 operands"),
         ("(>= X_0 0.0)", "(>= 1 0.0)", "line 10: two numbers are compared"),
         ("(>= X_0 0.0)", "(or)", "line 10: 'or' with 0 operands"),

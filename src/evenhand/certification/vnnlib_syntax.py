@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 from evenhand.errors import OptionError
 
 TOKEN = re.compile(r"[()]|[^\s()]+")
-NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
-VARIABLE = re.compile(r"[XY]_(0|[1-9]\d{0,5})")
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
+VARIABLE = re.compile(r"[XY]_(0|[1-9]\d{0,5})", re.ASCII)
 MAX_DEPTH = 32
 """Brackets within brackets, at most."""
 
@@ -93,7 +93,7 @@ def read_property(file: Path) -> Property:
         OptionError: it cannot be read, or holds something else; with the line.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise OptionError(f"the property cannot be read ({reason})", location=file.name) from None
