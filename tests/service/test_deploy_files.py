@@ -19,7 +19,7 @@ METRICS = DEPLOY.parent / "docs" / "reference" / "service-http.md"
 
 def _run(*command: str | Path, **options: Any) -> str:
     if shutil.which(str(command[0])) is None:
-        pytest.skip(f"needs {command[0]}, from Debian's package or its publisher")
+        pytest.skip(f"there is no {command[0]} here: it comes with Debian or from its publisher")
     done = subprocess.run(
         [str(one) for one in command], capture_output=True, text=True, check=False, timeout=60, **options
     )
