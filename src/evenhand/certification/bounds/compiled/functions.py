@@ -172,12 +172,12 @@ def choose_lines_below(net, roles, axes, count, bending, index, b, s):
         substitute_backward(depth, o, side == 1, bending, net, roles.biases[p], s)
         store_function(net, roles, axes, count, FunctionIndex(side, flat, o, p), b, s)
     first = (side * net.sizes[depth] + o) * roles.assignments + p
-    adaptive = load_row(b.zscore, 2 * first)
-    better = load_row(b.zscore, 2 * first + 1)
+    nearest = load_row(b.zscore, 2 * first)
+    level = load_row(b.zscore, 2 * first + 1)
     for q in range(1, roles.assignments if roles.joint else 1):
-        adaptive = minimum(adaptive, load_row(b.zscore, 2 * (first + q)))
-        better = minimum(better, load_row(b.zscore, 2 * (first + q) + 1))
-    better = subtract(better, adaptive)
+        nearest = minimum(nearest, load_row(b.zscore, 2 * (first + q)))
+        level = minimum(level, load_row(b.zscore, 2 * (first + q) + 1))
+    better = subtract(level, nearest)
     for i in range(2):
         store_row(s.bend, i, select_positive(better, load_row(s.bend, i), load_row(s.other, i)))
     draw_lines_below(select_positive(better, one, zero), net, s)
