@@ -13,7 +13,7 @@ from evenhand.service.api import error_handlers
 def test_it_says_how_the_first_key_is_made_and_that_nothing_is_served(served):
     service = served("[service]\n")
     assert "keys        needed, and there is none: evenhand keys add" in service.out
-    assert "neither [[shields]] nor [[guards]]" in service.out
+    assert "the file has no [[shields]], [[guards]] or [[monitors]]" in service.out
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

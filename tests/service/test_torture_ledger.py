@@ -147,7 +147,7 @@ def test_decisions_on_a_store_that_fails_at_any_time(tmp_path: Path, count: int)
                     lost.append(id_)
 
         together([lambda number=number: client(number) for number in range(6)])
-        assert sum(database.failures for _, database, _ in here) > 10
+        assert sum(database.failures for _, database, _ in here) > 5
 
     store = Store(url)
     assert not lost
