@@ -129,7 +129,7 @@ def test_the_direction_that_never_happens_is_not_found(asked):
     question = asked(pair_text("(assert (>= Y_0 0.0))\n(assert (<= Y_1 0.0))"))
     verdict = question.conclude(prove(question.network, max_boxes=400))
     assert verdict.answer == "unknown"
-    assert "nobody listed satisfies the property" in verdict.text()
+    assert "no listed pair satisfies the property" in verdict.text()
 
 
 def test_two_outputs_and_another_threshold(asked):

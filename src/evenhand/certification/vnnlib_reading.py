@@ -77,7 +77,7 @@ class PairQuestion:
     def conclude(self, certificate: Certificate) -> Verdict:
         """Return the answer that follows from a certificate of ``network``.
 
-        Nobody is certified who has a score at the threshold itself, which would satisfy the property.
+        A person whose score lies on the threshold itself, which would satisfy the property, is never certified.
 
         Raises:
             OptionError: the certificate answers another question.
@@ -96,7 +96,7 @@ class PairQuestion:
                 if self.asked.holds(values):
                     return Verdict("sat", values)
         shares = f"undecided {100 * certificate.undecided:.3g} %, certified unfair {100 * certificate.falsified:.3g} %"
-        return Verdict("unknown", {}, f"{shares}, and nobody listed satisfies the property")
+        return Verdict("unknown", {}, f"{shares}, and no listed pair satisfies the property")
 
     def _solutions(self, person: Mapping[str, float]) -> Iterator[dict[str, float]]:
         """Yield the values of all variables for a person, as either of the two."""

@@ -62,7 +62,7 @@ class RelaxedProver:
     quick = whole_numbers = compiled = False
 
     def __init__(self, question: RecordedQuestion) -> None:
-        # Whoever has no mass is compared with all the same: relaxed attributes keep all cells of the file.
+        # Neighbours without mass are compared all the same: relaxed attributes keep all cells of the file.
         self._kept = [
             axis.kept if axis.attribute.name in question.statement.relaxed else None for axis in question.axes
         ]
@@ -219,7 +219,7 @@ class CloseFunctions:
         return BoxSums(self.constants, tuple(moved), self.masses, self.half)
 
     def at(self, shift: tuple[int, ...]) -> BoxSums:
-        """Return the functions for whoever is at a distance, or as far as the domain reaches."""
+        """Return the functions for people at a distance, or as far as the domain reaches."""
         moved = tuple(self._shifted(i, distance) for i, distance in enumerate(shift))
         return BoxSums(self.constants, moved, self.masses, self.half)
 

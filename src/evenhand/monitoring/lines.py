@@ -202,7 +202,7 @@ def _parse_line(line: bytes) -> Mapping[str, Any] | None:
         raise DataError("this is not JSON") from None
     if isinstance(entry, dict) and "previous" in entry and isinstance(entry.get("body"), dict):
         return event_of_log_entry(entry["body"])
-    return entry  # type: ignore[no-any-return]  # what is no object is refused by the reader
+    return entry  # type: ignore[no-any-return]  # the reader refuses anything but an object
 
 
 def event_of_log_entry(body: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -124,7 +124,7 @@ class WatchedMeasure:
         ).clip(min=0)
 
     def _ratio_ends(self) -> tuple[Floats, Floats]:
-        """Return the ends of the ratios r for which ``r * second - first`` is no surprise, by halving."""
+        """Return the ends of the ratios r that the data do not reject (``r * second - first``), by halving."""
         first, second = self.state[:, blocks.SUM_FIRST], self.state[:, blocks.SUM_SECOND]
 
         def rejected(r: Floats, sign: int) -> Booleans:

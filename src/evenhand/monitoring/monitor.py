@@ -310,7 +310,7 @@ class Monitor:
         self._release(proxied)
 
     def _draw(self) -> float:
-        """Return a number between 0 and 1 for this decision, which nobody knows who does not know the seed."""
+        """Return a number between 0 and 1 for this decision, unknown to anyone without the seed."""
         drawn = hashlib.blake2b(self.decisions.to_bytes(8), key=self.seed.to_bytes(8), digest_size=8).digest()
         return int.from_bytes(drawn) / 2**64
 

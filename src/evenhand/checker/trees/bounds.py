@@ -86,7 +86,7 @@ def _follow_tree(f, w, tree):
     while waiting:
         top = waiting - 1
         asked = -1
-        # A question that all cells of the part answer alike is no question; the first other one cuts the part.
+        # A question that all cells of the part answer alike is passed over; the first other one cuts the part.
         for g in range(kinds):
             node = w.at[top, g]
             while f.test[node] >= 0:

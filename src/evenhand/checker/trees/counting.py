@@ -115,7 +115,7 @@ def list_sums(w, axes, constant):
     step = total // STEPS + 1
     w.grid[0] = ALL
     last = 0
-    # Invariant: grid[j] is the mass of people of whom the terms so far add up to j steps.
+    # Invariant: grid[j] is the mass of people whose terms so far add up to j steps.
     for _ in range(rest):
         pick, narrowest = -1, FAR
         for s in range(axes):
@@ -142,7 +142,7 @@ def list_sums(w, axes, constant):
 
 @jit
 def mass_between(w, above, below, sums):
-    """Return the mass of people of whom the sum is greater than one limit and less than another, at least."""
+    """Return at least the mass of people whose sum is greater than one limit and less than another."""
     size, rest, least, step, steps = sums
     found = 0
     for k in range(size):

@@ -116,7 +116,7 @@ class RequestCounts:
         self.in_flight: Counter[str] = Counter()
 
     def take(self, caller: str) -> bool:
-        """Count a request as under way, unless a limit is reached by it: then whoever refuses it counts it."""
+        """Count a request as under way, unless a limit is reached by it: then the code that refuses it counts it."""
         if self.in_flight[caller] >= self._most:
             return False
         if self.rate is not None and self.rate.seconds_until_allowed(caller):

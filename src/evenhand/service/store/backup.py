@@ -22,7 +22,7 @@ def copy_store(
     """Copy everything from one store to another, as it stands at one moment; the kinds of store may differ.
 
     Args:
-        source: read in one transaction, which holds nobody up who writes.
+        source: read in one transaction, which does not hold up writers.
         target: new; all of it is written in one transaction.
         progress: is told the number of rows that were copied so far.
 

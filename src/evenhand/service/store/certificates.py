@@ -50,7 +50,7 @@ def pack_output(output: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
             values.append((one.__class__, one))
     try:
         terms, found = _texts_of_terms(tuple(names), tuple(values))
-    except TypeError:  # Something in it is no plain value.
+    except TypeError:  # Something in it is not a plain value.
         terms = canonical_json({name: one for name, (_, one) in zip(names, values, strict=True)})
         found = hash_terms(terms)
     return {**output, "certificate": {TERMS: found, **counted}}, terms

@@ -293,7 +293,7 @@ def read_entries_after(
         last = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == found[0]["number"] - 1)
         found[0]["previous"] = connection.execute(last).scalar() or chain.GENESIS_HASH
     for before, row in pairwise(found):
-        # Where an entry is missing, whoever looks at the numbers finds that first.
+        # Where an entry is missing, a check of the numbers finds that first.
         row["previous"] = row["previous"] or before["hash"]
     return [chain.export_entry(row) for row in found]
 

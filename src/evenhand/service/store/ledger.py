@@ -88,7 +88,7 @@ def _tell_callers(told: Sequence[tuple[_OperationTask, Outcome]]) -> None:
         else:
             waiting.set_result(outcome)
     for loop, outcomes in by_loop.items():
-        # A loop that is closed has nobody left who waits.
+        # On a closed loop no one waits any more.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, outcomes)
 
@@ -275,7 +275,7 @@ class Ledger:
 
     def _write(self) -> None:
         stopping = False
-        # Whoever was answered together asks again together, a moment apart: as many as last time are waited for.
+        # Callers who were answered together ask again together, a moment apart: as many as last time are waited for.
         expected = 0
         # What waited for a plan that is made now; it came before all that is in the queue.
         ready: deque[_OperationTask] = deque()

@@ -80,7 +80,7 @@ def unpack_text(data: bytes) -> str:
 
 class PackedText(TypeDecorator[str]):
     """A column of texts that are packed. One that was changed so that it cannot be unpacked is read as an empty text,
-    which is no entry and no answer: it is found by its hash, as any other change is."""
+    neither an entry nor an answer: its hash shows it, as it shows any other change."""
 
     impl = LargeBinary
     cache_ok = True

@@ -190,8 +190,8 @@ def long_run_bias(plan: ShieldPlan) -> float | None:
     """Return what the bias of an energy shield tends to, if people go on coming as expected; without the filter.
 
     It is the b* of which recommendations and nudges together make b* again: found by bisection, as what they make falls
-    with b. For disparate impact, whose bias is no difference of rates, None. With the filter, a b* above kappa is not
-    reached: the ends of all periods are fair.
+    with b. For disparate impact, whose bias is not a difference of rates, None. With the filter, a b* above kappa is
+    not reached: the ends of all periods are fair.
     """
     nudging, inputs = plan.nudging, plan.inputs
     if nudging is None or plan.property.kind == "disparate_impact" or len(inputs.groups) != 2:

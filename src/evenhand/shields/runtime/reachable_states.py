@@ -135,7 +135,7 @@ Grid = tuple[Integers, tuple[int, ...]]
 def _successor_codes(
     policy: ShieldPolicy, table: ActionTable, t: int, states: Integers, grid: Grid
 ) -> Iterator[Integers]:
-    """Yield the codes of what comes after states, whoever comes."""
+    """Yield the codes of all states that may come next."""
     most = len(policy.plan.inputs.costs)
     # Any recommendation may come, so that nudges lead nowhere else.
     forced = table.base if isinstance(table, NudgedTable) else table

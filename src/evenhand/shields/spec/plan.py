@@ -357,7 +357,7 @@ class ShieldPlan:
 
     @cached_property
     def plans_periods(self) -> bool:
-        """Whether every period is planned anew from what was counted before: dynamic shields, and filtered nudges."""
+        """Whether every period is planned again from what was counted before: dynamic shields, and filtered nudges."""
         return self.kind == "dynamic" or (self.nudging is not None and self.nudging.filter)
 
     @cached_property

@@ -33,7 +33,7 @@ ROWS_AT_ONCE = 2_000
 
 
 def upgrade() -> None:
-    """Write both tables anew, piece by piece."""
+    """Copy both tables into new ones, piece by piece."""
     connection, before, now = op.get_bind(), MetaData(), MetaData()
     key = (Column("stream", String(200), primary_key=True), Column("number", BigInteger, primary_key=True))
     old_entries = Table("entries", before, *key, Column("at", Float(53)), Column("body", Text),
