@@ -109,6 +109,17 @@ def format_against(value: float, threshold: float) -> str:
     return f"{value:.{digits}f}"
 
 
+def format_significant(value: float, digits: int = 4) -> str:
+    """Return a number with so many digits that count, and all digits of a large one.
+
+    >>> format_significant(0.123456), format_significant(98.7654), format_significant(123456.7)
+    ('0.1235', '98.77', '123,457')
+    """
+    if abs(value) >= 10**digits or (value == round(value) and abs(value) >= 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
 def format_level(confidence: float) -> str:
     """Return a confidence as ``95 %``."""
     return f"{100 * confidence:.6g} %"

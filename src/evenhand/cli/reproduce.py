@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import HomeOption, PageOptions, SeedOption, WorkerOptions
+from evenhand.cli.options import HomeOption, PageOptions, SeedOption, WorkerOptions, WorkersOption
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -20,9 +21,89 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+TITLES: dict[str, str] = {}
+"""Paper -> what its command's help says; the papers themselves are loaded when one is run."""
 
-@app.callback()
-def _reproduce_group() -> None: ...
+
+@app.callback(invoke_without_command=True)
+def _reproduce_group(
+    context: typer.Context,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List every table and drawing, what it needs, and how many minutes it takes.")
+    ] = False,
+) -> None:
+    if listed:
+        _list_tables()
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _list_tables() -> None:
+    from evenhand.reproduce import PAPERS, load_paper
+
+    for paper in map(load_paper, PAPERS):
+        minutes = sum(piece.minutes for piece in paper.pieces)
+        quick = sum(piece.quick_minutes for piece in paper.pieces)
+        typer.echo(f"{paper.name}: {paper.title} ({paper.published_in}); {minutes:.0f} minutes, --quick {quick:.1f}")
+        for table in paper.tables:
+            own = sum(piece.minutes for piece in paper.pieces if table.number in piece.tables)
+            needs = f"; needs {table.needs}" if table.needs else ""
+            typer.echo(f"  {table.number:<10} {table.title} ({own:.0f} min{needs})")
+
+
+def _reproduce_paper(
+    context: typer.Context,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="N", help="Only this table or drawing: II, or 'figure 4'; may be repeated."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes, not hours: fewer runs or less time.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for the page, the JSON, and each piece of the work as soon as it is done."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="With --out: go on from the pieces that are in the folder.")
+    ] = False,
+    data_home: HomeOption = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    *,
+    output: PageOptions,
+) -> None:
+    from evenhand import view
+    from evenhand.errors import OptionError
+    from evenhand.files import write_atomically
+    from evenhand.reproduce import comparison, load_paper
+
+    if resume and out is None:
+        raise OptionError("expected the folder to go on from", location="--resume", hint="add --out DIR")
+    output.check_places()
+    paper = load_paper(str(context.info_name))
+    with view.show_progress(quiet=output.silent) as progress:
+        found = comparison.reproduce_paper(
+            paper,
+            tables=table or (),
+            context=comparison.PieceContext(quick=quick, seed=seed, data_home=data_home),
+            folder=None if out is None else out / "pieces",
+            resume=resume,
+            workers=workers,
+            progress=progress,
+        )
+    written = []
+    if out is not None:
+        written = [out / f"{paper.name}.json", out / f"{paper.name}.html"]
+        write_atomically(written[0], found.to_json() + "\n")
+        view.write_page(view.render_page(found.document()), written[1])
+    output.emit(found)
+    output.show(found.document, [*written, *output.write_page(found.document)])
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+for _name, _title in TITLES.items():
+    app.command(_name, help=_title)(grouped(_reproduce_paper))
 
 
 @app.command("shields")
