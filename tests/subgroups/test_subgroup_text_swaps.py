@@ -221,6 +221,13 @@ def test_the_published_method():
     assert "samples made to speak of" in result.sentence(top)
     again = text.find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
     assert again.findings == result.findings
+    asked = ({"pet": "cat", "colour": "Green"}, {"colour": "red"})
+    alone = text.find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled", judged=asked)
+    assert (alone.tested, alone.findings) == (2, ())
+    assert [one.rules for one in alone.judged] == [{"colour": ("green",), "pet": ("cat",)}, {"colour": ("red",)}]
+    assert alone.judged[0].gap == pytest.approx(pair.gap, abs=0.1)
+    few = text.find_text_subgroups(biased, texts[:9], protected=[COLOURS, PETS], method="sampled", judged=asked)
+    assert [one.reason[:34] for one in few.judged] == ["9 texts speak of all of colour, pe", "9 texts speak of all of colour: fe"]
     with pytest.raises(OptionError, match="sampled method"):
         text.find_text_subgroups(biased, texts, protected=[COLOURS], method="sampled", measure="score")
     calls = []

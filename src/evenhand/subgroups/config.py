@@ -141,7 +141,9 @@ class TextSubgroupConfig(SharedSettings):
     min_texts: int = setting(30, "texts that it holds at least, and that it is compared with", ge=1)
     swaps: int = setting(1000, "texts of each category whose words are swapped, at most; 0 for none", ge=0)
     examples: int = setting(100, "texts kept whose decision some swap changes, widest gap first", ge=0)
-    judged: tuple[Mapping[str, str], ...] = setting((), "rule sets judged besides, category -> group or term")
+    judged: tuple[Mapping[str, str], ...] = setting(
+        (), "rule sets judged besides, category -> group or term; the method 'sampled' samples these alone"
+    )
     method: TextMethod = setting("exact", "count every text, or sample as published")
     labels: tuple[Any, ...] | None = setting(None, "labels in the order of the model's scores, if it names none")
     favourable: Any = setting(None, "label whose rate or score is compared; the last unless set")

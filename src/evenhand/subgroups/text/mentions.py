@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -12,9 +12,13 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.datasets import IdentityCategory, TermSwapper, words_of
-from evenhand.errors import DataError
+from evenhand.errors import DataError, OptionError
 from evenhand.subgroups.config import Compared
+from evenhand.subgroups.rules import Rules
 from evenhand.typing import Booleans, Floats, Integers
+
+Terms: TypeAlias = tuple[tuple[int, int], ...]
+"""A rule set of texts: positions of a category and of a group in it, ordered by category."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,27 @@ class Mentions:
         """Return the same of some of the texts."""
         return Mentions(self.swappers, tuple(one[rows] for one in self.inside))
 
+    def parse_rules(self, asked: Mapping[str, str]) -> Terms:
+        """Return a rule set in words, category -> group or term, as positions.
+
+        Raises:
+            OptionError: there is no such category or group.
+        """
+        terms = []
+        for name, group in asked.items():
+            if name not in self.names:
+                raise OptionError(f"there is no list called {name!r}", hint=f"one of: {', '.join(self.names)}")
+            axis = self.names.index(name)
+            groups = [one.casefold() for one in self.swappers[axis].category.groups]
+            if group.casefold() not in groups:
+                raise OptionError(f"there is no {group!r} in {name}", hint=f"one of: {', '.join(groups)}")
+            terms.append((axis, groups.index(group.casefold())))
+        return tuple(sorted(terms))
+
+    def rules(self, terms: Terms) -> Rules:
+        """Return a rule set of positions in words."""
+        return {self.names[axis]: (self.swappers[axis].category.groups[group],) for axis, group in terms}
+
 
 def find_mentions(texts: Sequence[str], found: Sequence[IdentityCategory]) -> Mentions:
     """Look for every term in every text.
@@ -69,9 +94,6 @@ def find_mentions(texts: Sequence[str], found: Sequence[IdentityCategory]) -> Me
 
 
 # Sums over rule sets of texts, and the rule sets that enough texts belong to.
-
-Terms: TypeAlias = tuple[tuple[int, int], ...]
-"""A rule set of texts: positions of a category and of a group in it, ordered by category."""
 
 
 def count_rule_sets(groups: Sequence[int], depth: int) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.errors import OptionError
 from evenhand.stats import (
     SampleMoments,
     miettinen_nurminen,
@@ -22,7 +21,7 @@ from evenhand.stats import (
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import AdjustedTests, adjust_text_tests, p_of_query, significant, text_p_values
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
-from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
+from evenhand.subgroups.rules import RuleSet, describe_rules
 from evenhand.subgroups.text.mentions import (
     MentionPatterns,
     Mentions,
@@ -183,7 +182,7 @@ class _ObservedSearch:
         found = significant(account, p, low, high, config.margin)
         return [
             Finding(
-                rules=(rules := self.rules(terms)),
+                rules=(rules := self.said.rules(terms)),
                 words=describe_rules(rules),
                 size=int(sums.n[i]),
                 rest=int(sums.rest[i]),
@@ -199,7 +198,7 @@ class _ObservedSearch:
                 z=z[i],
                 adjusted_p=p[i],
                 found=bool(found[i]),
-                same=tuple(RuleSet(rules=self.rules(one)) for one in alike[i]),
+                same=tuple(RuleSet(rules=self.said.rules(one)) for one in alike[i]),
                 others=len(alike[i]),
             )
             for i, terms in enumerate(family)
@@ -245,38 +244,18 @@ class _ObservedSearch:
 
     def judge(self, asked: dict[str, str], account: AdjustedTests) -> Finding | RefusedRuleSet:
         """Return one rule set, with the intervals and the p that it would have had among those looked at."""
-        terms = self.parse_rules(asked)
+        terms = self.said.parse_rules(asked)
         _, _, sums = self.measure_family([terms])
         n, rest = int(sums.n[0]), int(sums.rest[0])
         for texts, where in ((n, "contain"), (rest, "are compared with those that contain")):
             floor = self.least if where == "contain" else self.config.min_texts
             if texts < floor:
-                rules = self.rules(terms)
+                rules = self.said.rules(terms)
                 reason = f"{texts:,} texts {where} it: fewer than {floor:,}"
                 return RefusedRuleSet(rules=rules, words=describe_rules(rules), size=n, rest=rest, reason=reason)
         own = self.z(sums)
         p = np.array([p_of_query(account, float(own[0]))])
         return self.findings([terms], [()], sums, own, p, account)[0]
-
-    def parse_rules(self, asked: dict[str, str]) -> Terms:
-        """Return a rule set in words as positions.
-
-        Raises:
-            OptionError: there is no such category or group.
-        """
-        terms = []
-        for name, group in asked.items():
-            if name not in self.said.names:
-                raise OptionError(f"there is no list called {name!r}", hint=f"one of: {', '.join(self.said.names)}")
-            axis = self.said.names.index(name)
-            groups = [one.casefold() for one in self.said.swappers[axis].category.groups]
-            if group.casefold() not in groups:
-                raise OptionError(f"there is no {group!r} in {name}", hint=f"one of: {', '.join(groups)}")
-            terms.append((axis, groups.index(group.casefold())))
-        return tuple(sorted(terms))
-
-    def rules(self, terms: Terms) -> Rules:
-        return {self.said.names[axis]: (self.said.swappers[axis].category.groups[group],) for axis, group in terms}
 
 
 def _rule_categories(terms: Terms) -> set[int]:

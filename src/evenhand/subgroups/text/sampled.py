@@ -22,7 +22,8 @@ from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.measures import TextOutcomes
 from evenhand.subgroups.methods.published import StoppingRule, describe_sampled, sample_until_margin
 from evenhand.subgroups.methods.sampled import SAMPLE_THRESHOLD
-from evenhand.subgroups.rules import Rules, describe_rules
+from evenhand.subgroups.result import Finding, RefusedRuleSet
+from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets
 from evenhand.subgroups.text.observed import ObservedGaps
 from evenhand.typing import Booleans, Integers
@@ -36,7 +37,9 @@ def sample_text_gaps(
     limit: TimeLimit,
     progress: Callable[[float], None],
 ) -> ObservedGaps:
-    """Return every rule set that enough texts have words for, with the gap seen on samples and the published interval.
+    """Return the rule sets that enough texts have words for, with the gap seen on samples and the published interval.
+
+    They are all there are, or those asked about.
 
     Args:
         texts: those the model was asked about.
@@ -55,13 +58,14 @@ def sample_text_gaps(
     least = max(config.min_texts, int(np.ceil(config.support * len(texts))))
     groups = [len(one.category.groups) for one in said.swappers]
     swap = _TermSwapper(texts, said)
+    asked = [said.parse_rules(one) for one in config.judged]
     questions: list[tuple[Terms, Integers]] = []
-    for size in range(1, config.depth + 1):
+    for size in range(1, max(config.depth, *map(len, asked), 1) + 1):
         for axes in combinations(range(len(groups)), size):
             rows = np.flatnonzero(said.any[:, list(axes)].all(axis=1))
             if len(rows) >= least:
-                every = product(*(range(groups[axis]) for axis in axes))
-                questions += [(tuple(zip(axes, chosen, strict=True)), rows) for chosen in every]
+                every = (tuple(zip(axes, chosen, strict=True)) for chosen in product(*(range(groups[a]) for a in axes)))
+                questions += [(terms, rows) for terms in every if terms in asked or not asked]
     questions = [one for one in questions if swap.possible(*one)]
 
     def draw(which: int, side: int, number: int, rng: np.random.Generator) -> NDArray[np.object_]:
@@ -93,20 +97,21 @@ def sample_text_gaps(
     done = np.flatnonzero(seen.n)
     if len(questions) and not len(done):
         raise LimitError("time was up before one rule set was sampled", hint="allow more time")
-    findings = []
+    seen_of: dict[Terms, Finding] = {}
     for which in done[np.argsort(-np.abs(seen.gaps[done]), kind="stable")].tolist():
         terms, rows = questions[which]
         inside = np.logical_and.reduce([said.inside[axis][rows, group] for axis, group in terms])
-        rules: Rules = {said.names[axis]: (said.swappers[axis].category.groups[group],) for axis, group in terms}
+        rules = said.rules(terms)
         size, rest = int(inside.sum()), int((~inside).sum())
-        findings.append(describe_sampled(seen, which, rules, describe_rules(rules), size, rest))
+        seen_of[terms] = describe_sampled(seen, which, rules, describe_rules(rules), size, rest)
+    findings = tuple(seen_of.values())
     return ObservedGaps(
         rule_sets=count_rule_sets(groups, config.depth),
         tested=len(done),
         critical=None,
         found=sum(one.found for one in findings),
-        findings=tuple(findings[: config.most]),
-        judged=(),
+        findings=() if asked else findings[: config.most],
+        judged=tuple(seen_of.get(terms) or _refuse(terms, said, least) for terms in asked),
         notes=(
             f"The published method: {seen.asked:,} samples, texts in which words were swapped for the rule set's or "
             "for others drawn at random. Rates are of these samples, sizes of real texts.",
@@ -115,6 +120,18 @@ def sample_text_gaps(
             "samples come from few texts.",
         ),
     )
+
+
+def _refuse(terms: Terms, said: Mentions, least: int) -> RefusedRuleSet:
+    """Say why there are no samples of a rule set: too few texts have words in whose place its terms can be put."""
+    rules, axes = said.rules(terms), [axis for axis, _ in terms]
+    rows = np.flatnonzero(said.any[:, axes].all(axis=1))
+    size = int(np.logical_and.reduce([said.inside[axis][rows, group] for axis, group in terms]).sum())
+    reason = f"{len(rows):,} texts speak of all of {', '.join(said.names[axis] for axis in axes)}: "
+    reason += f"fewer than {least:,}" if len(rows) < least else "none has a place for these terms, or time was up"
+    return RefusedRuleSet(
+        rules=rules, words=describe_rules(rules), size=size, rest=len(rows) - size, reason=reason
+    )  # fmt: skip
 
 
 class _TermSwapper:
