@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from evenhand.cli.main import app
+from evenhand.reproduce import PAPERS
 from support import ROOT
 
 SPEC = importlib.util.spec_from_file_location("record_results", ROOT / "tools" / "record_results.py")
@@ -15,7 +16,7 @@ SPEC.loader.exec_module(recorder)
 
 APP = typer.main.get_command(app)
 CASES = list(recorder.cases())
-NOT_RECORDED = {
+NOT_RECORDED = {f"reproduce {paper}" for paper in PAPERS} | {
     "reproduce shields",
     "keys add",
     "keys list",

@@ -47,6 +47,7 @@ from evenhand.mitigation import (
 )
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor
+from evenhand.reproduce.comparison import ComparedFigure, ComparedTable, OwnFigure, PaperReproduction
 from evenhand.reproduce.mitigation.record import DecisionCounts, MitigatedModel, MitigationRun
 from evenhand.reproduce.mitigation.run import MitigationExperimentSettings, MitigationTables
 from evenhand.reproduce.mitigation.subgroups import GIVEN
@@ -284,6 +285,27 @@ def mitigation_tables() -> MitigationTables:
     return MitigationTables(seed=0, seconds=1.0, settings=settings, mended=runs, classifiers=trained, wanted=20)
 
 
+def paper() -> PaperReproduction:
+    """Five networks with two measures, drawn at their number of neurons, and a table that cannot be compared."""
+
+    def figure(at: int, name: str, measure: str, published: float) -> ComparedFigure:
+        ours, default = (OwnFigure(value=share * published, kind="measured") for share in (0.9, 0.4))
+        return ComparedFigure(row=name, measure=measure, unit="%", at=100.0 * at, published=published, ours=ours,
+                              default=default, verdict="better", because="Boxes are split further.")  # fmt: skip
+
+    names = ("Adult Census AC-1", "German Credit GC-1", "Bank Marketing BM-1", "compas-1", "compas-7")
+    drawn = ComparedTable(
+        number="Figure 5", title="Time and accuracy", verdict="better", horizontal="hidden neurons",
+        figures=tuple(figure(i, name, measure, 90.0 / (1 + i)) for measure in ("undecided", "time against the slowest")
+                      for i, name in enumerate(names)),
+    )  # fmt: skip
+    study = ComparedTable(number="Table I", title="Networks", verdict="not compared", because="It says what there is.")
+    return PaperReproduction(
+        seed=0, seconds=60.0, paper="fairquant", title="FairQuant", published_in="ICSE 2025", quick=True, pieces=(),
+        tables=(study, drawn), wanted=0,
+    )  # fmt: skip
+
+
 def inspection() -> Result:
     return inspect_policy(synthesize(shield()))
 
@@ -444,6 +466,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "alternatives": (alternatives, {"alternatives"}),
     "refutation": (refutation, {"refutation"}),
     "monitor": (monitored, {"course of a gap"}),
+    "paper": (paper, {"published beside ours"}),
     "mitigation tables": (mitigation_tables, {"reproduced gaps", "reproduced classifiers"}),
 }
 """Name -> how the result is made, and the drawings that its document names."""

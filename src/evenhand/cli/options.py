@@ -35,6 +35,7 @@ OPTIONS = {
     "metrics": "metric",
     "policies": "policy",
     "results": "result",
+    "tables": "table",
     "y_score": "score",
     "y_true": "target",
 }

@@ -42,14 +42,18 @@ def _reproduce_group(
 def _list_tables() -> None:
     from evenhand.reproduce import PAPERS, load_paper
 
-    for paper in map(load_paper, PAPERS):
+    for i, paper in enumerate(map(load_paper, PAPERS)):
         minutes = sum(piece.minutes for piece in paper.pieces)
         quick = sum(piece.quick_minutes for piece in paper.pieces)
-        typer.echo(f"{paper.name}: {paper.title} ({paper.published_in}); {minutes:.0f} minutes, --quick {quick:.1f}")
+        typer.echo(f"{chr(10) * (i > 0)}{paper.name}: {paper.title}, {paper.published_in}")
+        typer.echo(f"{'':4}all of it: {minutes:.0f} minutes of one core; with --quick {quick:.1f}")
+        numbers = max(len(table.number) for table in paper.tables)
+        titles = max(len(table.title) for table in paper.tables)
         for table in paper.tables:
             own = sum(piece.minutes for piece in paper.pieces if table.number in piece.tables)
-            needs = f"; needs {table.needs}" if table.needs else ""
-            typer.echo(f"  {table.number:<10} {table.title} ({own:.0f} min{needs})")
+            time = f"{own:.0f} min" if own >= 1 else "< 1 min" if own > 0 else "no work"
+            needs = f"  needs {table.needs}" if table.needs else ""
+            typer.echo(f"{'':4}{table.number:<{numbers}}  {table.title:<{titles}}  {time:>7}{needs}")
 
 
 def _reproduce_paper(

@@ -38,7 +38,7 @@ _SUM = re.compile(r"\d[\w.+*/-]*")
 
 
 @dataclass(frozen=True)
-class Piece:
+class ExpressionPart:
     """Part of a text, from ``start`` up to ``stop``. Trees that say the same are equal wherever their pieces stand."""
 
     start: int = field(compare=False)
@@ -46,7 +46,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Token(Piece):
+class Token(ExpressionPart):
     """The smallest piece: a ``word``, a ``quoted`` one, a ``number`` or a ``sign``; ``end`` after the last."""
 
     kind: str
@@ -60,14 +60,14 @@ class Token(Piece):
 
 
 @dataclass(frozen=True)
-class Number(Piece):
+class Number(ExpressionPart):
     """A number as it is written."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Name(Piece):
+class Name(ExpressionPart):
     """A name or a value, with what follows in dots and brackets: ``race``, ``rate.sex``, ``rate["marital-status"]``."""
 
     parts: tuple[str, ...]
@@ -75,7 +75,7 @@ class Name(Piece):
 
 
 @dataclass(frozen=True)
-class Call(Piece):
+class Call(ExpressionPart):
     """``function(operand, ...)``."""
 
     function: str
@@ -83,7 +83,7 @@ class Call(Piece):
 
 
 @dataclass(frozen=True)
-class Arithmetic(Piece):
+class Arithmetic(ExpressionPart):
     """Two terms or more with + and - between them, or with * and /, taken from the left; or one behind its sign."""
 
     operands: tuple[Node, ...]
@@ -91,7 +91,7 @@ class Arithmetic(Piece):
 
 
 @dataclass(frozen=True)
-class Comparison(Piece):
+class Comparison(ExpressionPart):
     """Two operands or more with a comparison between neighbours: ``18 <= age < 65``."""
 
     operands: tuple[Node, ...]
@@ -99,7 +99,7 @@ class Comparison(Piece):
 
 
 @dataclass(frozen=True)
-class Containment(Piece):
+class Containment(ExpressionPart):
     """``x in {a, b}``, or ``not in``: the first operand among the others; ``sign`` is the word ``in``."""
 
     operands: tuple[Node, ...]
@@ -108,7 +108,7 @@ class Containment(Piece):
 
 
 @dataclass(frozen=True)
-class Logic(Piece):
+class Logic(ExpressionPart):
     """Operands joined by ``and`` or by ``or``, or one behind ``not``; ``sign`` is the first such word."""
 
     word: str
@@ -168,21 +168,21 @@ class Source:
     text: str
     location: str
 
-    def word(self, piece: Piece) -> str:
+    def word(self, piece: ExpressionPart) -> str:
         """Return the name or value that a piece says; what reads as arithmetic may be one too, such as ``18-25``."""
         return piece.parts[0] if isinstance(piece, Name) and len(piece.parts) == 1 else self.cut(piece)
 
-    def cut(self, piece: Piece) -> str:
+    def cut(self, piece: ExpressionPart) -> str:
         """Return how a piece is written."""
         return self.text[piece.start : piece.stop]
 
-    def fault(self, message: str, piece: Piece, hint: str | None = None) -> OptionError:
+    def fault(self, message: str, piece: ExpressionPart, hint: str | None = None) -> OptionError:
         """Return the error that points at a piece."""
         shown = "".join(" " if letter.isspace() else letter for letter in self.text)
         pointer = " " * piece.start + "^" * max(1, piece.stop - piece.start)
         return OptionError(f"{message}\n    {shown}\n    {pointer}", location=self.location, hint=hint)
 
-    def unknown(self, message: str, piece: Piece, names: Iterable[str], known: str) -> OptionError:
+    def unknown(self, message: str, piece: ExpressionPart, names: Iterable[str], known: str) -> OptionError:
         """Return the error about a word that is none of some names; its hint suggests the nearest."""
         return self.fault(message, piece, f"{suggest_name(self.word(piece), names)}{known}")
 

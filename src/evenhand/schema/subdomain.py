@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.core import COMPARISONS, Comparison, Containment, Logic, Name, Node, Piece, parse_expression
+from evenhand.core import COMPARISONS, Comparison, Containment, ExpressionPart, Logic, Name, Node, parse_expression
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
@@ -169,7 +169,7 @@ class _Reader:
             return _exclude_entries(attribute, entries)
         return _intersect_runs(tuple((entry, entry) for entry in entries), ((attribute.first, attribute.last),))
 
-    def _require_finite(self, attribute: Attribute, place: Piece) -> None:
+    def _require_finite(self, attribute: Attribute, place: ExpressionPart) -> None:
         if attribute.size is None:
             message = f"{attribute.name!r} is a real number, and a single value of it has no share"
             raise self._source.fault(message, place, "give a range, such as 18 <= age < 65")

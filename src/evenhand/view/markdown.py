@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from evenhand.core import (
     Block,
@@ -26,11 +26,16 @@ from evenhand.view.screen import cell_text
 _SPECIAL = re.compile(r"([\\`*_<>\[\]|~&])|(?<![^\n])([#+-])(?=\s)")
 
 
-def render_markdown(document: Document) -> str:
-    """Return the whole document as Markdown; of drawings their captions stand, for the numbers are in the tables."""
+def render_markdown(document: Document, picture: Callable[[Figure], str] | None = None) -> str:
+    """Return the whole document as Markdown.
+
+    Args:
+        document: what is shown.
+        picture: returns the address of a drawing. None: their captions stand, for the numbers are in the tables.
+    """
     parts = [f"# {escape(document.title)}"]
     parts += [escape(document.lead)] if document.lead else []
-    parts += _blocks(document.blocks)
+    parts += _blocks(document.blocks, picture)
     parts += [f"*{escape(document.made)}*"] if document.made else []
     return "\n\n".join(parts) + "\n"
 
@@ -40,7 +45,7 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(strip_unprintable(text).split()))
 
 
-def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
+def _blocks(blocks: Sequence[Block], picture: Callable[[Figure], str] | None) -> Iterator[str]:
     run: list[Metric] = []
     for block in blocks:
         if isinstance(block, Metric):
@@ -49,12 +54,12 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
         if run:
             yield _metrics(run)
             run = []
-        yield from _block(block)
+        yield from _block(block, picture)
     if run:
         yield _metrics(run)
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block, picture: Callable[[Figure], str] | None) -> Iterator[str]:
     match block:
         case Heading():
             yield f"{'#' * block.level} {escape(block.text)}"
@@ -69,6 +74,8 @@ def _block(block: Block) -> Iterator[str]:
             yield f"Next: {escape(block.text)}" + (f": `{block.command}`" if block.command else "")
         case Facts():
             yield "\n".join(f"- **{escape(term)}**: {escape(said)}" for term, said in block.entries)
+        case Figure() if picture is not None:
+            yield f"![{escape(block.alternative or block.caption)}]({picture(block)})"
         case Figure():
             yield f"*{escape(' '.join(part for part in (block.alternative, block.caption) if part))}*"
         case Pair():
@@ -77,7 +84,7 @@ def _block(block: Block) -> Iterator[str]:
             yield _table(block)
         case Fold():
             yield f"**{escape(block.summary)}**"
-            yield from _blocks(block.blocks)
+            yield from _blocks(block.blocks, picture)
 
 
 def _metrics(metrics: Sequence[Metric]) -> str:

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     import altair as alt
 
 WIDE = 880
-KINDS = ("published", "published method", "our method")
+KINDS = {
+    "published": ([4, 3], "circle"),
+    "published method": ([1, 0], "square"),
+    "our method": ([8, 2, 2, 2], "triangle-up"),
+}
+"""Whose figures: how a line is dashed, and the shape of its points."""
 
 
 def plot_comparisons(found: PaperReproductionRecord) -> alt.TopLevelMixin:
@@ -83,26 +88,26 @@ def _points(figures: list[ComparedFigure]) -> list[Spec]:
 
 def _panel(points: list[Spec], names: list[str], *, horizontal: str, vertical: str, width: int) -> Spec:
     colours = [LIGHT[SERIES[i % len(SERIES)]] for i in range(len(names))]
-    x: Spec = {"field": "at", "type": "quantitative", "axis": {"title": horizontal, "grid": False}}
+    scale = {"zero": False, "padding": 14}
+    # Away from the lowest number of the other axis, and as many as fit.
+    ticks = {"grid": False, "labelPadding": 8, "tickCount": max(2, width // 90)}
+    x: Spec = {"field": "at", "type": "quantitative", "axis": ticks | {"title": horizontal}, "scale": scale}
     y: Spec = {"field": "value", "type": "quantitative", "axis": {"title": vertical, "tickCount": 5}}
     color: Spec = {
         "field": "row",
         "type": "nominal",
         "scale": {"domain": names, "range": colours},
-        "legend": {"title": None, "columns": 3} if len(names) > 1 else None,
+        "legend": {"title": None, "columns": max(1, width // 190)} if len(names) > 1 else None,
     }
-    dash: Spec = {
+    by_kind: Spec = {
         "field": "kind",
         "type": "nominal",
-        "scale": {"domain": list(KINDS), "range": [[4, 3], [1, 0], [8, 2, 2, 2]]},
-        "legend": {"title": None, "columns": 3},
+        "legend": {"title": None, "columns": 3 if width > 300 else 2, "orient": "bottom"},
     }
-    shape: Spec = {
-        "field": "kind",
-        "type": "nominal",
-        "scale": {"domain": list(KINDS), "range": ["circle", "square", "triangle-up"]},
-        "legend": {"title": None, "columns": 3},
-    }
+    kinds = [kind for kind in KINDS if any(point["kind"] == kind for point in points)]
+    looks = [KINDS[kind] for kind in kinds]
+    dash = by_kind | {"scale": {"domain": kinds, "range": [dashes for dashes, _ in looks]}}
+    shape = by_kind | {"scale": {"domain": kinds, "range": [shape for _, shape in looks]}}
     return {
         "layer": [
             drawing.mark_layer(points, {"type": "line", "strokeWidth": 1.6}, x=x, y=y, color=color, strokeDash=dash),

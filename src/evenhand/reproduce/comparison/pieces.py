@@ -104,7 +104,7 @@ class Paper(NamedTuple):
             if not found or not wanted:
                 raise OptionError(
                     f"expected a table of {self.name}, got {number!r}",
-                    location="--table",
+                    location="`tables=`",
                     hint=", ".join(table.number for table in self.tables),
                 )
             chosen += found
@@ -158,7 +158,7 @@ class PieceStore:
             raise OptionError(
                 f"expected a folder without pieces of an earlier run, found {len(there)}",
                 location=str(folder),
-                hint="--resume goes on from them; or name another folder",
+                hint="`resume=True` goes on from them; or name another folder",
             )
 
     def read(self, name: str) -> PieceDone | None:

@@ -88,12 +88,24 @@ def _table_blocks(found: PaperReproductionRecord, table: ComparedTable) -> Itera
         yield Note(f"Without {', '.join(table.missing)}, which were not done.", "caution")
     if table.horizontal and any(figure.at is not None for figure in table.figures):
         position = found.tables.index(table)
-        yield Figure("published beside ours", f"{table.title}: published hollow, ours filled.", found, (position,))
+        yield Figure("published beside ours", f"{table.number}: {table.title}.", found, (position,))
     for measure in dict.fromkeys(figure.measure for figure in table.figures):
-        yield _measure_table(measure, [figure for figure in table.figures if figure.measure == measure])
+        figures = [figure for figure in table.figures if figure.measure == measure]
+        shared = {why for why, count in Counter(figure.because for figure in figures).items() if why and count > 1}
+        yield _measure_table(measure, figures, shared)
+        if shared:
+            yield Text(items=tuple(_shared_reasons(figures, shared)))
 
 
-def _measure_table(measure: str, figures: list[ComparedFigure]) -> Table:
+def _shared_reasons(figures: list[ComparedFigure], shared: set[str]) -> Iterator[str]:
+    """Return each reason that several rows have, after the rows."""
+    for why in dict.fromkeys(figure.because for figure in figures if figure.because in shared):
+        rows = list(dict.fromkeys(figure.row for figure in figures if figure.because == why))
+        everywhere = len(rows) > 1 and all(figure.because == why for figure in figures)
+        yield f"{'All rows' if everywhere else ', '.join(rows)}: {why}"
+
+
+def _measure_table(measure: str, figures: list[ComparedFigure], shared: set[str]) -> Table:
     unit = figures[0].unit
     both = any(figure.default is not None for figure in figures)
     place = any(figure.at is not None for figure in figures)
@@ -104,7 +116,7 @@ def _measure_table(measure: str, figures: list[ComparedFigure]) -> Table:
         cells += [figure.published_text or published, _own(figure.ours)]
         if both:
             cells.append(_own(figure.default))
-        rows.append(TableRow((*cells, figure.verdict), detail=figure.because))
+        rows.append(TableRow((*cells, figure.verdict), detail="" if figure.because in shared else figure.because))
     names = ["Published", "Published method" if both else "Ours"] + (["Evenhand's method"] if both else [])
     numeric = tuple(Column(name, numeric=True) for name in names)
     said = measure[:1].upper() + measure[1:] + (f", {'in percent' if unit == '%' else 'in seconds'}" if unit else "")
