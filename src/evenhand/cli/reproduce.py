@@ -21,7 +21,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-TITLES: dict[str, str] = {}
+TITLES: dict[str, str] = {
+    "conditional-fairness": "Conditional Fairness for Generative AIs: sequences of two platforms, and enforcement.",
+}
 """Paper -> what its command's help says; the papers themselves are loaded when one is run."""
 
 

@@ -11,7 +11,9 @@ from evenhand.text import suggest_name
 if TYPE_CHECKING:
     from evenhand.reproduce.comparison import Paper
 
-PAPERS: dict[str, str] = {}
+PAPERS: dict[str, str] = {
+    "conditional-fairness": "evenhand.reproduce.conditional_fairness",
+}
 """Name of a paper -> the module that has its ``PAPER``, which is imported when it is asked for."""
 
 
