@@ -407,10 +407,10 @@ def _copy_and_replay(source: Database, target: str, settings: ServiceConfig) -> 
     """Copy a store and replay the copy; return its heads."""
     from evenhand.service import copy_store, replay_stored_logs
 
-    policies = _read_policies(settings)
     copy = _open_store(target, make=True)
     try:
         heads = copy_store(source, copy, _count_rows())
+        policies = _read_policies(settings, copy)
         typer.echo("copied; every log is replayed now", err=True)
         replay = replay_stored_logs(copy, policies=policies, heads={name: last for name, (_, last) in heads.items()})
     finally:
@@ -450,11 +450,14 @@ def _read_settings(config: Path) -> ServiceConfig:
     return ServiceConfig.read(config)
 
 
-def _read_policies(settings: ServiceConfig) -> list[ShieldPolicy]:
-    """Return the policies that the service's file names, without which logs of their shields cannot be replayed."""
+def _read_policies(settings: ServiceConfig, store: Database) -> list[ShieldPolicy]:
+    """Return the policies that the service's file and the store's versions name, which a replay needs."""
+    from evenhand.service import ServedShieldConfig, read_managed_streams
     from evenhand.shields import load_policy
 
-    return [load_policy(settings.folder / one.policy) for one in settings.shields if one.policy is not None]
+    versions = [one.entry for managed in read_managed_streams(store).values() for one in managed.versions]
+    shields = [one for one in (*settings.shields, *versions) if isinstance(one, ServedShieldConfig)]
+    return [load_policy(settings.folder / one) for one in dict.fromkeys(shield.policy for shield in shields) if one]
 
 
 def _open_store(url: str, *, make: bool) -> Database:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evenhand.service.generation.stored_enforcer import StoredEnforcer
     from evenhand.service.replay.replay import ServiceReplay, read_lines, replay_log
     from evenhand.service.replay.replay_store import StoreReplay, replay_stored_logs
+    from evenhand.service.served_streams import read_managed_streams
     from evenhand.service.server import run_server
     from evenhand.service.settings import (
         LimitsConfig,
@@ -55,6 +56,7 @@ __all__ = [
     "read_heads",
     "read_lines",
     "read_log",
+    "read_managed_streams",
     "read_state",
     "replay_log",
     "replay_stored_logs",

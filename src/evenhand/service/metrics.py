@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter as TallyOf
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 COUNTED_OPERATIONS = frozenset({"decide", "label", "unguarded", "admit", "complete", "fail", "abandon", "record",
-                                "checkpoint"})  # fmt: skip
+                                "checkpoint", "replace"})  # fmt: skip
 
 
 class Metrics:
@@ -86,7 +87,7 @@ class Metrics:
         self._passing = gauge("evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet",
                               stream)  # fmt: skip
         # Of the guards, to say what states mean; nothing is decided by them.
-        self._enforcers: dict[str, Enforcer] = {}
+        self._enforcers: dict[str, tuple[int, Enforcer]] = {}
         self._counted: dict[tuple[str, str, int], Counter] = {}
         self._one_at_a_time = Lock()
         ledger.measurers.append(self._observe_commit)
@@ -103,7 +104,14 @@ class Metrics:
 
         guard.observers.append(count_answer)
         about = guard.pipeline.configuration
-        self._enforcers[guard.name] = Enforcer(about, mode=about.guard.mode)
+        version, enforcer = self._enforcers.get(guard.name, (guard.version, None))
+        if enforcer is not None and version != guard.version:
+            # What another version had to show is not a figure of this one.
+            for specification in enforcer.counts:
+                for gauge in (self._slack, self._missed):
+                    with suppress(KeyError):
+                        gauge.remove(guard.name, specification)
+        self._enforcers[guard.name] = guard.version, Enforcer(about, mode=about.guard.mode)
 
     def text(self, database: Database, deciders: Mapping[str, ShieldDecider], allowed: Mapping[str, float]) -> bytes:
         """Return every metric in the text format of Prometheus, with the state that the store has of every stream.
@@ -144,8 +152,12 @@ class Metrics:
                                  (self._assumption_held, "assumption_held")):  # fmt: skip
                 gauge.labels(name).set(float("nan") if certificate[entry] is None else float(certificate[entry]))
             return
-        self._open.labels(name).set(len(state["open"]))
-        enforcer = self._enforcers[name]
+        versions = state.get("versions", {})
+        retired = sum(len(one["state"]["open"]) for one in versions.get("retired", ()))
+        self._open.labels(name).set(len(state["open"]) + retired)
+        version, enforcer = self._enforcers[name]
+        if version != versions.get("number", version):
+            return  # Another replica replaced it a moment ago.
         enforcer.restore(state["rows"])
         for specification, left in enforcer.items_until_due().items():
             self._slack.labels(name, specification).set(min(left.values()))

@@ -10,7 +10,7 @@ The smallest one, in TOML::
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -243,6 +243,19 @@ class ServiceConfig(_StrictModel):
     monitors: tuple[ServedMonitorConfig, ...] = ()
     folder: Path = Path()
     source: Path | None = None
+
+    def with_streams(self, entries: Iterable[ServedShieldConfig | ServedGuardConfig]) -> ServiceConfig:
+        """Return the same with these shields and guards in place of its own.
+
+        Raises:
+            OptionError: they do not fit together, or a monitor watches a shield that is not among them.
+        """
+        given = tuple(entries)
+        shields = tuple(one for one in given if isinstance(one, ServedShieldConfig))
+        guards = tuple(one for one in given if isinstance(one, ServedGuardConfig))
+        found = self.model_copy(update={"shields": shields, "guards": guards})
+        _check_consistency(found)
+        return found
 
     def with_address(self, host: str | None, port: int | None) -> ServiceConfig:
         """Return the same, at another address; None: at the one that is here.

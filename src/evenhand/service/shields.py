@@ -36,6 +36,7 @@ class ServedShield:
         digest: of its policy.
         advisory: whether every recommendation stands.
         when_down: what happens if the store cannot be used.
+        version: its number among those of its name.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ServedShield:
     digest: str
     advisory: bool = False
     when_down: WhenDown = "refuse"
+    version: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -60,6 +62,7 @@ class ServedShield:
             "advisory": self.advisory,
             "when_down": self.when_down,
             "digest": self.digest,
+            "version": self.version,
         }
 
 
@@ -151,13 +154,13 @@ class ShieldDecider:
         when_down: ``refuse`` or ``pass``.
 
     Attributes:
-        when_down: see there; a file that is read again may change it.
+        groups, when_down: see there; a file that is read again, or another version, may change them.
         passed: recommendations that passed since the start.
         lost: of these, those that there was no room to remember.
     """
 
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
-        self._ledger, self._stream, self._groups, self.when_down = ledger, stream, groups, when_down
+        self._ledger, self._stream, self.groups, self.when_down = ledger, stream, groups, when_down
         self._left: deque[dict[str, Any]] = deque()
         self._told: dict[str, dict[str, Any]] = {}
         self._recent: OrderedDict[str, tuple[dict[str, Any], DecisionReply]] = OrderedDict()
@@ -216,9 +219,9 @@ class ShieldDecider:
         return self._ledger.ask(self._stream, operation, id=operation["id"])
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
-        if operation["group"] not in self._groups:
+        if operation["group"] not in self.groups:
             raise DecisionError(
-                f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self._groups)}"
+                f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self.groups)}"
             )
         known, made = self._recent.get(operation["id"], (None, None))
         before = self._told.get(operation["id"], known)

@@ -5,6 +5,7 @@ Keys, shields and guards are such machines, and a log's first entry says which o
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -175,9 +176,15 @@ SETTINGS_STREAM = "evenhand:settings"
 
 
 class SettingsMachine:
-    """Holds what the service served after its file was last read again: digests of entries, by name.
+    """Holds what the service served after its file was last read again, and what was set over the API since.
 
-    Operations: ``{"op": "reload", "by", "at", "added", "removed", "changed", "serves"}``; ``serves`` has the digests.
+    Operations; ``by`` and ``at`` say who asked for each, and when:
+
+    - ``{"op": "reload", "by", "at", "added", "removed", "changed", "serves"}``; ``serves`` has digests of entries.
+    - ``{"op": "put", "name", "kind", "version", "entry", "old", "new", "when", "replaces", "by", "at", "first"?}``: a
+      shield or guard that the API added or replaced, with the digests of what decided before and of what decides now.
+      ``replaces``: the fingerprint of the file's entry of that name, if there is one; ``first``: that entry, version 1.
+    - ``{"op": "drop", "name", "by", "at"}``: one that the API added is served no longer.
     """
 
     kind = "settings"
@@ -187,12 +194,15 @@ class SettingsMachine:
         self.configuration: Mapping[str, Any] = {}
         self._serves: dict[str, str] = {}
         self._reloads = 0
+        self._streams: dict[str, dict[str, Any]] = {}
 
     def state(self) -> dict[str, Any]:
-        return {"reloads": self._reloads, "serves": dict(self._serves)}
+        found: dict[str, Any] = {"reloads": self._reloads, "serves": dict(self._serves)}
+        return {**found, "streams": json.loads(json.dumps(self._streams))} if self._streams else found
 
     def load(self, state: Mapping[str, Any]) -> None:
         self._reloads, self._serves = state["reloads"], dict(state["serves"])
+        self._streams = json.loads(json.dumps(state.get("streams", {})))
 
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         return ()
@@ -201,11 +211,33 @@ class SettingsMachine:
         return {"reloads": self._reloads}
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        if operation.get("op") != "reload":
-            raise DecisionError(f"there is no operation {operation.get('op')!r}", code="operation", hint="reload")
-        self._reloads += 1
-        self._serves = dict(operation["serves"])
-        return {"reloads": self._reloads}
+        what = operation.get("op")
+        if what == "reload":
+            self._reloads += 1
+            self._serves = dict(operation["serves"])
+            return {"reloads": self._reloads}
+        if what == "put":
+            return self._put(operation)
+        if what == "drop":
+            if not self._streams.get(operation["name"], {}).get("served"):
+                raise DecisionError(f"{operation['name']!r} was not set over the API", code="stream")
+            self._streams[operation["name"]]["served"] = False
+            return {}
+        raise DecisionError(f"there is no operation {what!r}", code="operation", hint="reload, put, drop")
+
+    def _put(self, operation: Operation) -> dict[str, Any]:
+        about = self._streams.get(operation["name"], {"versions": []})
+        versions = list(about["versions"])
+        if not versions and "first" in operation:
+            versions.append({"number": 1, "entry": operation["first"], "digest": operation["old"], "by": "file"})
+        wanted = versions[-1]["number"] + 1 if versions else 1
+        if operation["version"] != wanted:
+            raise DecisionError(f"expected version {wanted}, got {operation['version']}", code="version")
+        versions.append({"number": wanted, "entry": operation["entry"], "digest": operation["new"],
+                         **{name: operation[name] for name in ("by", "at", "when")}})  # fmt: skip
+        self._streams[operation["name"]] = {"kind": operation["kind"], "replaces": operation["replaces"],
+                                            "served": True, "versions": versions}  # fmt: skip
+        return {"version": wanted}
 
 
 def key_identifier(digest: str) -> str:
@@ -235,7 +267,7 @@ class ShieldMachine:
     def __init__(self, shield: Shield, configuration: Mapping[str, Any]) -> None:
         self.shield = shield
         # A log sorts names, and the order of the groups counts.
-        self.configuration = {**configuration, "groups": list(shield.groups)}
+        self.configuration: Mapping[str, Any] = {**configuration, "groups": list(shield.groups)}
         self._labelled = shield.needs_ids
 
     @property
@@ -253,6 +285,15 @@ class ShieldMachine:
 
     def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
         return self.shield.plan_ahead(None if state is None else state["shield"])
+
+    def is_open(self, operation: Operation | None = None) -> bool:
+        """Return whether it waits for this label; without one, whether for any."""
+        return self.shield.awaits_label(None if operation is None else operation["id"])
+
+    def between_periods(self) -> bool:
+        """Return whether no period is under way, so that nothing is lost if another shield decides next."""
+        certificate = self.shield.certificate()
+        return certificate.step in (0, certificate.horizon)
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return self.shield.counters()
@@ -341,7 +382,7 @@ class GuardMachine:
 
     def __init__(self, enforcer: Enforcer, configuration: Mapping[str, Any], digest: str) -> None:
         self.enforcer = enforcer
-        self.configuration = configuration
+        self.configuration: Mapping[str, Any] = configuration
         self.digest = digest
         self._open: dict[int, _OpenAdmission] = {}
 
@@ -349,6 +390,22 @@ class GuardMachine:
     def open(self) -> Mapping[int, Admission]:
         """The admissions under way, by the number of their entry."""
         return {number: one.admission for number, one in self._open.items()}
+
+    def is_open(self, operation: Operation | None = None) -> bool:
+        """Return whether an operation is about an admission that is open here; without one, whether any is."""
+        if operation is None:
+            return bool(self._open)
+        if operation["op"] == "abandon":
+            return any(_belongs_to_caller(operation, found) for found in self._open.values())
+        try:
+            self._number(operation)
+        except DecisionError:
+            return False
+        return True
+
+    def between_periods(self) -> bool:
+        """Return True: deadlines have no periods; what is open ends under them, and what comes then under others."""
+        return True
 
     def state(self) -> dict[str, Any]:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -28,6 +29,7 @@ from evenhand.service.auth.limits import LimitsMiddleware, RequestCounts
 from evenhand.service.auth.logging import RequestLogMiddleware
 from evenhand.service.auth.middleware import AuthMiddleware, SecurityHeadersMiddleware
 from evenhand.service.metrics import MetricsMiddleware
+from evenhand.service.reload import follow_streams
 from evenhand.service.settings import ServiceConfig
 
 
@@ -43,6 +45,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         here = open_service(settings) if context is None else context
         app.state.context = here
+        here.upkeep.duties.append(partial(follow_streams, here))
         try:
             yield
         finally:

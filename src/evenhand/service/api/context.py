@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated, Any
@@ -15,18 +15,25 @@ from fastapi.routing import APIRoute
 
 from evenhand.service.auth.keys import KeyCache
 from evenhand.service.auth.limits import FailureThrottle
-from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, build_guard_machine, open_guard
+from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, open_guard
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
 from evenhand.service.monitors import MonitorCollector, MonitorThread, ServedMonitor
+from evenhand.service.served_streams import (
+    BuiltStreams,
+    ManagedStream,
+    entries_by_name,
+    overlay_settings,
+    read_managed_streams,
+)
 from evenhand.service.settings import ServiceConfig
-from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
-from evenhand.service.state_machines import StateMachine
+from evenhand.service.shields import ServedShield, ShieldDecider
 from evenhand.service.store.chain import unique_names
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.readiness import Readiness
 from evenhand.service.store.upkeep import Replicas, RetentionJob, UpkeepThread
+from evenhand.service.versions import VersionedMachine
 
 
 @dataclass
@@ -48,6 +55,9 @@ class ServiceContext:
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
         readiness: whether the store takes decisions now.
         monitor_thread: takes what shields decide to their monitors, and posts alarms.
+        written: the file's settings, without what was set over the API.
+        coming: by name, versions of shields that wait for the end of a period.
+        settings_number: of the last entry of ``evenhand:settings`` that was taken up.
         stopping: set when the service begins to stop; whatever is sent without an end must end then.
         grace: seconds that work under way has to end when all of it is closed.
     """
@@ -58,6 +68,9 @@ class ServiceContext:
     shields: dict[str, ServedShield] = field(default_factory=dict)
     guards: dict[str, ServedGuard] = field(default_factory=dict)
     monitors: dict[str, ServedMonitor] = field(default_factory=dict)
+    written: ServiceConfig = field(init=False)
+    coming: dict[str, ServedShield] = field(default_factory=dict)
+    settings_number: int = field(default=-1, init=False)
     replica: str = field(default_factory=lambda: uuid4().hex)
     stopping: Event = field(default_factory=Event)
     grace: float = GRACE_SECONDS
@@ -72,6 +85,8 @@ class ServiceContext:
     monitor_thread: MonitorThread = field(init=False)
 
     def __post_init__(self) -> None:
+        self.written = self.settings
+        self.ledger.listeners.append(self._take_over)
         self.metrics = Metrics(self.ledger)
         self.readiness = Readiness(self.ledger, self.replica)
         self.monitor_thread = MonitorThread(self.monitors)
@@ -87,6 +102,21 @@ class ServiceContext:
             name: ShieldDecider(self.ledger, name, one.plan.inputs.groups, one.when_down)
             for name, one in self.shields.items()
         }
+
+    def serve_version(self, name: str, version: int) -> None:
+        """Serve the version of a shield that was waiting, if it is this one that decides now."""
+        coming = self.coming.get(name)
+        if coming is not None and coming.version == version:
+            self.shields = {**self.shields, name: coming}
+            self.deciders[name].groups = coming.plan.inputs.groups
+            self.deciders[name].when_down = coming.when_down
+            self.coming = {one: about for one, about in self.coming.items() if one != name}
+
+    def _take_over(self, stream: str, _done: object) -> None:
+        if stream in self.coming:
+            machine = self.ledger.machine(stream)
+            assert isinstance(machine, VersionedMachine)
+            self.serve_version(stream, machine.version)
 
     def close(self) -> None:
         """Carry out what was submitted, and close the store. Closing twice does nothing."""
@@ -150,20 +180,7 @@ def example_response(example: Any) -> dict[int | str, dict[str, Any]]:
 # Opens what the settings describe: streams, store, guards.
 
 
-@dataclass(frozen=True)
-class ServiceStreams:
-    """Everything that decides, at its beginning.
-
-    Attributes:
-        machines: by name, what keeps each.
-        shields: by name, what never changes about each shield.
-    """
-
-    machines: dict[str, StateMachine]
-    shields: dict[str, ServedShield]
-
-
-def open_service(settings: ServiceConfig, streams: ServiceStreams | None = None) -> ServiceContext:
+def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -> ServiceContext:
     """Open the store and everything that works on it.
 
     Args:
@@ -173,17 +190,23 @@ def open_service(settings: ServiceConfig, streams: ServiceStreams | None = None)
     Raises:
         EvenhandError: something cannot be loaded, or the store cannot be used; nothing is left open.
     """
-    streams = build_streams(settings) if streams is None else streams
     database = Database(settings.service.database)
     try:
+        managed = read_managed_streams(database)
+        effective = overlay_settings(settings, managed)
+        if streams is None or managed:
+            streams = build_streams(effective, managed)
         ledger = Ledger(database, streams.machines)
     except BaseException:
         database.close()
         raise
-    context = ServiceContext(settings, database, ledger, streams.shields)
+    context = ServiceContext(effective, database, ledger, streams.shields, coming=streams.coming)
+    context.written = settings
     try:
-        for entry in settings.guards:
-            guard = open_guard(entry, settings.folder, ledger, context.replica, context.pictures)
+        for entry in effective.guards:
+            guard = open_guard(entry, settings.folder, ledger, context.replica, context.pictures,
+                               version=streams.version(entry.name))  # fmt: skip
+            guard.log_start()
             context.guards[entry.name] = guard
             context.metrics.watch_guard(guard)
         for monitor in settings.monitors:
@@ -196,15 +219,17 @@ def open_service(settings: ServiceConfig, streams: ServiceStreams | None = None)
     return context
 
 
-def build_streams(settings: ServiceConfig) -> ServiceStreams:
+def build_streams(settings: ServiceConfig, managed: Mapping[str, ManagedStream] | None = None) -> BuiltStreams:
     """Return what the settings describe, at its beginning.
+
+    Args:
+        settings: with what was set over the API in its place.
+        managed: what was set over the API.
 
     Raises:
         EvenhandError: a policy or a configuration cannot be loaded.
     """
-    found = ServiceStreams({}, {})
-    for entry in settings.shields:
-        found.shields[entry.name], found.machines[entry.name] = build_shield(entry, settings.folder)
-    for guard in settings.guards:
-        found.machines[guard.name] = build_guard_machine(guard, settings.folder)
+    found = BuiltStreams(settings.folder, managed or {})
+    for entry in entries_by_name(settings).values():
+        found.add(entry)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -219,7 +219,7 @@ class StreamStatus:
         return {**about, **self._guard(connection, stream, row.digest, state)}
 
     def _shield(self, connection: Connection, stream: str, state: dict[str, Any]) -> dict[str, Any]:
-        configuration = _first_entry(connection, stream)["configuration"]
+        configuration = _configuration(connection, stream, state)
         spark = sample_rows(connection, stream, SPARKLINE_POINTS)
         return {
             "certificate": state["certificate"],
@@ -233,8 +233,7 @@ class StreamStatus:
         with self._lock:
             machine = self._guards.get((stream, digest))
             if machine is None:
-                begun = _first_entry(connection, stream)
-                built = rebuild_machine("guard", digest, begun["configuration"])
+                built = rebuild_machine("guard", digest, _configuration(connection, stream, state))
                 assert isinstance(built, GuardMachine)
                 machine = self._guards[stream, digest] = built
             machine.load(state)
@@ -282,9 +281,13 @@ def _specification_rows(
     return described
 
 
-def _first_entry(connection: Connection, stream: str) -> dict[str, Any]:
-    """Return what the first entry that is kept of a log says: what the stream is."""
+def _configuration(connection: Connection, stream: str, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what decides: the version that the state names, or else what the first entry of the log says."""
+    if "versions" in state:
+        return dict(state["versions"]["configuration"])
     first = first_kept_number(connection, stream)
     query = select(entries).where(entries.c.stream == stream, entries.c.number == first)
-    body: dict[str, Any] = chain.export_entry(dict(connection.execute(query).mappings().one()))["body"]
-    return body
+    configuration: Mapping[str, Any] = chain.export_entry(dict(connection.execute(query).mappings().one()))["body"][
+        "configuration"
+    ]
+    return configuration

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from evenhand.errors import DecisionError, EvenhandError, OptionError, StoreError
 from evenhand.genai import AnswerStatus, Instruction, Item, classify_item
-from evenhand.service.generation.stored_enforcer import LogMetadata, StoredEnforcer, sha256_hex
+from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex
 
 if TYPE_CHECKING:
     from evenhand.genai import Pipeline
-    from evenhand.service.generation.stored_enforcer import RetryQueue
+    from evenhand.service.generation.stored_enforcer import RetryQueue, StoredEnforcer
     from evenhand.service.settings import ServedGuardConfig
     from evenhand.service.store.ledger import Ledger
 
@@ -78,6 +78,10 @@ class GuardrailOwner(Protocol):
     replica: str
     retry_queue: RetryQueue
 
+    def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
+        """Return what admits and completes one request in the store."""
+        ...
+
 
 class Guardrail:
     """Admits what a gateway is about to ask, and completes it with what came of it.
@@ -110,7 +114,7 @@ class Guardrail:
             return known.before
         pipeline, guard = self._guard.pipeline, self._guard
         notes = self._notes(prompt)
-        keeper = StoredEnforcer(guard.ledger, guard.name, guard.replica, notes, call=_stored_call_name(call))
+        keeper = guard.enforcer(notes, call=_stored_call_name(call))
         try:
             conditions = frozenset(pipeline.judge.conditions(prompt))
             fixed = frozenset(pipeline.judge.fixed_groups(prompt)) if conditions else frozenset()

@@ -73,6 +73,7 @@ class ServedGuard:
 
     Attributes:
         name: its stream.
+        version: its number among those of its name.
         models: the names under which clients ask for it.
         makes: pictures or texts.
         limiter: where its requests wait.
@@ -89,6 +90,7 @@ class ServedGuard:
         replica: str,
         pictures: PictureStore | None = None,
     ) -> None:
+        self.version = 1
         self.entry, self.pipeline = entry, pipeline
         self.name, self.models = entry.name, entry.models or (entry.name,)
         self.makes: OutputKind = output_kind(pipeline.generator)
@@ -133,6 +135,10 @@ class ServedGuard:
         found = await self.limiter.gather(requests, seconds=seconds, late=late)
         return [one.late(seconds) if came is None else came for one, came in zip(requests, found, strict=True)]
 
+    def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
+        """Return what admits and completes one request in the store, by this version of the guard."""
+        return StoredEnforcer(self.ledger, self.name, self.replica, notes, call=call, version=self.version)
+
     def log_start(self) -> None:
         """Log by what this replica reads prompts, and makes and classifies items, from now on."""
         # A key that somebody wrote among the options does not belong in a log.
@@ -162,7 +168,7 @@ class GuardedRequest:
         self._notes = LogMetadata(
             prompt, self._made, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
         )
-        self._keeper = StoredEnforcer(guard.ledger, guard.name, guard.replica, self._notes)
+        self._keeper = guard.enforcer(self._notes)
 
     def withdraw_request(self) -> None:
         """Note that the caller no longer waits for the answer."""
@@ -280,15 +286,21 @@ def decision_configuration(configuration: GenerationConfig) -> dict[str, Any]:
 
 
 def open_guard(
-    entry: ServedGuardConfig, folder: Path, ledger: Ledger, replica: str, pictures: PictureStore | None = None
+    entry: ServedGuardConfig,
+    folder: Path,
+    ledger: Ledger,
+    replica: str,
+    pictures: PictureStore | None = None,
+    *,
+    version: int = 1,
 ) -> ServedGuard:
-    """Return a guard at work."""
+    """Return a guard at work; `ServedGuard.log_start` then tells the log of it."""
     place = (folder / entry.config).parent if isinstance(entry.config, str) else folder
     with _naming_guard(entry):
         guard = ServedGuard(
             entry, _build_pipeline(read_guard_configuration(entry, folder), entry, place), ledger, replica, pictures
         )
-    guard.log_start()
+    guard.version = version
     return guard
 
 

@@ -45,6 +45,8 @@ class StoredEnforcer:
         replica: this process's name, under which admissions are open.
         notes: for the log.
         call: a name for its admissions; by default a unique one.
+        version: of the guard that reads the prompt, among those of its name.
+        version: of the guard that reads the prompt.
 
     Attributes:
         call: under which its admissions are open too, until they are complete; callers that do not know whether there
@@ -54,8 +56,16 @@ class StoredEnforcer:
     """
 
     def __init__(
-        self, ledger: Ledger, stream: str, replica: str, notes: LogMetadata | None = None, *, call: str | None = None
+        self,
+        ledger: Ledger,
+        stream: str,
+        replica: str,
+        notes: LogMetadata | None = None,
+        *,
+        call: str | None = None,
+        version: int = 1,
     ) -> None:
+        self._version = version
         self._ledger, self._stream, self._replica = ledger, stream, replica
         self._notes = notes
         self._given = call
@@ -83,12 +93,19 @@ class StoredEnforcer:
             "fixed": sorted(fixed),
             "call": self.call,
         }
+        if self._version > 1:
+            operation["version"] = self._version
         if prefer:
             operation["prefer"] = {group: list(values) for group, values in prefer.items()}
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_request())
         # Nothing has left the house yet: if a power cut takes this, it takes the request with it.
-        done = self._ledger.submit(self._stream, operation, durable=False).result()
+        try:
+            done = self._ledger.submit(self._stream, operation, durable=False).result()
+        except DecisionError as error:
+            if error.code != "replaced":
+                raise
+            raise StoreError("the guard was replaced while this was read", hint="ask again") from None
         self.number = done.number
         return _stored_admission(done.answer["admission"], done.number, self.call)
 

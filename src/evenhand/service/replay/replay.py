@@ -19,11 +19,12 @@ from typing import Any, Protocol, cast
 from pydantic import Field
 
 from evenhand.core import Block, Document, Facts, Note, Result, ResultPart, Text
-from evenhand.errors import DataError, EvenhandError
+from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.service.state_machines import StateMachine, rebuild_machine
 from evenhand.service.store.certificates import pack_output, referenced_terms
 from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry, unique_names
 from evenhand.service.store.database import PAGE_ENTRIES
+from evenhand.service.versions import follow_versions
 from evenhand.shields import ShieldPolicy
 
 ENTRY_FIELDS = frozenset({"stream", "number", "at", "body", "previous", "hash"})
@@ -209,17 +210,27 @@ class LogReplayer:
         if number:
             self.hash = entry["previous"]
         self._check_chain(entry)
-        machine = rebuild_machine(body["kind"], body["digest"], body["configuration"], self._policies)
+        machine = self._rebuild(body["kind"], body["digest"], body["configuration"])
         _require_same("what decides has another digest", body["digest"], machine.digest)
         if number:
             self._load(machine, body["state"])
         _require_same("the state at the beginning is another one", body["state"], machine.state())
         self.machine, self._configuration = machine, body["configuration"]
 
+    def _rebuild(self, kind: str, digest: str, configuration: Mapping[str, Any]) -> StateMachine:
+        """Return a machine of the log that takes up the versions that follow it."""
+
+        def build(kind: str, digest: str, configuration: Mapping[str, Any]) -> StateMachine:
+            return rebuild_machine(kind, digest, configuration, self._policies)
+
+        return follow_versions(build(kind, digest, configuration), build)
+
     def _load(self, machine: StateMachine, state: Any) -> None:
         try:
             machine.load(state)
         except REFUSAL_ERRORS as error:
+            if isinstance(error, OptionError) and error.location == "--policy":
+                raise
             raise _DifferenceError("this is not a state", state, f"{type(error).__name__}: {error}") from None
 
     def _check_checkpoint(self, body: Mapping[str, Any]) -> None:
@@ -247,7 +258,6 @@ class LogReplayer:
             self._check_checkpoint(body)
             return
         _require_same_fields(body, OPERATION_FIELDS, "its body")
-        _require_same("something else decided", body["digest"], self.machine.digest)
         given, id_ = body["input"], body["id"]
         if not isinstance(given, Mapping) or not (id_ is None or isinstance(id_, str)):
             raise _DifferenceError("this is not an operation", body, "an id and an input")
@@ -258,7 +268,10 @@ class LogReplayer:
             before = self.machine.before(given)
             output: Mapping[str, Any] = self.machine.apply(given, number)
         except REFUSAL_ERRORS as error:
+            if isinstance(error, OptionError) and error.location == "--policy":
+                raise
             raise _DifferenceError("such an operation is refused", given, f"{type(error).__name__}: {error}") from None
+        _require_same("something else decided", body["digest"], self.machine.digest)
         _require_same("the counters before it are others", body["before"], before)
         if isinstance(body["output"], Mapping) and referenced_terms(body["output"]) is not None:
             # Logs from before certificates were kept by reference have them whole.

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from evenhand.errors import DecisionError, StoreError
+from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import lock_migrations
@@ -214,6 +214,10 @@ class Ledger:
         self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
         return waiting.future
 
+    def machine(self, stream: str) -> StateMachine:
+        """Return what decides in a stream; to be looked at in the writing thread alone, as by a listener."""
+        return self._transaction.machine(stream)
+
     def checkpoint(self, stream: str) -> Future[OperationResult]:
         """Write an entry from which a replay can start: what the stream is, and its state."""
         return self.submit(stream, CHECKPOINT)
@@ -233,21 +237,37 @@ class Ledger:
         self._put(errand)
         return errand.future
 
-    def serve(self, machines: Mapping[str, StateMachine]) -> None:
+    def serve(
+        self, machines: Mapping[str, StateMachine], operations: Mapping[str, Operation]
+    ) -> Mapping[str, OperationResult]:
         """Serve more streams, or some of them by other machines from now on; all of them or none.
 
+        Args:
+            machines: by stream; each takes up the state that the store has of it.
+            operations: on some of these streams, carried out by these machines in the same transaction.
+
         Raises:
+            DecisionError: an operation makes no sense; nothing changed.
             StoreError: a stream in the store belongs to another configuration, or the store failed.
         """
 
-        def begin(connection: Connection) -> None:
+        def begin(connection: Connection) -> Mapping[str, OperationResult]:
             lock_migrations(connection)
             coming = Transaction(machines, self._clock)
             for stream in sorted(machines):
                 coming.begin(connection, stream)
+            results = {}
+            for stream in sorted(operations):
+                page = coming.apply_operations(connection, stream, [OperationRequest(stream, operations[stream])])
+                (found,) = page.results
+                if isinstance(found, EvenhandError):
+                    raise found
+                results[stream] = found
+            coming.store_terms(connection)
+            return results
 
         # In the writing thread, between two transactions of operations.
-        self.submit_work(begin, durable=True, after=lambda: self._transaction.take_up(machines)).result()
+        return self.submit_work(begin, durable=True, after=lambda: self._transaction.take_up(machines)).result()
 
     def close(self) -> None:
         """Carry out what was submitted, and stop."""

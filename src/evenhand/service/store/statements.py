@@ -13,7 +13,7 @@ from evenhand.service.store.tables import is_marked
 _ENTRY = ("stream", "number", "at", "marked", "body", "previous", "hash")
 
 HEAD = "SELECT number, hash, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
-STATE = "UPDATE streams SET number = {0}, hash = {0}, state = {0} WHERE name = {0}"
+STATE = "UPDATE streams SET number = {0}, hash = {0}, state = {0}, digest = {0} WHERE name = {0}"
 ENTRIES = f"INSERT INTO entries ({', '.join(_ENTRY)}) VALUES ({', '.join(['{0}'] * len(_ENTRY))})"
 ANSWERS = "INSERT INTO answers (stream, id, number) VALUES ({0}, {0}, {0})"
 KNOWN = "SELECT id, number FROM answers WHERE stream = {0} AND id "
@@ -56,9 +56,9 @@ def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, in
     _run(connection, ANSWERS, [(stream, bytes.fromhex(key), number) for key, number in numbers.items()])
 
 
-def update_state(connection: Connection, stream: str, number: int, last: str, state: str) -> None:
-    """Keep what a stream's last entry is, and the state after it."""
-    _run(connection, STATE, (number, last, state, stream))
+def update_state(connection: Connection, stream: str, row: tuple[int, str, str, str]) -> None:
+    """Keep the number and hash of a stream's last entry, the state after it, and the digest of what decides then."""
+    _run(connection, STATE, (*row, stream))
 
 
 def _run(connection: Connection, statement: str, values: Any) -> Any:

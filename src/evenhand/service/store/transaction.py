@@ -150,6 +150,10 @@ class Transaction:
         # Locked, so that no other replica appends an entry between this look at the row and that at the log.
         found = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).first()
         if found is not None:
+            state = json.loads(found.state)
+            if found.kind == machine.kind and "versions" in state:
+                # What decides now is a version that came after the one of the file.
+                machine.load(state)
             if (found.digest, found.kind) != (machine.digest, machine.kind):
                 query = select(entries.c.body).where(entries.c.stream == stream).order_by(entries.c.number).limit(1)
                 kept = json.loads(connection.execute(query).scalar() or "{}").get("configuration")
@@ -158,7 +162,7 @@ class Transaction:
                 )
                 raise StoreError(
                     f"{stream!r} in the store belongs to another configuration{what and f': {what}'}",
-                    hint="give the new configuration a new name, under which it starts afresh, or use the old one",
+                    hint="give the new one another name, use the old one, or replace it: PUT /v1/admin/streams/NAME",
                 )
             _check_end(connection, stream, found)
             return
@@ -195,7 +199,6 @@ class Transaction:
         remembered: dict[str, int] = {}
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
-        digest = kept.machine.digest
         for one, key in zip(asked, keys, strict=True):
             page.plan_ahead = planner.plan_ahead() if planner is not None else None
             if page.plan_ahead is not None and patient:
@@ -218,7 +221,7 @@ class Transaction:
                 if terms and (name := packed["certificate"][TERMS]) not in self._stored_terms:
                     self._new_terms[name] = terms
                 body = chain.canonical_json({"id": one.id, "before": before, "input": one.operation, "output": packed,
-                                             "digest": digest})  # fmt: skip
+                                             "digest": kept.machine.digest})  # fmt: skip
             number += 1
             row = self._row(stream, number, last, body)
             last = row["hash"]
@@ -240,7 +243,8 @@ class Transaction:
                 statements.insert_answers(connection, stream, remembered)
             if marks:
                 connection.execute(insert(checkpoints), marks)
-            statements.update_state(connection, stream, number, last, json.dumps(kept.machine.state()))
+            state = json.dumps(kept.machine.state())
+            statements.update_state(connection, stream, (number, last, state, kept.machine.digest))
         kept.number, kept.hash = number, last
         # As early as this: the next request may come after it is done.
         page.plan_ahead = planner.plan_ahead() if planner is not None else None

@@ -143,6 +143,9 @@ class UpkeepThread:
         replicas: of this process.
         retention: of this process.
         steady: seconds of a clock that never jumps.
+
+    Attributes:
+        duties: what else is run each time.
     """
 
     def __init__(
@@ -150,6 +153,7 @@ class UpkeepThread:
     ) -> None:
         self._replicas, self._retention = replicas, retention
         self._steady = steady
+        self.duties: list[Callable[[], None]] = []
         self._tidied: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="evenhand-upkeep", daemon=True)
@@ -165,7 +169,7 @@ class UpkeepThread:
 
     def run_due_tasks(self) -> None:
         """Run everything that is due now."""
-        duties = [self._replicas.beat, self._replicas.look]
+        duties = [self._replicas.beat, self._replicas.look, *self.duties]
         now = self._steady()
         if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
             self._tidied = now

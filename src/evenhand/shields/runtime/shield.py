@@ -229,6 +229,11 @@ class Shield:
         """Whether labels follow the decisions, so that each needs an id."""
         return self._needs_id
 
+    def awaits_label(self, id: Id | None = None) -> bool:
+        """Return whether the label of this decision is awaited; without an id, whether any label is."""
+        codes = self._codes
+        return any(code >= 0 for code in codes.values()) if id is None else codes.get(id, -1) >= 0
+
     def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
         """Return what makes the plan that the next decision waits for, as in dynamic shields; else None.
 

@@ -28,6 +28,7 @@ from evenhand.service.api.routes.shield_bodies import (
     ShieldList,
 )
 from evenhand.service.auth.keys import Caller, RequiredScope, require_scope
+from evenhand.service.served_streams import version_in_force
 from evenhand.service.shields import DecisionReply, ServedShield
 from evenhand.service.store.database import read_entries_after, read_head_and_state
 from evenhand.shields import DecisionReason
@@ -239,6 +240,9 @@ def _summarize_shields(
     with here.database.reading() as connection:
         for one in wanted:
             number, last, state = read_head_and_state(connection, one.name)
+            # Another replica may have made the decision with which a new version began.
+            here.serve_version(one.name, version_in_force(state))
+            one = here.shields.get(one.name, one)
             found.append({**one.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)})
     return found
 
