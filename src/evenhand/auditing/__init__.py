@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from evenhand.auditing.config import AuditConfig, CompareConfig, DecisionAuditConfig
     from evenhand.auditing.decisions import audit_decisions
     from evenhand.auditing.example import train_example
-    from evenhand.auditing.gates import Gate, GatedResult, measure_values, parse_gate
+    from evenhand.auditing.gates import (
+        Gate,
+        GatedResult,
+        GateOutcome,
+        check_gates,
+        format_annotations,
+        format_junit,
+        format_sarif,
+        format_step_summary,
+        gates_pass,
+        measure_values,
+        parse_gate,
+    )
     from evenhand.auditing.pieces import PIECES_SAMPLE, PiecesSource, audit_pieces
     from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 
@@ -28,6 +40,7 @@ __all__ = [
     "DataCard",
     "DecisionAuditConfig",
     "Gate",
+    "GateOutcome",
     "GatedResult",
     "ModelCard",
     "PiecesSource",
@@ -35,8 +48,14 @@ __all__ = [
     "audit",
     "audit_decisions",
     "audit_pieces",
+    "check_gates",
     "compare_audits",
     "forecast_queries",
+    "format_annotations",
+    "format_junit",
+    "format_sarif",
+    "format_step_summary",
+    "gates_pass",
     "measure_values",
     "name_line",
     "own_metrics",

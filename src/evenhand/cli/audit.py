@@ -11,13 +11,13 @@ import typer
 
 from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
+from evenhand.cli.gates import GateOptions
 from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions, open_data
 from evenhand.cli.rankings import RankingOptions, audit_rankings, refuse_for_rankings
 from evenhand.errors import OptionError
-from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate, GatedResult
+    from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
     from evenhand.datasets import RowGroup
     from evenhand.dossier import DossierName
     from evenhand.models import Subject
@@ -60,6 +60,7 @@ def audit(
     rankings: RankingOptions,
     output: OutputOptions,
     run: RunOptions,
+    gating: GateOptions,
     model: Annotated[
         str | None,
         typer.Argument(help="Model file, http(s) URL or module:function; none with --decision or --rank."),
@@ -151,23 +152,14 @@ def audit(
             "stopped goes on from it.",
         ),
     ] = None,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option("--fail-on", help="Exit with 1 if this holds, e.g. 'flip_rate > 0.01'; may be repeated."),
-    ] = None,
-    allow_unassessable: Annotated[
-        bool,
-        typer.Option(
-            "--allow-unassessable", help="Let a --fail-on pass on numbers that leave out groups too small to assess."
-        ),
-    ] = False,
 ) -> None:
     """Audit a model on people with known labels, decisions already made, or rankings; write a report."""
-    from evenhand import auditing, groups, view
+    from evenhand import groups, view
     from evenhand.schema import DecisionRoles, SampleRoles
 
     metrics = groups.read_metrics(metric or ())
-    gates = [auditing.parse_gate(expression, metrics) for expression in fail_on or []]
+    gates = gating.read(metrics)
+    output.check_places(**gating.places)
     wanted = _read_dossiers(dossiers or [])
     replication = _check_replicates(replicate_weights, replicate_method, weight)
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
@@ -187,7 +179,7 @@ def audit(
         placed = audit_rankings(context, model, rankings, people, output, gates)
         output.emit(placed)
         output.show(placed.document, view.write_report(placed, folder) if folder is not None else ())
-        leave_by_gates(placed, gates, allow_unassessable=allow_unassessable)
+        gating.leave(placed, gates, str(model))
         return
     probable = _read_membership(membership or [])
     known = _read_known_groups(known_groups or [], probable, people.encoding)
@@ -234,7 +226,7 @@ def audit(
     output.emit(result)
     if not output.silent:
         view.show_document(result.document(), written=written)
-    leave_by_gates(result, gates, allow_unassessable=allow_unassessable)
+    gating.leave(result, gates, model or f"example {example}")
 
 
 class _Asked(NamedTuple):
@@ -492,27 +484,6 @@ def _read_dossiers(given: list[str]) -> tuple[DossierName, ...]:
             hint = f"one of: {', '.join(BESIDE)}; others are made from the report: evenhand dossier --result"
             raise OptionError(f"no dossier {name!r} is written by an audit", location="--dossier", hint=hint)
     return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(given)))
-
-
-def leave_by_gates(result: GatedResult, gates: list[Gate], *, allow_unassessable: bool) -> None:
-    """Say which gates hold, or cannot be assessed, and leave with the exit code that says so."""
-    unclear = False
-    failed = [gate for gate in gates if gate.holds(result)]
-    for gate in failed:
-        typer.echo(f"--fail-on: this holds: {gate.expression}", err=True)
-    if not allow_unassessable:
-        for gate in gates:
-            for what in gate.not_assessable(result) if gate not in failed else ():
-                typer.echo(f"--fail-on: not assessable in {gate.expression}: {what}", err=True)
-                unclear = True
-        if unclear:
-            typer.echo(
-                "more people of those groups, or more answers, settle it; --allow-unassessable lets it pass", err=True
-            )
-    if getattr(result, "interrupted", False):
-        raise typer.Exit(INTERRUPTED)
-    if failed or unclear:
-        raise typer.Exit(1)
 
 
 def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subject:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.audit import leave_by_gates
 from evenhand.cli.factory import ConfigOptions, grouped, with_settings
+from evenhand.cli.gates import GateOptions
 from evenhand.cli.options import (
     DataArgument,
     EncodingOption,
@@ -22,7 +22,6 @@ from evenhand.cli.options import (
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.auditing import Gate
     from evenhand.llm import LanguageModelConfig, LanguageModelForecast
 
 SETTINGS: ConfigOptions[LanguageModelConfig] = ConfigOptions(
@@ -56,26 +55,13 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class AskOptions:
-    """What may be asked of the service, and what the exit code says."""
+    """What may be asked of the service, and where answers are kept."""
 
     answers: Annotated[
         Path | None,
         typer.Option("--answers", metavar="FILE", help="Keep every answer in this file, and pay for none twice."),
     ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Agree to what is forecast, without a --budget.")] = False
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option("--fail-on", help="Exit with 1 if this holds, e.g. 'llm.gap.low > 0.02'; may be repeated."),
-    ] = None
-    allow_unassessable: Annotated[
-        bool, typer.Option("--allow-unassessable", help="Let a --fail-on pass on numbers that are unknown.")
-    ] = False
-
-    def gates(self) -> list[Gate]:
-        """Return the conditions, parsed before anything is asked."""
-        from evenhand import auditing
-
-        return [auditing.parse_gate(expression) for expression in self.fail_on or []]
 
     def agree(self, config: LanguageModelConfig, *forecasts: LanguageModelForecast) -> None:
         """Show what will be asked at most, and ask for agreement where neither an option nor a person gave it.
@@ -100,6 +86,7 @@ def audit(
     data: DataArgument,
     table: TableOptions,
     run: AskOptions,
+    gating: GateOptions,
     output: FindingsOptions,
     save_tests: Annotated[
         Path | None, typer.Option("--save-tests", help="Write a pytest file that asks about the findings afresh.")
@@ -115,8 +102,8 @@ def audit(
     """Audit a language model: gaps between groups beyond its own noise, with names and texts as samples."""
     from evenhand import llm, view
 
-    gates, config = run.gates(), SETTINGS.read(context)
-    output.check_places(answers=run.answers, save_tests=save_tests, batch_out=batch_out)
+    gates, config = gating.read(), SETTINGS.read(context)
+    output.check_places(answers=run.answers, save_tests=save_tests, batch_out=batch_out, **gating.places)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -146,7 +133,7 @@ def audit(
         written.append(save_tests)
     output.emit(result)
     output.show(result.document, written)
-    leave_by_gates(result, gates, allow_unassessable=run.allow_unassessable)
+    gating.leave(result, gates, str(file))
 
 
 @grouped
@@ -171,15 +158,16 @@ def compare(
     data: DataArgument,
     table: TableOptions,
     run: AskOptions,
+    gating: GateOptions,
     output: FindingsOptions,
 ) -> None:
     """Ask two models, or two prompts, the same questions: did the gaps, the favourable rates and the price change?"""
     from evenhand import llm, view
 
-    gates, config = run.gates(), COMPARED.read(context, findings=0)
+    gates, config = gating.read(), COMPARED.read(context, findings=0)
     for gate in gates:
         gate.check_language(None)
-    output.check_places(answers=run.answers)
+    output.check_places(answers=run.answers, **gating.places)
     people, name = table.read(data)
     run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
     with view.show_progress(quiet=output.silent) as progress:
@@ -189,7 +177,7 @@ def compare(
     written = output.write_findings(result, result.document)
     output.emit(result)
     output.show(result.document, written)
-    leave_by_gates(result, gates, allow_unassessable=run.allow_unassessable)
+    gating.leave(result, gates, str(after))
 
 
 app = typer.Typer(

@@ -176,6 +176,16 @@ class Gate:
         """
         return _evaluate_truth(self.parsed.tree, measure_values(audit), self.parsed)
 
+    def measured(self, audit: GatedResult) -> list[tuple[str, float]]:
+        """Return every number that the condition names, as it is written there, with its value in this audit.
+
+        Raises:
+            OptionError: it names a number that the audit does not have.
+        """
+        known, source = measure_values(audit), self.parsed
+        named = {format_expression(node): node for node in _names(source.tree)}
+        return [(name, _evaluate_name(node, known, source)) for name, node in named.items()]
+
     def not_assessable(self, audit: GatedResult) -> list[str]:
         """Return what the condition names and this audit cannot assess, each with the reason.
 

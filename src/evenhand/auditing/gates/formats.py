@@ -1,0 +1,159 @@
+"""Outcomes of conditions as pipelines read them: SARIF, JUnit XML, and annotations and summaries of GitHub Actions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from evenhand import __version__
+from evenhand.auditing.gates.outcomes import GateOutcome
+from evenhand.text import strip_unprintable
+
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+RULE = "fairness-gate"
+LEVELS = {"failed": "error", "not assessable": "warning"}
+
+
+def format_sarif(outcomes: Sequence[GateOutcome], *, subject: str, allow_unassessable: bool = False) -> str:
+    """Return a SARIF 2.1.0 log with one result for every condition that does not pass.
+
+    A result's fingerprint is of the condition and what it was asked of, so that it is the same from run to run while
+    its numbers change.
+
+    Args:
+        outcomes: of all conditions.
+        subject: what they were asked of: the path of a model or of data, or an address.
+        allow_unassessable: whether conditions that cannot be assessed are notes, not warnings.
+    """
+    found = []
+    uri = subject if "://" in subject else quote(_relative_path(subject))
+    for outcome in outcomes:
+        if outcome.status == "passed":
+            continue
+        noted = outcome.status == "not assessable" and allow_unassessable
+        identity = json.dumps([RULE, subject, " ".join(outcome.expression.split())])
+        found.append(
+            {
+                "ruleId": RULE,
+                "ruleIndex": 0,
+                "level": "note" if noted else LEVELS[outcome.status],
+                "message": {"text": f"{subject}: {outcome.message}"},
+                "locations": [
+                    {
+                        "physicalLocation": {
+                            "artifactLocation": {"uri": uri},
+                            "region": {"startLine": 1},
+                        }
+                    }
+                ],
+                "partialFingerprints": {"evenhandGate/v1": hashlib.sha256(identity.encode()).hexdigest()},
+            }
+        )
+    driver = {
+        "name": "Evenhand",
+        "semanticVersion": __version__,
+        "rules": [
+            {
+                "id": RULE,
+                "name": "FairnessGate",
+                "shortDescription": {"text": "A fairness condition of --fail-on holds, or cannot be assessed."},
+                "help": {"text": "Open the audit's report: it has the number with its interval, and who is affected."},
+                "defaultConfiguration": {"level": "error"},
+            }
+        ],
+    }
+    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": found}
+    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _relative_path(subject: str) -> str:
+    """Return a path below the working folder as code hosts want it: relative, with forward slashes."""
+    path = Path(subject)
+    try:
+        return path.resolve().relative_to(Path.cwd().resolve()).as_posix()
+    except (ValueError, OSError):
+        return path.as_posix()
+
+
+def format_junit(
+    outcomes: Sequence[GateOutcome], *, subject: str, seconds: float, allow_unassessable: bool = False
+) -> str:
+    """Return JUnit XML with one test case for every condition.
+
+    Args:
+        outcomes: of all conditions.
+        subject: what they were asked of; the name of the class of the cases.
+        seconds: the audit took.
+        allow_unassessable: whether conditions that cannot be assessed are skipped, not errors.
+    """
+    unclear = sum(outcome.status == "not assessable" for outcome in outcomes)
+    counts = {
+        "tests": len(outcomes),
+        "failures": sum(outcome.status == "failed" for outcome in outcomes),
+        "errors": 0 if allow_unassessable else unclear,
+        "skipped": unclear if allow_unassessable else 0,
+    }
+    about = {"name": "evenhand", "time": f"{seconds:.3f}"} | {name: str(count) for name, count in counts.items()}
+    suites = ET.Element("testsuites", about)
+    suite = ET.SubElement(suites, "testsuite", about)
+    subject = strip_unprintable(subject)
+    for outcome in outcomes:
+        case = ET.SubElement(
+            suite, "testcase", {"classname": subject, "name": strip_unprintable(outcome.expression), "time": "0"}
+        )
+        if outcome.status == "passed":
+            continue
+        unassessable = "skipped" if allow_unassessable else "error"
+        kind = "failure" if outcome.status == "failed" else unassessable
+        ET.SubElement(case, kind, {"message": strip_unprintable(outcome.message)})
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+
+
+def format_annotations(outcomes: Sequence[GateOutcome], *, subject: str, allow_unassessable: bool = False) -> list[str]:
+    """Return workflow commands of GitHub Actions, a line for every condition that does not pass."""
+    lines = []
+    for outcome in outcomes:
+        if outcome.status == "passed":
+            continue
+        noted = outcome.status == "not assessable" and allow_unassessable
+        level = "notice" if noted else LEVELS[outcome.status]
+        place = "" if "://" in subject else f"file={_escape_property(_relative_path(subject))},line=1,"
+        message = outcome.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        lines.append(f"::{level} {place}title=Evenhand::{message}")
+    return lines
+
+
+def _escape_property(text: str) -> str:
+    for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
+        text = text.replace(sign, code)
+    return text
+
+
+def format_step_summary(outcomes: Sequence[GateOutcome], summary: str) -> str:
+    """Return the summary of a job in Markdown: a table of the conditions, then what was found.
+
+    Args:
+        outcomes: of all conditions; may be empty.
+        summary: what was found, in Markdown.
+    """
+    lines = []
+    if outcomes:
+        lines += ["| condition | outcome | measured |", "| --- | --- | --- |"]
+        lines += [
+            "| "
+            + " | ".join(_escape_cell(cell) for cell in (f"`{one.expression}`", one.status, ", ".join(one.measured)))
+            + " |"
+            for one in outcomes
+        ]
+        lines.append("")
+    return "\n".join(lines) + summary.rstrip("\n") + "\n"
+
+
+def _escape_cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,127 @@
+"""Options of commands with conditions: what to fail on, and the files in which a pipeline reads what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.errors import OptionError
+from evenhand.files import write_atomically
+from evenhand.interrupts import INTERRUPTED
+
+if TYPE_CHECKING:
+    from evenhand.auditing import Gate, GatedResult, GateOutcome
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable in which GitHub Actions names the file of a job's summary."""
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """Conditions to fail on, and how a pipeline is told."""
+
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option("--fail-on", help="Exit with 1 if this holds, e.g. 'flip_rate > 0.01'; may be repeated."),
+    ] = None
+    allow_unassessable: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unassessable", help="Let a --fail-on pass on numbers that are unknown or leave out small groups."
+        ),
+    ] = False
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", help="Write what does not pass as SARIF 2.1.0, for code scanning.")
+    ] = None
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write JUnit XML with one test case for every --fail-on.")
+    ] = None
+    github: Annotated[
+        bool, typer.Option("--github", help="In GitHub Actions: write the job's summary, and annotations.")
+    ] = False
+
+    @property
+    def places(self) -> dict[str, Path | None]:
+        """The files that are to be written, by option."""
+        return {"sarif": self.sarif, "junit": self.junit}
+
+    def read(self, metrics: Collection[str] = ()) -> list[Gate]:
+        """Return the conditions.
+
+        Args:
+            metrics: names of metrics of the user's own.
+
+        Raises:
+            OptionError: one does not parse; or there is none, and files about conditions are asked for.
+        """
+        from evenhand import auditing
+
+        if not self.fail_on and (self.sarif or self.junit):
+            raise OptionError(
+                "expected conditions to report on",
+                location="--sarif" if self.sarif else "--junit",
+                hint="add --fail-on, e.g. 'flip_rate > 0.01'",
+            )
+        return [auditing.parse_gate(expression, metrics) for expression in self.fail_on or []]
+
+    def leave(self, result: GatedResult, gates: list[Gate], subject: str) -> None:
+        """Say which conditions hold or cannot be assessed, write the files, and leave with the code that says so.
+
+        Args:
+            result: what the conditions are asked of.
+            gates: the conditions.
+            subject: the path or address of what was audited.
+
+        Raises:
+            typer.Exit: a condition does not pass, or the run was interrupted.
+        """
+        from evenhand import auditing
+
+        outcomes = auditing.check_gates(gates, result)
+        self._say(outcomes)
+        self._write(outcomes, result, subject)
+        if getattr(result, "interrupted", False):
+            raise typer.Exit(INTERRUPTED)
+        if not auditing.gates_pass(outcomes, allow_unassessable=self.allow_unassessable):
+            raise typer.Exit(1)
+
+    def _say(self, outcomes: list[GateOutcome]) -> None:
+        unclear = False
+        for outcome in outcomes:
+            if outcome.status == "failed":
+                typer.echo(f"--fail-on: {outcome.message}", err=True)
+            for reason in outcome.reasons if outcome.status == "not assessable" and not self.allow_unassessable else ():
+                typer.echo(f"--fail-on: not assessable in {outcome.expression}: {reason}", err=True)
+                unclear = True
+        if unclear:
+            hint = "more people of those groups, or more answers, settle it; --allow-unassessable lets it pass"
+            typer.echo(hint, err=True)
+
+    def _write(self, outcomes: list[GateOutcome], result: GatedResult, subject: str) -> None:
+        from evenhand import auditing
+
+        allowed = self.allow_unassessable
+        if self.sarif is not None:
+            log = auditing.format_sarif(outcomes, subject=subject, allow_unassessable=allowed)
+            write_atomically(self.sarif, log)
+        if self.junit is not None:
+            xml = auditing.format_junit(outcomes, subject=subject, seconds=result.seconds, allow_unassessable=allowed)
+            write_atomically(self.junit, xml)
+        if not self.github:
+            return
+        for line in auditing.format_annotations(outcomes, subject=subject, allow_unassessable=allowed):
+            typer.echo(line, err=True)
+        place = os.environ.get(STEP_SUMMARY)
+        if place:
+            from evenhand import view
+
+            document = result.document()
+            summary = view.render_markdown(dataclasses.replace(document, blocks=document.sections()[0]))
+            with Path(place).open("a", encoding="utf-8") as file:
+                file.write(auditing.format_step_summary(outcomes, summary))
