@@ -19,6 +19,8 @@ INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "pyyaml", "vl_convert": "vl-c
 BROUGHT_ALONG = {"joblib": "scikit-learn", "google": "onnx", "llvmlite": "numba"}
 # Only to train again a model that was made with it: whoever has the model has the library, and the message says so.
 BROUGHT_BY_THE_MODEL = {"xgboost", "lightgbm"}
+# Imports the module that is its plug-in, and nothing else does.
+HOST = {"pytest"}
 
 
 def distribution(requirement):
@@ -39,7 +41,7 @@ def imported():
 def test_every_import_is_declared():
     extras = [requirement for some in PROJECT["optional-dependencies"].values() for requirement in some]
     declared = {distribution(requirement) for requirement in (*PROJECT["dependencies"], *extras)}
-    undeclared = {name: modules for name, modules in imported().items() if name not in declared | BROUGHT_BY_THE_MODEL}
+    undeclared = {name: modules for name, modules in imported().items() if name not in declared | BROUGHT_BY_THE_MODEL | HOST}
     assert undeclared == {}
 
 
