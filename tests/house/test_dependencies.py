@@ -41,7 +41,9 @@ def imported():
 def test_every_import_is_declared():
     extras = [requirement for some in PROJECT["optional-dependencies"].values() for requirement in some]
     declared = {distribution(requirement) for requirement in (*PROJECT["dependencies"], *extras)}
-    undeclared = {name: modules for name, modules in imported().items() if name not in declared | BROUGHT_BY_THE_MODEL | HOST}
+    undeclared = {
+        name: modules for name, modules in imported().items() if name not in declared | BROUGHT_BY_THE_MODEL | HOST
+    }
     assert undeclared == {}
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli.audits import GateOptions
 from evenhand.cli.factory import ConfigOptions, grouped, with_settings
-from evenhand.cli.gates import GateOptions
 from evenhand.cli.options import (
     DataArgument,
     EncodingOption,

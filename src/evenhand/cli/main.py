@@ -16,22 +16,20 @@ import typer
 
 from evenhand import __version__
 from evenhand.cli import (
-    audit,
     certify,
-    compare,
     data,
     dossier,
     genai,
     llm,
     mitigate,
     monitor,
-    rankings,
     reproduce,
     search,
     service,
     shield,
     subgroups,
 )
+from evenhand.cli.audits import audit, compare, rankings
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
 from evenhand.errors import EvenhandError, GuessedEncodingWarning, LostWorkWarning

@@ -61,7 +61,7 @@ def format_sarif(outcomes: Sequence[GateOutcome], *, subject: str, allow_unasses
             {
                 "id": RULE,
                 "name": "FairnessGate",
-                "shortDescription": {"text": "A fairness condition of --fail-on holds, or cannot be assessed."},
+                "shortDescription": {"text": "A condition of fairness that must not hold does, or cannot be assessed."},
                 "help": {"text": "Open the audit's report: it has the number with its interval, and who is affected."},
                 "defaultConfiguration": {"level": "error"},
             }

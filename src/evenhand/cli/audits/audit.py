@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 import typer
 
+from evenhand.cli.audits.gates import GateOptions
+from evenhand.cli.audits.rankings import RankingOptions, audit_rankings, refuse_for_rankings
 from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.gates import GateOptions
 from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions, open_data
-from evenhand.cli.rankings import RankingOptions, audit_rankings, refuse_for_rankings
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:

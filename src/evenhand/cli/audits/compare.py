@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.gates import GateOptions
 from evenhand.cli.options import PageOptions
 from evenhand.files import write_atomically
 
