@@ -39,9 +39,7 @@ def test_unassessable_is_allowed(evenhand_audit):
 
 def test_conditions_fail_tests(pytester):
     pytester.makepyfile(SUITE)
-    run = pytester.runpytest_inprocess(
-        "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "evenhand.pytest_plugin", "-rA", "--strict-markers"
-    )
+    run = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-rA", "--strict-markers")
     run.assert_outcomes(passed=2, failed=3)
     text = run.stdout.str()
     assert "this holds: flip_rate.sex > 0.01 (flip_rate.sex = 0.5)" in text
