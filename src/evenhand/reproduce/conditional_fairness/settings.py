@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from evenhand.genai import GenerationConfig
 
-REQUESTS = 100_000
-QUICK_REQUESTS = 5_000
+REQUESTS = 20_000
+QUICK_REQUESTS = 4_000
 """Requests of a simulation."""
 
-IN_FLIGHT = (1, 4, 16, 64)
+IN_FLIGHT = (1, 16, 64)
 """Requests under way at once; the published algorithm is stated for one."""
 
 CONDITION_SHARE = 0.8

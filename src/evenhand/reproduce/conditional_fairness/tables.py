@@ -489,7 +489,7 @@ _SIMULATIONS = tuple(
         simulation_name(setting.name, in_flight),
         ("Algorithm 1",),
         partial(pieces.simulate_setting, setting.name, in_flight),
-        minutes=0.3,
+        minutes=0.05,
         quick_minutes=0.01,
     )
     for setting in SETTINGS
