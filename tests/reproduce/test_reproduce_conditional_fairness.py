@@ -82,6 +82,15 @@ def test_published_counters_miss_unequal_deadlines_and_the_enforcer_none(monkeyp
     assert table.verdict == "differs"
 
 
+def test_an_interrupted_simulation_is_not_a_piece_that_is_done(monkeypatch):
+    def stop(what, share):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evenhand.genai.simulation.simulate.PROGRESS_STEPS", 10)
+    with pytest.raises(KeyboardInterrupt):
+        pieces.simulate_setting("equal", 1, PieceContext(quick=True), stop)
+
+
 def test_the_claim_is_about_long_deadlines_of_one_specification():
     assert [one.name for one in settings.SETTINGS if one.promised] == [
         "mostly one value", "equal", "unequal", "four ages",

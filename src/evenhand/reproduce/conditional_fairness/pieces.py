@@ -12,6 +12,7 @@ from evenhand.genai import (
     Enforcer,
     GenerationConfig,
     KeywordJudge,
+    PolicyComparisonResult,
     PublishedCountdown,
     RecordedSequence,
     assess_sequences,
@@ -209,9 +210,8 @@ def simulate_setting(name: str, in_flight: int, context: PieceContext, progress:
     """Return what four policies missed and cost on the same requests."""
     setting = next(one for one in SETTINGS if one.name == name)
     requests = QUICK_REQUESTS if context.quick else REQUESTS
-    found = compare_policies(
-        setting.configuration(), requests=requests, in_flight=in_flight, seed=context.seed + 1, progress=progress
-    )
+    described = setting.configuration()
+    found = _compare_to_the_end(described, requests, in_flight, context.seed + 1, progress)
     return {
         "requests": requests,
         **{
@@ -241,7 +241,7 @@ def enforce_recorded(context: PieceContext, progress: Progress) -> Values:
         }
     )
     requests = QUICK_REQUESTS if context.quick else REQUESTS
-    found = compare_policies(described, requests=requests, in_flight=1, seed=context.seed, progress=progress)
+    found = _compare_to_the_end(described, requests, 1, context.seed, progress)
     return {
         "female": female,
         "requests": requests,
@@ -250,6 +250,16 @@ def enforce_recorded(context: PieceContext, progress: Progress) -> Values:
             for one in found.simulations
         },
     }
+
+
+def _compare_to_the_end(
+    described: GenerationConfig, requests: int, in_flight: int, seed: int, progress: Progress
+) -> PolicyComparisonResult:
+    """Return what every policy came to; an interrupted simulation is not a piece that is done."""
+    found = compare_policies(described, requests=requests, in_flight=in_flight, seed=seed, progress=progress)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return found
 
 
 def _one_group(values: int, beta: int) -> GenerationConfig:

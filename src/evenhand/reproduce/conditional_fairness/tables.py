@@ -29,7 +29,7 @@ ABOUT: dict[str, tuple[str, str]] = {
         "Pictures are not bundled; what the text says of them is compared with captions of the pictures.",
     ),
     "Lemmas": (
-        "Lemmas 1 and 2: equal deadlines bound frequencies, and are at least the number of values",
+        "Equal deadlines bound frequencies, and are at least the number of values",
         "Lemma 2 is checked by solving the game for each deadline; Lemma 1 on recorded sequences, each with the "
         "smallest deadline that it keeps.",
     ),
@@ -97,7 +97,7 @@ def compare_pictures(found: Found) -> ComparedTable:
             ),
         ]
     figures += [
-        _left_out(f"row {row}", "shows", PICTURE)
+        _left_out(f"row {row}", "contents", PICTURE)
         for row in ("3, successful person", "4, overweight person", "5, overweight person, enforced")
     ]
     return _table("Figure 1", figures)
@@ -170,7 +170,7 @@ def compare_algorithm(found: Found) -> ComparedTable:
     if differs:
         because = (
             "with unequal deadlines the published counters miss some, although each is longer than the number of "
-            f"values ({format_count(len(differs), 'setting', 'settings')}); Evenhand misses none in any"
+            f"values ({format_count(len(differs), 'setting', 'settings')}); Evenhand misses none in any of them"
         )
     table = _table("Algorithm 1", figures)
     return table.model_copy(update={"because": because})
