@@ -7,10 +7,12 @@ import random
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
-from evenhand.monitoring import LineFile, LinePipe, MonitorResult
+from evenhand.errors import FetchError
+from evenhand.monitoring import AlarmPoster, LineFile, LinePipe, MonitorResult
 from support import ROOT
 
 COMMAND = (sys.executable, "-c", "from evenhand.cli.main import main; main()")
@@ -165,6 +167,7 @@ def test_alarms_are_posted(evenhand, folder, monkeypatch):
     class Hook(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            assert self.headers["Idempotency-Key"] == posted[-1]["id"]
             self.send_response(204)
             self.end_headers()
 
@@ -182,7 +185,62 @@ def test_alarms_are_posted(evenhand, folder, monkeypatch):
     ran = evenhand(*WATCH, "decisions.jsonl")
     assert ran.code == 1
     assert "an alarm could not be posted" in ran.err
+    assert "it is lost" in ran.err
     assert "secret" not in ran.err
+
+
+def test_an_alarm_that_is_not_taken_is_posted_by_the_next_run_once_and_with_the_same_id(evenhand, folder, monkeypatch):
+    posted, refusals = [], iter([True])
+
+    def ask(client, method, url, headers, secrets, body):
+        posted.append(headers["Idempotency-Key"])
+        if next(refusals, False):
+            raise FetchError("the webhook does not answer")
+
+    monkeypatch.setattr("evenhand.http.HttpClient.ask", ask)
+    (folder / "monitor.yaml").write_text(CONFIG + "webhook: http://127.0.0.1:9/hook\n")
+    ran = evenhand(*WATCH, "decisions.jsonl", "--state", "state.json")
+    assert "the next run with this --state does" in ran.err
+    for _ in range(2):
+        assert "note" not in evenhand(*WATCH, "decisions.jsonl", "--state", "state.json").err
+    assert len(posted) == 2
+    assert posted[0] == posted[1]
+
+
+def test_alarms_are_posted_with_pauses_that_become_longer(monkeypatch):
+    now, tried, kept = [0.0], [], []
+
+    def post(alarm, url, *, monitor, retries):
+        tried.append(now[0])
+        if now[0] < 20 or alarm == "b":
+            raise FetchError("the webhook does not answer")
+
+    monkeypatch.setattr("evenhand.monitoring.webhook.post_alarm", post)
+    poster = AlarmPoster("http://127.0.0.1:9", "loans", steady=lambda: now[0])
+    for second in range(40):
+        now[0] = float(second)
+        with suppress(FetchError):
+            poster.post(("a", "b"), len(kept), kept.append)
+    assert tried[:6] == [0, 1, 3, 7, 15, 31]
+    assert kept == [1]  # the first was taken at 31, the second was not
+    assert tried[6:] == [31, 32, 34, 38]
+
+
+def test_figures_for_prometheus_are_kept_in_a_file(evenhand, folder):
+    parser = pytest.importorskip("prometheus_client.parser", reason="needs the extra serve")
+    assert evenhand(*WATCH, "decisions.jsonl", "--prometheus", "evenhand.prom", "--quiet").code == 1
+    text = (folder / "evenhand.prom").read_text()
+    families = {one.name: one for one in parser.text_string_to_metric_families(text)}
+    assert families["evenhand_monitor_decisions"].samples[0].value == 3000
+    assert families["evenhand_monitor_alarms"].samples[0].labels == {"monitor": "decisions.jsonl"}
+    (gap,) = families["evenhand_monitor_gap"].samples
+    assert gap.labels["measure"] == "selection_rate gap"
+    assert 0.2 < gap.value < 0.4
+    assert "female" not in text
+    ran = evenhand(*WATCH, "fair.jsonl", "--prometheus", "evenhand.txt")
+    assert (ran.code, "expected a file that ends in .prom, got 'evenhand.txt'" in ran.err) == (2, True)
+    ran = evenhand(*WATCH, "fair.jsonl", "--prometheus", "none/evenhand.prom")
+    assert (ran.code, "--prometheus" in ran.err) == (2, True)
 
 
 # Files that grow, are replaced and are cut.

@@ -7,10 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import select, update
 
-from evenhand.errors import DataError, FetchError, OptionError
+from evenhand.errors import FetchError, OptionError, StoreError
 from evenhand.monitoring import Monitor, MonitorResult, write_state
-from evenhand.service import ServiceConfig
+from evenhand.service import Database, Ledger, ServiceConfig, copy_store, read_log, replay_log, replay_stored_logs
+from evenhand.service import monitor_machine as machines
+from evenhand.service.api.context import build_streams
+from evenhand.service.monitors import ServedMonitor, build_monitor_machine
+from evenhand.service.store.tables import entries, streams
 
 WATCH = {
     "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
@@ -44,7 +49,7 @@ def events(n, *, seed=0, rates=(0.2, 0.5)):
 
 
 def state_of(client, name="hiring"):
-    return write_state(client.app.state.context.monitors[name]._known.monitor)
+    return write_state(client.app.state.context.monitors[name]._follow().monitor)
 
 
 def test_events_raise_an_alarm_once_and_after_a_restart_it_is_still_there(watched, serving_client):
@@ -135,27 +140,33 @@ def test_figures_name_no_group_and_the_page_stands_alone(watched, serving_client
 
 def test_an_alarm_is_posted_until_somebody_takes_it(watched, serving_client, monkeypatch):
     watched["monitors"][0]["config"] = {**WATCH, "webhook": "http://127.0.0.1:9/hook"}
-    taken, refusals = [], iter([True])
+    taken, refusals, now = [], iter([True]), [0.0]
 
-    def post(alarm, url, *, monitor):
+    def post(alarm, url, *, monitor, retries):
         if next(refusals, False):
             raise FetchError("the webhook does not answer")
         taken.append((monitor, alarm.first, url))
 
-    monkeypatch.setattr("evenhand.service.monitors.post_alarm", post)
+    monkeypatch.setattr("evenhand.monitoring.webhook.post_alarm", post)
     monkeypatch.setattr("evenhand.service.monitors.MonitorThread.start", lambda thread: None)
     client = serving_client(ServiceConfig.read(watched))
+    context = client.app.state.context
+    monkeypatch.setattr(context.monitors["hiring"]._poster, "_steady", lambda: now[0])
     client.post("/v1/monitors/hiring/events", json={"events": events(1500)})
-    thread = client.app.state.context.monitor_thread
-    for _ in range(3):
-        thread.run_once()
+    context.monitor_thread.run_once()
+    context.monitor_thread.run_once()
+    assert taken == []  # the pause goes on
+    for now[0] in (2.0, 4.0):
+        context.monitor_thread.run_once()
     assert taken == [("hiring", "female", "http://127.0.0.1:9/hook")]
+    # The log says that it was posted: a replica that starts later does not post it.
+    assert context.monitors["hiring"]._follow().posted == 1
 
 
 def test_another_configuration_needs_another_name(watched, serving_client):
     serving_client(ServiceConfig.read(watched))
     watched["monitors"][0]["config"] = {**WATCH, "watch": [{"gap": "selection_rate", "tolerance": 0.05}]}
-    with pytest.raises(DataError, match="another configuration: watch"):
+    with pytest.raises(StoreError, match=r"another configuration: watch\.0\.tolerance was 0\.02 and is 0\.05"):
         serving_client(ServiceConfig.read(watched))
 
 
@@ -166,3 +177,136 @@ def test_a_monitor_of_no_shield_and_one_of_other_groups_are_refused(watched, ser
     watched["monitors"][1] |= {"shield": "loans", "config": WATCH}
     with pytest.raises(OptionError, match="compares its groups"):
         serving_client(ServiceConfig.read(watched))
+
+
+AUDITED = {
+    "groups": {"by": ["sex"], "learn": 20},
+    "watch": [{"gap": "base_rate", "tolerance": 0.05}, {"gap": "selection_rate", "tolerance": 0.02}],
+    "labels": {"audited_with": 0.5, "proxy": "judge"},
+}
+
+
+def audited_events(n, *, seed=0):
+    drawn = random.Random(seed)
+    return [{**one, "id": f"{seed}-{one['id']}", "judge": drawn.random()} for one in events(n, seed=seed)]
+
+
+class Process:
+    """A process with one monitor, as far as the store sees it."""
+
+    def __init__(self, settings):
+        self.database = Database(settings.service.database)
+        self.ledger = Ledger(self.database, build_streams(settings).machines)
+        entry = settings.monitors[0]
+        own = build_monitor_machine(entry, settings.folder)
+        self.monitor = ServedMonitor(self.database, self.ledger, entry, own)
+
+    def end(self):
+        self.ledger.close()
+        self.database.close()
+
+
+def settings_of(tmp_path, config, name="evenhand"):
+    return ServiceConfig.read(
+        {
+            "service": {"database": f"sqlite:///{tmp_path / name}.db"},
+            "monitors": [{"name": "hiring", "config": config}],
+        }
+    )
+
+
+@pytest.mark.parametrize("config", [AUDITED, {**AUDITED, "seed": 7}])
+def test_a_process_that_ends_at_any_point_leaves_a_monitor_that_goes_on_bit_by_bit(tmp_path, monkeypatch, config):
+    monkeypatch.setattr(machines, "MOST_OPERATIONS", 4)
+    settings = settings_of(tmp_path, config)
+    steady, audits = Process(settings), []
+    for number in range(11):
+        # What a process left is taken up by another one, which may have gone another way in memory.
+        now = Process(settings)
+        made = now.monitor.add(audited_events(9, seed=number), batch=f"b{number}")
+        assert now.monitor.add(audited_events(9, seed=number), batch=f"b{number}").answer == made.answer
+        audits += made.answer["audits"]
+        if number % 3 == 2:
+            now.monitor.add([{"id": id, "label": i % 2} for i, id in enumerate(audits)])
+            audits.clear()
+        assert write_state(steady.monitor._follow().monitor) == write_state(now.monitor._follow().monitor)
+        with now.database.reading() as connection:
+            row = connection.execute(select(streams.c.number, streams.c.state_number)).one()
+        assert row.number - row.state_number < 4
+        now.end()
+    found = steady.monitor._follow().monitor
+    assert (found.decisions, found.labels > 10, found.unmatched) == (99, True, 0)
+    if config.get("seed") is not None:
+        alone = Monitor(config)
+        audits.clear()
+        for number in range(11):
+            update_ = alone.add(audited_events(9, seed=number))
+            audits += update_.audits
+            if number % 3 == 2:
+                alone.add([{"id": id, "label": i % 2} for i, id in enumerate(audits)])
+                audits.clear()
+        assert write_state(alone) == write_state(found)
+    (replay,) = replay_stored_logs(steady.database).replays
+    assert replay.all_agree, replay.difference
+    assert replay.operations["events"] == 14
+    steady.end()
+
+
+def test_what_is_changed_in_the_log_or_the_state_of_a_monitor_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(machines, "MOST_OPERATIONS", 3)
+    one = Process(settings_of(tmp_path, AUDITED))
+    for number in range(5):
+        one.monitor.add(audited_events(10, seed=number))
+    with one.database.reading() as connection:
+        row = connection.execute(select(streams)).one()
+        bodies = dict(connection.execute(select(entries.c.number, entries.c.body)).all())
+    assert (row.number, row.state_number) == (5, 3)
+    for table, where, values, said in (
+        (streams, streams.c.name == "hiring", {"state": row.state.replace('"decisions": 30', '"decisions": 31')},
+         "the state that is kept for the stream is not the one after entry 3"),
+        (streams, streams.c.name == "hiring", {"state_number": 2}, "not the one after entry 2"),
+        (entries, entries.c.number == 4, {"body": bodies[4].replace('"male"', '"female"', 1)},
+         "its hash is not that of its content"),
+    ):  # fmt: skip
+        before = {**row._asdict()} if table is streams else {"body": bodies[4]}
+        with one.database.transaction() as connection:
+            connection.execute(update(table).where(where).values(**values))
+        (replay,) = replay_stored_logs(one.database).replays
+        assert said in replay.difference.what
+        with one.database.transaction() as connection:
+            connection.execute(update(table).where(where).values(**before))
+    assert replay_stored_logs(one.database).all_agree
+    one.end()
+
+
+def test_an_exported_log_of_a_monitor_replays_also_from_a_checkpoint_and_after_a_restore(tmp_path):
+    one = Process(settings_of(tmp_path, AUDITED))
+    for number in range(4):
+        one.monitor.add(audited_events(10, seed=number))
+        if number == 1:
+            one.ledger.checkpoint("hiring").result()
+    log = list(read_log(one.database, "hiring"))
+    assert replay_log(log).all_agree
+    assert replay_log(log[3:]).all_agree
+    restored = settings_of(tmp_path, AUDITED, "restored")
+    other = Database(restored.service.database)
+    copy_store(one.database, other)
+    other.close()
+    again = Process(restored)
+    assert replay_stored_logs(again.database).all_agree
+    assert write_state(again.monitor._follow().monitor) == write_state(one.monitor._follow().monitor)
+    again.monitor.add(audited_events(10, seed=9))
+    assert again.monitor.result().decisions == one.monitor.result().decisions + 10
+    again.end()
+    one.end()
+
+
+def test_the_draws_of_audits_are_not_known_before_a_batch_comes(tmp_path):
+    drawn = []
+    for name in "ab":
+        one = Process(settings_of(tmp_path, {**AUDITED, "groups": WATCH["groups"]}, name))
+        drawn.append(one.monitor.add(audited_events(60)).answer["audits"])
+        drawn.append(one.monitor.add(audited_events(60, seed=1)).answer["audits"])
+        one.end()
+    assert drawn[0] != drawn[2]
+    assert drawn[1] != drawn[3]

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from chains import verified
 from counting import Counting
-from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy import Connection, create_engine, inspect, select, text
 from worked_streams import PARITY
 
 from evenhand.errors import MissingExtraError, StoreError
+from evenhand.monitoring import Monitor, write_state
 from evenhand.service import Database, Ledger, ServiceConfig, read_log, replay_stored_logs
 from evenhand.service.api.context import build_streams
+from evenhand.service.monitors import ServedMonitor, build_monitor_machine
+from evenhand.service.settings import ServedMonitorConfig
 from evenhand.service.store import tables
 from evenhand.service.store.tables import answers, metadata, pictures, revisions, versions
 
@@ -120,6 +123,39 @@ def test_a_store_of_version_2_opens_and_its_decisions_replay(older: str) -> None
     assert replay_stored_logs(database, stream="loans").all_agree
     bodies = [entry["body"] for entry in read_log(database, "loans")]
     assert ["terms" in body["output"]["certificate"] for body in bodies[1:]] == [False, False, False, True]
+    database.close()
+
+
+def test_a_monitor_from_before_monitors_had_logs_goes_on_where_it_was(older: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    watch = {
+        "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
+        "watch": [{"gap": "selection_rate", "tolerance": 0.02}],
+    }
+    monitor = Monitor(watch)
+    monitor.add([{"sex": sex, "decision": i % 2} for i in range(40) for sex in ("female", "male")])
+    engine = create_engine(older)
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(tables.MIGRATIONS))
+        config.attributes["connection"] = connection
+        revisions.create(connection)
+        connection.execute(revisions.insert().values(version_num="0002"))
+        command.upgrade(config, "0006")
+        row = {"name": "hiring", "number": 3, "told": 1, "state": write_state(monitor, more={"batches": []})}
+        connection.execute(text("INSERT INTO monitors VALUES (:name, :number, :told, :state)"), row)
+    engine.dispose()
+    database = Database(older)
+    entry = ServedMonitorConfig(name="hiring", config=watch)
+    machines = [build_monitor_machine(entry, Path()) for _ in range(2)]
+    ledger = Ledger(database, {"hiring": machines[0]})
+    served = ServedMonitor(database, ledger, entry, machines[1])
+    served.add([{"sex": "male", "decision": 1}])
+    assert (served.result().decisions, served._follow().posted) == (81, 1)
+    assert replay_stored_logs(database, stream="hiring").all_agree
+    ledger.close()
     database.close()
 
 

@@ -212,7 +212,7 @@ def add(
     ] = None,
     stream: Annotated[
         list[str] | None,
-        typer.Option("--stream", help="For this shield or guard of the file alone; may be repeated. Else for all."),
+        typer.Option("--stream", help="For this shield, guard or monitor alone; may be repeated. Else for all."),
     ] = None,
     config: ConfigOption = CONFIG,
 ) -> None:
@@ -242,12 +242,12 @@ def _check_streams(config: Path, given: list[str]) -> None:
     from evenhand.service import ServiceConfig
 
     settings = ServiceConfig.read(config)
-    known = [*(one.name for one in settings.shields), *(one.name for one in settings.guards)]
+    known = [one.name for one in (*settings.shields, *settings.guards, *settings.monitors)]
     for name in given:
         if name not in known:
             hint = f"{suggest_name(name, known)}one of: {', '.join(known) or 'the file names none'}"
             raise OptionError(
-                f"expected the name of a shield or guard, got {name!r}", location="--stream", hint=hint
+                f"expected the name of a shield, guard or monitor, got {name!r}", location="--stream", hint=hint
             )  # fmt: skip
 
 

@@ -1,26 +1,35 @@
 """Monitors: watch decisions while they are made, with intervals and alarms that hold at every moment."""
 
 from evenhand.monitoring.config import MonitorConfig, read_monitor_config
+from evenhand.monitoring.events import Event
+from evenhand.monitoring.figures import MonitorFigure, format_figures, list_figures
 from evenhand.monitoring.lines import LineFile, LinePipe, LineReader, event_of_log_entry
 from evenhand.monitoring.monitor import Monitor, MonitorUpdate
 from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap, MonitorResult
-from evenhand.monitoring.state import read_state, write_state
-from evenhand.monitoring.webhook import post_alarm
+from evenhand.monitoring.state import monitor_to_dict, read_state, restore_monitor, write_state
+from evenhand.monitoring.webhook import AlarmPoster, post_alarm
 
 __all__ = [
     "Alarm",
+    "AlarmPoster",
+    "Event",
     "GapHistory",
     "LineFile",
     "LinePipe",
     "LineReader",
     "Monitor",
     "MonitorConfig",
+    "MonitorFigure",
     "MonitorResult",
     "MonitorUpdate",
     "MonitoredGap",
     "event_of_log_entry",
+    "format_figures",
+    "list_figures",
+    "monitor_to_dict",
     "post_alarm",
     "read_monitor_config",
     "read_state",
+    "restore_monitor",
     "write_state",
 ]

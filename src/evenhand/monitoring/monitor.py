@@ -173,6 +173,14 @@ class Monitor:
                 raise DataError(error.message, location=f"event {number}", hint=error.hint) from None
         return events
 
+    def may_refuse(self, events: Sequence[Event]) -> bool:
+        """Return whether ``take`` could raise an error about these events, after which it has taken some of them."""
+        if not self.measures:
+            known = sum(event.groups is not None for one in (self.waiting, events) for event in one)
+            return known >= self.config.groups.learn
+        labels = len(self.held.clock) + sum(event.label is not None for event in events)
+        return not self.identified and labels >= LABELS_BEFORE_REFUSAL
+
     def take(self, events: Sequence[Event]) -> MonitorUpdate:
         """Take events in that ``read`` returned."""
         if self.refusal is not None:

@@ -30,10 +30,21 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
         monitor: which one; it is not changed.
         more: plain values to keep with it, such as how far a file was read.
     """
-    audited = list(monitor.audited)
     kept = {
         "config": monitor.config.model_dump(mode="json", exclude=NOT_KEPT),
-        "counters": {name: getattr(monitor, name) for name in COUNTERS},
+        **monitor_to_dict(monitor),
+        "more": dict(more or {}),
+    }
+    body = json.dumps(kept, separators=(",", ":"))
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'.encode()
+
+
+def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
+    """Return all that decides what a monitor will say, but its configuration, as JSON can hold it."""
+    places = {id(one): place for place, one in enumerate(monitor.queue)}
+    return {
+        "counters": {name: getattr(monitor, name) for name in COUNTERS} | {"points": list(monitor.points)},
         "alarms": [alarm.model_dump(mode="json") for alarm in monitor.alarms],
         "values": monitor.values,
         "waiting": [list(event) for event in monitor.waiting],
@@ -44,13 +55,9 @@ def write_state(monitor: Monitor, *, more: Mapping[str, Any] | None = None) -> b
         ],
         "pending": [[id, *one] for id, one in monitor.pending.items()],
         "queue": [[one.codes, one.proxy, one.audited, one.label] for one in monitor.queue],
-        "audited": [[id, _find(monitor, monitor.audited[id])] for id in audited],
+        "audited": [[name, None if one is None else places[id(one)]] for name, one in monitor.audited.items()],
         "held": [monitor.held.clock, monitor.held.codes, monitor.held.outcomes],
-        "more": dict(more or {}),
     }
-    body = json.dumps(kept, separators=(",", ":"))
-    digest = hashlib.sha256(body.encode()).hexdigest()
-    return f'{{"kind":"monitor-state","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'.encode()
 
 
 def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -> tuple[Monitor, dict[str, Any]]:
@@ -84,15 +91,21 @@ def read_state(data: bytes, config: MonitorConfig, *, location: str = "state") -
             location=location,
             hint="what was counted means something else now: begin with a new file",
         )
-    return _restore(body, config), body["more"]
+    return restore_monitor(body, config), body["more"]
 
 
-def _restore(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
+def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
+    """Return the monitor that ``monitor_to_dict`` described.
+
+    Args:
+        body: what it returned.
+        config: what is watched.
+    """
     monitor = Monitor(config)
     if body["values"]:
         monitor.restore_comparisons(body["values"], body["comparisons"])
     for name, value in body["counters"].items():
-        setattr(monitor, name, value)
+        setattr(monitor, name, list(value) if isinstance(value, list) else value)
     monitor.alarms = tuple(Alarm.model_validate(one) for one in body["alarms"])
     monitor.waiting = [Event(None if one[0] is None else tuple(one[0]), *one[1:]) for one in body["waiting"]]
     for measure, arrays in zip(monitor.measures, body["arrays"], strict=True):
@@ -102,12 +115,8 @@ def _restore(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     monitor.queue.extend(queue)
     monitor.audited = {id: None if place is None else queue[place] for id, place in body["audited"]}
     clock, codes, outcomes = body["held"]
-    monitor.held = Rows(clock, [tuple(one) for one in codes], [tuple(one) for one in outcomes])
+    monitor.held = Rows(list(clock), [tuple(one) for one in codes], [tuple(one) for one in outcomes])
     return monitor
-
-
-def _find(monitor: Monitor, queued: QueuedDecision | None) -> int | None:
-    return None if queued is None else next(i for i, one in enumerate(monitor.queue) if one is queued)
 
 
 def _pack(array: Floats) -> list[Any]:

@@ -35,7 +35,7 @@ BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 COUNTED_OPERATIONS = frozenset({"decide", "label", "unguarded", "admit", "complete", "fail", "abandon", "record",
-                                "checkpoint", "replace"})  # fmt: skip
+                                "checkpoint", "replace", "events", "posted"})  # fmt: skip
 
 
 class Metrics:

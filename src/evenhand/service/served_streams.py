@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 
 from evenhand.errors import OptionError
 from evenhand.service.generation.guards import build_guard_machine
+from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.settings import ServedGuardConfig, ServedShieldConfig, ServiceConfig
 from evenhand.service.shields import ServedShield, build_shield
-from evenhand.service.state_machines import SETTINGS_STREAM, GuardMachine, ShieldMachine, StateMachine, rebuild_machine
+from evenhand.service.state_machines import SETTINGS_STREAM, GuardMachine, ShieldMachine, StateMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.database import Database, read_state
 from evenhand.service.versions import FIRST_VERSION, VersionedMachine

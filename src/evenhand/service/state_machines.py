@@ -1,19 +1,18 @@
 """What the service keeps: machines that take operations one after another, without any input or output of their own.
 
-Keys, shields and guards are such machines, and a log's first entry says which one to build again for a replay."""
+Keys, shields and guards are such machines."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from evenhand.errors import DataError, DecisionError, EvenhandError, OptionError
-from evenhand.genai import Admission, Enforcer, GenerationConfig, ItemOutcome
-from evenhand.service.store.chain import canonical_json
-from evenhand.shields import PeriodicShield, Shield, ShieldPolicy, read_plan, synthesize
+from evenhand.errors import DecisionError
+from evenhand.genai import Admission, Enforcer, ItemOutcome
+from evenhand.shields import Shield
 
 Operation: TypeAlias = Mapping[str, Any]
 """What is done: ``{"op": NAME, ...}``, as JSON can hold it."""
@@ -27,7 +26,7 @@ class StateMachine(Protocol):
 
     @property
     def kind(self) -> str:
-        """``shield`` or ``guard``."""
+        """``shield``, ``guard`` or ``monitor``, or what else a log can be of."""
         ...
 
     @property
@@ -91,6 +90,15 @@ class Planner(Protocol):
         Args:
             state: to be loaded before the next operation; by default the machine goes on from its own.
         """
+        ...
+
+
+@runtime_checkable
+class SeldomSaved(Protocol):
+    """A machine whose state is too large to be written with every operation: it is made again from the log since."""
+
+    def needs_saving(self) -> bool:
+        """Return whether so much happened since `state` or `load` that the state should be written."""
         ...
 
 
@@ -509,66 +517,3 @@ def _outcome_to_dict(outcome: ItemOutcome) -> dict[str, Any]:
         "reason": outcome.reason,
         "slots": dict(outcome.slots),
     }
-
-
-# Machines built again from what the first entry of their log says, to do everything in it once more.
-
-
-def rebuild_machine(
-    kind: str, digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy] = ()
-) -> StateMachine:
-    """Return the machine of a log, at its beginning.
-
-    Args:
-        kind: ``shield``, ``guard`` or ``keys``.
-        digest: that the log gives for what decides; of ``policies`` the one with it is taken.
-        configuration: from the log's first entry.
-        policies: those that somebody vouches for; a shield whose policy is not among them is synthesised again.
-
-    Raises:
-        OptionError: the policy is not in the log, and none of those given is the one.
-        DataError: the configuration describes no machine.
-    """
-    try:
-        if kind == "shield":
-            return _rebuild_shield(digest, configuration, policies)
-        if kind == "guard":
-            return _rebuild_guard(configuration)
-        if kind == "keys":
-            return KeyMachine()
-        if kind == "settings":
-            return SettingsMachine()
-    except OptionError as error:
-        if error.location == "--policy":
-            raise
-        raise DataError(f"the configuration in the log describes nothing: {error.message}") from None
-    except (EvenhandError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"the configuration in the log describes nothing: {error}") from None
-    raise DataError(f"the log is of a {kind!r}, and there are shields, guards, keys and settings")
-
-
-def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy]) -> ShieldMachine:
-    advisory = configuration["advisory"]
-    if not isinstance(advisory, bool):
-        raise TypeError(f"advisory is {advisory!r}")
-    for policy in policies:
-        shield = Shield(policy, advisory=advisory)
-        if shield.digest == digest:
-            return ShieldMachine(shield, configuration)
-    if configuration.get("plan") is not None:
-        described = configuration["plan"]
-        ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
-        plan = read_plan(ordered)
-        made = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
-        return ShieldMachine(Shield(made, advisory=advisory), configuration)
-    raise OptionError(
-        f"the policy with the digest {digest[:12]}... is needed, from the file {configuration.get('policy')!r}",
-        location="--policy",
-        hint="give that file" if not policies else "the files given have other policies",
-    )
-
-
-def _rebuild_guard(configuration: Mapping[str, Any]) -> GuardMachine:
-    read = GenerationConfig.read(configuration)
-    digest = hashlib.sha256(canonical_json(configuration).encode()).hexdigest()
-    return GuardMachine(Enforcer(read, mode=read.guard.mode), configuration, digest)

@@ -33,7 +33,8 @@ def monitor(
     """
     from evenhand.monitoring import read_monitor_config
 
-    output.check_places(state=following.state)
+    following.check_prometheus()
+    output.check_places(state=following.state, prometheus=following.prometheus)
     settings = read_monitor_config(config)
     if data != "-" and not Path(data).is_file():
         raise OptionError(f"there is no file {data!r}", hint="give a file of decisions, or - for standard input")

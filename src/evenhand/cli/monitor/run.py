@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.options import PageOptions
-from evenhand.errors import DataError, EvenhandError
+from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.files import write_atomically
 from evenhand.interrupts import INTERRUPTED, InterruptCounter
 
@@ -38,13 +38,29 @@ class FollowOptions:
         Path | None,
         typer.Option("--state", help="Keep the monitor in this file, and go on from what is in it."),
     ] = None
+    prometheus: Annotated[
+        Path | None,
+        typer.Option(
+            "--prometheus",
+            metavar="FILE",
+            help="Keep figures in this .prom file, for node_exporter to read.",
+        ),
+    ] = None
+
+    def check_prometheus(self) -> None:
+        """Refuse a file that node_exporter would not read."""
+        if self.prometheus is not None and self.prometheus.suffix != ".prom":
+            raise OptionError(
+                f"expected a file that ends in .prom, got {str(self.prometheus)!r}", location="--prometheus",
+                hint="node_exporter reads *.prom in the folder of its --collector.textfile.directory",
+            )  # fmt: skip
 
 
 class MonitorRun:
     """One run of the command: lines in, alarms out, the state and the page kept up to date."""
 
     def __init__(self, data: str, config: MonitorConfig, following: FollowOptions, output: PageOptions) -> None:
-        from evenhand.monitoring import LineFile, LinePipe, LineReader
+        from evenhand.monitoring import AlarmPoster, LineFile, LinePipe, LineReader
 
         self.name = "standard input" if data == "-" else Path(data).name
         self.following, self.output = following, output
@@ -57,6 +73,8 @@ class MonitorRun:
         self.lines: LineFile | LinePipe = (
             LinePipe(sys.stdin.fileno()) if data == "-" else LineFile(Path(data), kept.get("position"))
         )
+        self.posted = int(kept.get("posted", len(self.monitor.alarms)))
+        self.poster = AlarmPoster(config.webhook, self.name)
         self.reader = LineReader(self.monitor, table=data.lower().endswith(".csv"), names=kept.get("names"))
         self._note()
 
@@ -84,11 +102,14 @@ class MonitorRun:
                     progress(f"{self.monitor.decisions:,} decisions", 0.5)
                 elif self._ended():
                     break
+                if self.streamed:
+                    self._post()
                 now = time.monotonic()
                 if self.changed and (now - self.saved > SAVE_SECONDS or not lines):
                     self.save()
-                if self.streamed and self.output.html is not None and now - self.drawn > PAGE_SECONDS:
+                if self.streamed and now - self.drawn > PAGE_SECONDS:
                     self._draw()
+        self._post(last=True)
         self.save()
 
     def _ended(self) -> bool:
@@ -120,17 +141,23 @@ class MonitorRun:
             self._tell(alarm)
 
     def _tell(self, alarm: Alarm) -> None:
-        """Print an alarm, and post it."""
-        from evenhand.monitoring import post_alarm
-
+        """Print an alarm."""
         if self.streamed and not self.output.silent:
             self._print({"text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")})
-        url = self.monitor.config.webhook
-        if url is not None:
-            try:
-                post_alarm(alarm, url, monitor=self.name)
-            except EvenhandError as error:
-                typer.echo(f"note: an alarm could not be posted: {error.message}", err=True)
+
+    def _post(self, *, last: bool = False) -> None:
+        """Post the alarms that were not yet; one that is not taken is posted again later, or by the next run."""
+
+        def keep(number: int) -> None:
+            self.posted, self.changed = number, True
+
+        try:
+            self.poster.post(self.monitor.alarms, self.posted, keep, last=last)
+        except EvenhandError as error:
+            then = (
+                "" if not last else "; the next run with this --state does" if self.following.state else "; it is lost"
+            )
+            typer.echo(f"note: an alarm could not be posted: {error.message}{then}", err=True)
 
     def _print(self, line: dict[str, object]) -> None:
         sys.stdout.write(json.dumps(line) + "\n")
@@ -145,7 +172,10 @@ class MonitorRun:
         from evenhand.monitoring import write_state
 
         if self.following.state is not None and self.changed:
-            more = {"position": self.lines.position, "skipped": self.skipped, "names": self.reader.names}
+            more = {
+                "position": self.lines.position, "skipped": self.skipped, "names": self.reader.names,
+                "posted": self.posted,
+            }  # fmt: skip
             try:
                 write_atomically(self.following.state, write_state(self.monitor, more=more))
             except OSError as error:
@@ -155,10 +185,22 @@ class MonitorRun:
         self.changed, self.saved = False, time.monotonic()
 
     def _draw(self) -> None:
-        if self.monitor.measures:
+        """Write the page and the figures of where everything stands."""
+        if self.output.html is not None and self.monitor.measures:
             result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
             self.output.write_page(partial(result.document, self.name))
+        self._write_figures()
         self.drawn = time.monotonic()
+
+    def _write_figures(self) -> None:
+        from evenhand.monitoring import format_figures
+
+        place = self.following.prometheus
+        if place is not None:
+            try:
+                write_atomically(place, format_figures(self.monitor, self.name).encode())
+            except OSError as error:
+                raise DataError(f"the figures cannot be written: {error.strerror}", location=str(place)) from None
 
     def finish(self, *, interrupted: bool) -> None:
         """Write where everything stands, and leave with 1 after an alarm."""
@@ -170,6 +212,7 @@ class MonitorRun:
                 hint='a decision is a line such as {"sex": "female", "decision": 1}',
             )
         result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
+        self._write_figures()
         document = partial(result.document, self.name)
         written = self.output.write_page(document)
         self.output.emit(result)

@@ -18,7 +18,7 @@ from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, open_guard
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
-from evenhand.service.monitors import MonitorCollector, MonitorThread, ServedMonitor
+from evenhand.service.monitors import MonitorCollector, MonitorThread, ServedMonitor, build_monitor_machine
 from evenhand.service.served_streams import (
     BuiltStreams,
     ManagedStream,
@@ -210,7 +210,8 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
             context.guards[entry.name] = guard
             context.metrics.watch_guard(guard)
         for monitor in settings.monitors:
-            context.monitors[monitor.name] = ServedMonitor(database, monitor, settings.folder)
+            own = build_monitor_machine(monitor, settings.folder)
+            context.monitors[monitor.name] = ServedMonitor(database, ledger, monitor, own)
         context.upkeep.start()
         context.monitor_thread.start()
     except BaseException:
@@ -232,4 +233,6 @@ def build_streams(settings: ServiceConfig, managed: Mapping[str, ManagedStream] 
     found = BuiltStreams(settings.folder, managed or {})
     for entry in entries_by_name(settings).values():
         found.add(entry)
+    for monitor in settings.monitors:
+        found.machines[monitor.name] = build_monitor_machine(monitor, settings.folder)
     return found

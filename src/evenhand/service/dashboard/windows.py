@@ -12,7 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.genai import GenerationConfig
 from evenhand.service.dashboard.rows import MAX_LABELS, DashboardRow, LogEntryMapping, RowFilter, entry_to_row
-from evenhand.service.state_machines import GuardMachine, rebuild_machine
+from evenhand.service.rebuilding import rebuild_machine
+from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store import chain
 from evenhand.service.store.database import Database, first_kept_number
 from evenhand.service.store.tables import entries, streams

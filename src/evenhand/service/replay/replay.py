@@ -20,7 +20,8 @@ from pydantic import Field
 
 from evenhand.core import Block, Document, Facts, Note, Result, ResultPart, Text
 from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.service.state_machines import StateMachine, rebuild_machine
+from evenhand.service.rebuilding import rebuild_machine
+from evenhand.service.state_machines import StateMachine
 from evenhand.service.store.certificates import pack_output, referenced_terms
 from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry, unique_names
 from evenhand.service.store.database import PAGE_ENTRIES
@@ -127,10 +128,14 @@ class LogReplayer:
     Args:
         policies: see ``rebuild_machine``.
         head: the hash of an entry that must be among them, as somebody noted it down.
+        state_number: the entry after which the state is wanted; it is then in ``state``.
     """
 
-    def __init__(self, policies: Sequence[ShieldPolicy] = (), head: str | None = None) -> None:
+    def __init__(
+        self, policies: Sequence[ShieldPolicy] = (), head: str | None = None, state_number: int | None = None
+    ) -> None:
         self.machine: StateMachine | None = None
+        self.state: Mapping[str, Any] | None = None
         self.stream = ""
         self.first = self.number = 0
         self.hash = GENESIS_HASH
@@ -138,7 +143,7 @@ class LogReplayer:
         self.operations: Counter[str] = Counter()
         self.difference: LogDifference | None = None
         self._policies = policies
-        self._head = head
+        self._head, self._state_number = head, state_number
         self._seen = False
         self._configuration: Any = None
         self._ids: set[str] = set()
@@ -172,6 +177,8 @@ class LogReplayer:
         self.number, self.hash = found["number"], found["hash"]
         self.entries += 1
         self._seen = self._seen or self.hash == self._head
+        if self.number == self._state_number and self.machine is not None:
+            self.state = self.machine.state()
         return True
 
     def result(self) -> ServiceReplay:

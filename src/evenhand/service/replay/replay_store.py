@@ -82,8 +82,14 @@ def replay_stored_logs(
     if stream is not None and stream not in rows:
         raise OptionError(f"there is no stream {stream!r}", location="--stream", hint=f"one of: {', '.join(rows)}")
     replays = tuple(
-        _replay_stream(database, name, rows[name], LogReplayer(policies, known_heads.get(name)), strays.get(name))
-        for name in ([*rows] if stream is None else [stream])
+        _replay_stream(
+            database,
+            name,
+            row,
+            LogReplayer(policies, known_heads.get(name), None if row is None else row["state_number"]),
+            strays.get(name),
+        )
+        for name, row in (rows.items() if stream is None else [(stream, rows[stream])])
     )
     return StoreReplay(seconds=sum(one.seconds for one in replays), replays=replays)
 
@@ -143,12 +149,15 @@ def _compare_stream_row(row: Mapping[str, Any], replayer: LogReplayer) -> LogDif
         "hash": (row["hash"], replayer.hash),
         "kind": (row["kind"], machine.kind),
         "digest": (row["digest"], machine.digest),
-        "state": (parse_line(row["state"]), machine.state()),
+        "state": (parse_line(row["state"]), replayer.state),
     }
     for what, (logged, found) in kept.items():
         if canonical_json(logged) != canonical_json(found):
+            entry = row["state_number"] if what == "state" else replayer.number
             said = f"the {what} that is kept for the stream is not the one after its last entry"
-            return LogDifference(entry=replayer.number, what=said, **compare_values(logged, found))
+            if entry != replayer.number:
+                said = f"the {what} that is kept for the stream is not the one after entry {entry:,}"
+            return LogDifference(entry=entry, what=said, **compare_values(logged, found))
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -12,8 +12,9 @@ from evenhand.service.store.tables import is_marked
 
 _ENTRY = ("stream", "number", "at", "marked", "body", "previous", "hash")
 
-HEAD = "SELECT number, hash, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
-STATE = "UPDATE streams SET number = {0}, hash = {0}, state = {0}, digest = {0} WHERE name = {0}"
+HEAD = "SELECT number, hash, state_number, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
+STATE = "UPDATE streams SET number = {0}, hash = {0}, state_number = {0}, state = {0}, digest = {0} WHERE name = {0}"
+LAST = "UPDATE streams SET number = {0}, hash = {0} WHERE name = {0}"
 ENTRIES = f"INSERT INTO entries ({', '.join(_ENTRY)}) VALUES ({', '.join(['{0}'] * len(_ENTRY))})"
 ANSWERS = "INSERT INTO answers (stream, id, number) VALUES ({0}, {0}, {0})"
 KNOWN = "SELECT id, number FROM answers WHERE stream = {0} AND id "
@@ -22,12 +23,26 @@ MARKS = {"sqlite": "?", "postgresql": "%s"}
 """What stands for a value."""
 
 
-def lock_head(connection: Connection, stream: str) -> tuple[int, str, str]:
-    """Lock a stream's row: the number and hash of its last entry, and the revision of the store's tables."""
+class StreamHead(NamedTuple):
+    """Where a stream stands: the number and hash of its last entry, and the entry after which its state was written."""
+
+    number: int
+    hash: str
+    state_number: int
+
+
+def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
+    """Lock a stream's row, and return what it says, and the revision of the store's tables."""
     # SQLite has one writer, which has locked everything when its transaction began.
     lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF streams"
     found = _run(connection, HEAD + lock, (stream,)).one()
-    return found[0], found[1], found[2]
+    return StreamHead(found[0], found[1], found[2]), found[3]
+
+
+def read_head(connection: Connection, stream: str) -> StreamHead:
+    """Return where a stream stands."""
+    found = _run(connection, HEAD, (stream,)).one()
+    return StreamHead(found[0], found[1], found[2])
 
 
 def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
@@ -56,9 +71,15 @@ def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, in
     _run(connection, ANSWERS, [(stream, bytes.fromhex(key), number) for key, number in numbers.items()])
 
 
-def update_state(connection: Connection, stream: str, row: tuple[int, str, str, str]) -> None:
-    """Keep the number and hash of a stream's last entry, the state after it, and the digest of what decides then."""
-    _run(connection, STATE, (*row, stream))
+def update_state(connection: Connection, stream: str, head: tuple[int, str], state: str | None, digest: str) -> None:
+    """Keep the number and hash of a stream's last entry, the state after it, and the digest of what decides then.
+
+    Without a state the older one stays.
+    """
+    if state is None:
+        _run(connection, LAST, (*head, stream))
+    else:
+        _run(connection, STATE, (*head, head[0], state, digest, stream))
 
 
 def _run(connection: Connection, statement: str, values: Any) -> Any:

@@ -34,10 +34,12 @@ streams = Table(
     Column("name", String(200), primary_key=True),
     Column("kind", String(20), nullable=False),
     Column("digest", String(64), nullable=False),
-    # The last entry of the log, and the state after it: one small row for everything that decides.
+    # The last entry of the log.
     Column("number", BigInteger, nullable=False),
     Column("hash", String(64), nullable=False),
     Column("state", Text, nullable=False),
+    # The entry after which that is the state: the last one, but for machines whose state is large.
+    Column("state_number", BigInteger, nullable=False),
 )
 
 entries = Table(
@@ -121,16 +123,6 @@ responses = Table(
     Index("responses_by_time", "at"),
 )
 
-monitors = Table(
-    # One row for each: all that decides what it will say, the number of changes, and the alarms that were posted.
-    "monitors",
-    metadata,
-    Column("name", String(200), primary_key=True),
-    Column("number", BigInteger, nullable=False),
-    Column("told", BigInteger, nullable=False),
-    Column("state", LargeBinary, nullable=False),
-)
-
 revisions = Table(
     # Alembic's own.
     "alembic_version",
@@ -160,7 +152,7 @@ STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers
 MIGRATIONS = Path(__file__).parent / "migrations"
 """The folder of Alembic's environment."""
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Of the tables, oldest first; the last is what this module describes."""
 
 REVISION = REVISIONS[-1]

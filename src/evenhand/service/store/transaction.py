@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.service.state_machines import Operation, Planner, StateMachine
+from evenhand.service.state_machines import Operation, Planner, SeldomSaved, StateMachine
 from evenhand.service.store import chain, statements
 from evenhand.service.store.certificates import TERMS, pack_output, unpack_output
+from evenhand.service.store.statements import StreamHead
 from evenhand.service.store.tables import (
     REVISION,
     answers,
@@ -80,7 +81,7 @@ class StreamBatch:
 
 
 @dataclass
-class _LoadedMachine:
+class LoadedMachine:
     """A machine, and the entry of the log whose state it is in; None: it must be loaded first."""
 
     machine: StateMachine
@@ -100,7 +101,7 @@ class Transaction:
     """
 
     def __init__(self, machines: Mapping[str, StateMachine], clock: Callable[[], float]) -> None:
-        self._kept = {name: _LoadedMachine(machine) for name, machine in machines.items()}
+        self._kept = {name: LoadedMachine(machine) for name, machine in machines.items()}
         self._clock = clock
         # Terms of certificates by hash: those that are in the store, and those that come with this transaction.
         self._stored_terms: set[str] = set()
@@ -117,7 +118,7 @@ class Transaction:
 
     def take_up(self, machines: Mapping[str, StateMachine]) -> None:
         """Serve streams by these machines from now on; each is loaded from the store when it is first needed."""
-        self._kept = {**self._kept, **{name: _LoadedMachine(machine) for name, machine in machines.items()}}
+        self._kept = {**self._kept, **{name: LoadedMachine(machine) for name, machine in machines.items()}}
 
     def machine(self, stream: str) -> StateMachine:
         """Return what decides in a stream; only the thread that writes may ask it for its state."""
@@ -171,7 +172,8 @@ class Transaction:
         statements.insert_entries(connection, [row], frozenset([0]))
         connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
         connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
-                                                  hash=row["hash"], state=json.dumps(machine.state())))  # fmt: skip
+                                                  hash=row["hash"], state_number=0,
+                                                  state=json.dumps(machine.state())))  # fmt: skip
 
     def apply_operations(
         self, connection: Connection, stream: str, asked: Sequence[OperationRequest], *, patient: bool = False
@@ -243,41 +245,82 @@ class Transaction:
                 statements.insert_answers(connection, stream, remembered)
             if marks:
                 connection.execute(insert(checkpoints), marks)
-            state = json.dumps(kept.machine.state())
-            statements.update_state(connection, stream, (number, last, state, kept.machine.digest))
+            later = isinstance(kept.machine, SeldomSaved) and not marks and not kept.machine.needs_saving()
+            state = None if later else json.dumps(kept.machine.state())
+            statements.update_state(connection, stream, (number, last), state, kept.machine.digest)
         kept.number, kept.hash = number, last
         # As early as this: the next request may come after it is done.
         page.plan_ahead = planner.plan_ahead() if planner is not None else None
         return page
 
     def _catch_up(
-        self, connection: Connection, stream: str, kept: _LoadedMachine, planner: Planner | None
+        self, connection: Connection, stream: str, kept: LoadedMachine, planner: Planner | None
     ) -> Callable[[], None] | None:
         """Lock the stream's row, and load its state unless this process wrote it last.
 
         Returns:
             What the planner has to do before; then nothing was loaded.
         """
-        number, last, revision = statements.lock_head(connection, stream)
+        head, revision = statements.lock_head(connection, stream)
         if revision != REVISION:
             raise StoreError(
                 f"the store was brought from revision {REVISION} to {revision} while this ran",
                 hint="stop this process; one of the newer Evenhand takes its place",
             )
-        if number != kept.number or last != kept.hash:
-            state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
-            loaded = json.loads(state)
-            ahead = None if planner is None else planner.plan_ahead(loaded)
-            if ahead is not None:
-                return ahead
-            kept.machine.load(loaded)
-            kept.number, kept.hash = number, last
-        return None
+        return follow_stream(connection, stream, head, kept, planner)
 
     def _row(self, stream: str, number: int, previous: str, body: str) -> dict[str, Any]:
         at = self._clock()
         return {"stream": stream, "number": number, "at": at, "body": body, "previous": previous,
                 "hash": chain.hash_entry(previous, stream, number, at, body)}  # fmt: skip
+
+
+def follow_stream(
+    connection: Connection, stream: str, head: StreamHead, kept: LoadedMachine, planner: Planner | None = None
+) -> Callable[[], None] | None:
+    """Bring a machine to the end of its stream, unless it is there: from its own state or the store's, whichever is
+    later, by the entries since.
+
+    Args:
+        connection: in whose transaction the head was read.
+        stream: its name.
+        head: where it stands.
+        kept: the machine.
+        planner: the same, if it may have to make a plan first.
+
+    Returns:
+        What the planner has to do before; then nothing was loaded.
+
+    Raises:
+        StoreError: the state, or an entry since, makes no sense.
+    """
+    if (head.number, head.hash) == (kept.number, kept.hash):
+        return None
+    own = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == kept.number)
+    # A store that was brought back from a backup may go on elsewhere than this process did.
+    if kept.number is None or kept.number < head.state_number or connection.execute(own).scalar() != kept.hash:
+        state = connection.execute(select(streams.c.state).where(streams.c.name == stream)).scalar_one()
+        loaded = json.loads(state)
+        ahead = None if planner is None else planner.plan_ahead(loaded)
+        if ahead is not None:
+            return ahead
+        kept.machine.load(loaded)
+        kept.number = head.state_number
+    since = select(entries.c.number, entries.c.body).where(
+        entries.c.stream == stream, entries.c.number > kept.number, entries.c.number <= head.number
+    )
+    kept.hash = ""
+    for number, body in connection.execute(since.order_by(entries.c.number)):
+        try:
+            kept.machine.apply(json.loads(body)["input"], number)
+        except (EvenhandError, ValueError, KeyError, TypeError) as error:
+            kept.number = None
+            raise StoreError(
+                f"entry {number:,} of {stream!r} cannot be done again: {error}",
+                hint="something else changed the store; `evenhand replay --store URL` says what differs",
+            ) from None
+    kept.number, kept.hash = head.number, head.hash
+    return None
 
 
 def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
@@ -361,7 +404,10 @@ def _read_body(connection: Connection, stream: str, number: int) -> dict[str, An
 
 
 def question_of(logged: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a caller asked, from the operation in the log: what passed unguarded was asked for as a decision."""
+    """Return what a caller asked, from an operation: what passed unguarded was asked for as a decision, and the seed of
+    events was not theirs."""
+    if logged.get("op") == "events":
+        return {name: one for name, one in logged.items() if name != "seed"}
     return {**logged, "op": "decide"} if logged.get("op") == "unguarded" else logged
 
 
@@ -391,7 +437,7 @@ def _repeat_answer(
         except StoreError as error:
             return error
     question = asked.operation if asked.answered is None else asked.answered
-    if chain.canonical_json(question_of(logged)) != chain.canonical_json(question):
+    if chain.canonical_json(question_of(logged)) != chain.canonical_json(question_of(question)):
         return DecisionError(
             f"the id {asked.id!r} was used for another request", code="repeated", hint="give every request its own id"
         )

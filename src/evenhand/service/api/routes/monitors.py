@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.errors import DataError, DecisionError
+from evenhand.monitoring import Alarm
 from evenhand.service.api.context import Here, JsonRoute, ServiceContext
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.monitors import ServedMonitor, alarm_to_dict
@@ -56,7 +57,7 @@ class EventsRequest(BaseModel):
 
     Attributes:
         events: fields as the monitor's configuration names them.
-        batch: a name of its own; sent again under it, the batch changes nothing.
+        batch: a name of its own; sent again under it, the batch changes nothing. Another batch under it is refused.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EVENTS_EXAMPLE]})
@@ -72,7 +73,7 @@ class EventsAnswer(BaseModel):
         decisions: so far, those that say which groups there are not included.
         alarms: new ones, each with its ``text``.
         audits: ids of decisions whose true label is asked for.
-        repeated: whether the batch was taken before.
+        repeated: whether the batch was taken before; the rest is what was answered then.
     """
 
     decisions: int
@@ -128,17 +129,11 @@ async def add_events(name: str, asked: EventsRequest, here: Here) -> JSONRespons
             hint="tell labels to the shield",
         )  # fmt: skip
     _check_texts([asked.events, asked.batch])
-    update, decisions, repeated = await run_in_threadpool(found.add, asked.events, batch=asked.batch)
-    if update.alarms:
+    made = await run_in_threadpool(found.add, asked.events, batch=asked.batch)
+    alarms = [alarm_to_dict(Alarm.model_validate(one)) for one in made.answer["alarms"]]
+    if alarms:
         here.monitor_thread.wake()
-    return JSONResponse(
-        {
-            "decisions": decisions,
-            "alarms": [alarm_to_dict(alarm) for alarm in update.alarms],
-            "audits": list(update.audits),
-            "repeated": repeated,
-        }
-    )
+    return JSONResponse({**made.answer, "alarms": alarms, "repeated": made.repeated})
 
 
 @router.get("/v1/monitors", response_model=None, responses={200: {"model": MonitorList}})

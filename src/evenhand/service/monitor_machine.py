@@ -1,0 +1,115 @@
+"""A monitor as a machine of the service: batches of events in, alarms out, all of it in a log like any other."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from evenhand.errors import DecisionError
+from evenhand.monitoring import Event, Monitor, MonitorConfig, monitor_to_dict, restore_monitor
+from evenhand.service.state_machines import Operation
+from evenhand.service.store.chain import canonical_json
+
+MOST_OPERATIONS = 256
+"""Operations after which the state is written again: so many are done again at a start, at most, ..."""
+MOST_EVENTS = 50_000
+"""... and so many events."""
+
+
+class MonitorMachine:
+    """Watches decisions, and remembers which of its alarms were posted.
+
+    Operations:
+
+    - ``{"op": "events", "events", "seed"?, "after"?, "to"?}``: decisions and labels as they were read, each a list of
+      the fields of an ``Event``. ``seed``: of the audits that are drawn among them, drawn itself when they came: no one
+      can know before who will be audited, also who has the log. ``after`` and ``to``: the entries of a shield's log
+      that they are from; refused unless ``after`` is the last that was taken.
+    - ``{"op": "posted", "alarms"}``: so many alarms, the first ones, have been posted.
+
+    The state grows with the decisions whose label is awaited, so that it is not written with every batch.
+
+    Args:
+        config: what is watched.
+    """
+
+    kind = "monitor"
+
+    def __init__(self, config: MonitorConfig) -> None:
+        self.config = config
+        # Where it is posted to is a secret, and changes nothing.
+        self.configuration: Mapping[str, Any] = config.model_dump(mode="json", exclude={"webhook"})
+        # Entries that a later version adds do not make another configuration of this one.
+        said = config.model_dump(mode="json", exclude={"webhook"}, exclude_defaults=True)
+        self.digest = hashlib.sha256(canonical_json(said).encode()).hexdigest()
+        self.monitor = Monitor(config)
+        self.monitor.seed = config.seed or 0
+        self.posted = 0
+        """Alarms that were posted."""
+        self.position = -1
+        """The last entry of its shield's log that was taken."""
+        self._operations = self._events = 0
+
+    def events_operation(self, events: Sequence[Event], **position: int) -> dict[str, Any]:
+        """Return the operation that takes events in, with a seed if audits are drawn.
+
+        Args:
+            events: as ``Monitor.read`` returned them.
+            position: ``after`` and ``to``, of events from a shield's log.
+        """
+        drawn = self.config.labels.audited_with is not None and self.config.seed is None
+        return {"op": "events", "events": events, **position, **({"seed": secrets.randbits(63)} if drawn else {})}
+
+    def state(self) -> dict[str, Any]:
+        self._operations = self._events = 0
+        return {"monitor": monitor_to_dict(self.monitor), "position": self.position, "posted": self.posted}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.monitor = restore_monitor(state["monitor"], self.config)
+        self.position, self.posted = state["position"], state["posted"]
+        self._operations = self._events = 0
+
+    def needs_saving(self) -> bool:
+        return self._operations >= MOST_OPERATIONS or self._events >= MOST_EVENTS
+
+    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
+        return ()
+
+    def before(self, operation: Operation) -> Mapping[str, Any]:
+        return {"decisions": self.monitor.decisions, "labels": self.monitor.labels}
+
+    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        what = operation.get("op")
+        if what == "events":
+            output = self._take(operation)
+        elif what == "posted":
+            self.posted = max(self.posted, operation["alarms"])
+            output = {"posted": self.posted}
+        else:
+            raise DecisionError(f"there is no operation {what!r}", code="operation", hint="events, posted")
+        self._operations += 1
+        return output
+
+    def _take(self, operation: Operation) -> dict[str, Any]:
+        if operation.get("after", self.position) != self.position:
+            raise DecisionError("these entries were taken before", code="repeated", hint="read on after the last one")
+        events = [Event(None if one[0] is None else tuple(one[0]), *one[1:]) for one in operation["events"]]
+        # Refused as a whole, and nothing changes.
+        before = copy.deepcopy(self.monitor) if self.monitor.may_refuse(events) else None
+        self.monitor.seed = operation.get("seed", self.monitor.seed)
+        try:
+            made = self.monitor.take(events)
+        except BaseException:
+            if before is not None:
+                self.monitor = before
+            raise
+        self.position = operation.get("to", self.position)
+        self._events += len(events)
+        return {
+            "decisions": self.monitor.decisions,
+            "alarms": [alarm.model_dump(mode="json") for alarm in made.alarms],
+            "audits": list(made.audits),
+        }

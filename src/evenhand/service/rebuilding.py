@@ -1,0 +1,77 @@
+"""Machines built again from what the first entry of their log says, to do everything in it once more."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenhand.errors import DataError, EvenhandError, OptionError
+from evenhand.genai import Enforcer, GenerationConfig
+from evenhand.monitoring import read_monitor_config
+from evenhand.service.monitor_machine import MonitorMachine
+from evenhand.service.state_machines import GuardMachine, KeyMachine, SettingsMachine, ShieldMachine, StateMachine
+from evenhand.service.store.chain import canonical_json
+from evenhand.shields import PeriodicShield, Shield, ShieldPolicy, read_plan, synthesize
+
+
+def rebuild_machine(
+    kind: str, digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy] = ()
+) -> StateMachine:
+    """Return the machine of a log, at its beginning.
+
+    Args:
+        kind: ``shield``, ``guard``, ``monitor``, ``keys`` or ``settings``.
+        digest: that the log gives for what decides; of ``policies`` the one with it is taken.
+        configuration: from the log's first entry.
+        policies: those that somebody vouches for; a shield whose policy is not among them is synthesised again.
+
+    Raises:
+        OptionError: the policy is not in the log, and none of those given is the one.
+        DataError: the configuration describes no machine.
+    """
+    try:
+        if kind == "shield":
+            return _rebuild_shield(digest, configuration, policies)
+        if kind == "guard":
+            return _rebuild_guard(configuration)
+        if kind == "monitor":
+            return MonitorMachine(read_monitor_config(configuration))
+        if kind == "keys":
+            return KeyMachine()
+        if kind == "settings":
+            return SettingsMachine()
+    except OptionError as error:
+        if error.location == "--policy":
+            raise
+        raise DataError(f"the configuration in the log describes nothing: {error.message}") from None
+    except (EvenhandError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"the configuration in the log describes nothing: {error}") from None
+    raise DataError(f"the log is of a {kind!r}, and there are shields, guards, monitors, keys and settings")
+
+
+def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy]) -> ShieldMachine:
+    advisory = configuration["advisory"]
+    if not isinstance(advisory, bool):
+        raise TypeError(f"advisory is {advisory!r}")
+    for policy in policies:
+        shield = Shield(policy, advisory=advisory)
+        if shield.digest == digest:
+            return ShieldMachine(shield, configuration)
+    if configuration.get("plan") is not None:
+        described = configuration["plan"]
+        ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}
+        plan = read_plan(ordered)
+        made = PeriodicShield(plan) if plan.makes_periods else synthesize(plan)
+        return ShieldMachine(Shield(made, advisory=advisory), configuration)
+    raise OptionError(
+        f"the policy with the digest {digest[:12]}... is needed, from the file {configuration.get('policy')!r}",
+        location="--policy",
+        hint="give that file" if not policies else "the files given have other policies",
+    )
+
+
+def _rebuild_guard(configuration: Mapping[str, Any]) -> GuardMachine:
+    read = GenerationConfig.read(configuration)
+    digest = hashlib.sha256(canonical_json(configuration).encode()).hexdigest()
+    return GuardMachine(Enforcer(read, mode=read.guard.mode), configuration, digest)
