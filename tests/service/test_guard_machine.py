@@ -171,7 +171,7 @@ def test_the_digest_covers_nothing_else():
 
 
 def test_the_first_entry_of_a_log_builds_the_machine_again():
-    from evenhand.service.state_machines import rebuild_machine
+    from evenhand.service.rebuilding import rebuild_machine
 
     kept = machine(guard={"mode": "after"})
     again = rebuild_machine("guard", kept.digest, json.loads(json.dumps(kept.configuration)))

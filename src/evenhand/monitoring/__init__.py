@@ -2,7 +2,7 @@
 
 from evenhand.monitoring.config import MonitorConfig, read_monitor_config
 from evenhand.monitoring.events import Event
-from evenhand.monitoring.figures import MonitorFigure, format_figures, list_figures
+from evenhand.monitoring.figures import GAUGES, MonitorFigure, format_figures, list_figures
 from evenhand.monitoring.lines import LineFile, LinePipe, LineReader, event_of_log_entry
 from evenhand.monitoring.monitor import Monitor, MonitorUpdate
 from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap, MonitorResult
@@ -10,6 +10,7 @@ from evenhand.monitoring.state import monitor_to_dict, read_state, restore_monit
 from evenhand.monitoring.webhook import AlarmPoster, post_alarm
 
 __all__ = [
+    "GAUGES",
     "Alarm",
     "AlarmPoster",
     "Event",

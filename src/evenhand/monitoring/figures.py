@@ -6,31 +6,38 @@ from typing import NamedTuple
 
 from evenhand.monitoring.monitor import Monitor
 
+GAUGES = {
+    "evenhand_monitor_decisions": "Decisions so far",
+    "evenhand_monitor_labels": "Labels so far that were used, or will be",
+    "evenhand_monitor_alarms": "Alarms so far",
+    "evenhand_monitor_gap": "The largest gap; of ratios the one farthest from 1, below 1",
+}
+"""What each figure is, by the name of its metric."""
+
 
 class MonitorFigure(NamedTuple):
-    """A gauge.
+    """A figure of a monitor.
 
     Attributes:
         name: of the metric.
-        help: what it is.
-        values: with the measure that each is of; None where it is of the whole monitor.
+        measure: that it is of; None where it is of the whole monitor.
+        value: itself.
     """
 
     name: str
-    help: str
-    values: tuple[tuple[str | None, float], ...]
+    measure: str | None
+    value: float
 
 
-def list_figures(monitor: Monitor) -> tuple[MonitorFigure, ...]:
+def list_figures(monitor: Monitor) -> list[MonitorFigure]:
     """Return where a monitor stands: decisions, labels, alarms, and the largest gap of each measure."""
     decisions = monitor.decisions + sum(event.groups is not None for event in monitor.waiting)
-    gaps = tuple(_largest_gaps(monitor))
-    return (
-        MonitorFigure("evenhand_monitor_decisions", "Decisions so far", ((None, decisions),)),
-        MonitorFigure("evenhand_monitor_labels", "Labels so far that were used, or will be", ((None, monitor.labels),)),
-        MonitorFigure("evenhand_monitor_alarms", "Alarms so far", ((None, len(monitor.alarms)),)),
-        MonitorFigure("evenhand_monitor_gap", "The largest gap; of ratios the one farthest from 1, below 1", gaps),
-    )
+    return [
+        MonitorFigure("evenhand_monitor_decisions", None, decisions),
+        MonitorFigure("evenhand_monitor_labels", None, monitor.labels),
+        MonitorFigure("evenhand_monitor_alarms", None, len(monitor.alarms)),
+        *(MonitorFigure("evenhand_monitor_gap", measure, gap) for measure, gap in _largest_gaps(monitor)),
+    ]
 
 
 def format_figures(monitor: Monitor, name: str) -> str:
@@ -40,16 +47,17 @@ def format_figures(monitor: Monitor, name: str) -> str:
         monitor: whose.
         name: of the monitor, the label ``monitor`` of every figure.
     """
-    lines = []
-    for figure in list_figures(monitor):
-        lines += [f"# HELP {figure.name} {figure.help}", f"# TYPE {figure.name} gauge"]
-        for measure, value in figure.values:
-            of = "" if measure is None else f',measure="{measure}"'
-            lines.append(f'{figure.name}{{monitor="{_escape(name)}"{of}}} {value:.9g}')
+    figures, lines = list_figures(monitor), []
+    for metric, meaning in GAUGES.items():
+        lines += [f"# HELP {metric} {meaning}", f"# TYPE {metric} gauge"]
+        for figure in figures:
+            if figure.name == metric:
+                of = "" if figure.measure is None else f',measure="{figure.measure}"'
+                lines.append(f'{metric}{{monitor="{_escape(name)}"{of}}} {figure.value:.9g}')
     return "\n".join(lines) + "\n"
 
 
-def _largest_gaps(monitor: Monitor) -> list[tuple[str | None, float]]:
+def _largest_gaps(monitor: Monitor) -> list[tuple[str, float]]:
     found: dict[str, list[float]] = {}
     for gap in monitor.intervals() if monitor.measures else ():
         if gap.estimate is not None:

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from evenhand.errors import DecisionError, EvenhandError, OptionError
 from evenhand.monitoring import (
+    GAUGES,
     Alarm,
     AlarmPoster,
     MonitorFigure,
@@ -119,7 +120,7 @@ class ServedMonitor:
                 "alarms": len(monitor.alarms),
             }
 
-    def figures(self) -> tuple[MonitorFigure, ...]:
+    def figures(self) -> list[MonitorFigure]:
         """Return what Prometheus is told of it."""
         with self._lock:
             return list_figures(self._follow_locked().monitor)
@@ -204,13 +205,16 @@ class MonitorCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return the figures as the store has them now."""
-        families: dict[str, GaugeMetricFamily] = {}
+        families = {
+            name: GaugeMetricFamily(
+                name, meaning, labels=["monitor", "measure"] if name.endswith("gap") else ["monitor"]
+            )
+            for name, meaning in GAUGES.items()
+        }
         for name, one in self._served.items():
             for figure in one.figures():
-                labels = ["monitor", "measure"] if figure.name.endswith("gap") else ["monitor"]
-                family = families.setdefault(figure.name, GaugeMetricFamily(figure.name, figure.help, labels=labels))
-                for measure, value in figure.values:
-                    family.add_metric([name] if measure is None else [name, measure], value)
+                family = families[figure.name]
+                family.add_metric([name] if figure.measure is None else [name, figure.measure], figure.value)
         return families.values()
 
 

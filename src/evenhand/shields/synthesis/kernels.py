@@ -100,28 +100,11 @@ def several_costs_step(rejected, accepted, mix, near):
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def parity_single(up, own, a, columns, mixes, row):
-    """Return the values of a row and the levels on both groups; ``up`` has the values with one more of group a seen."""
-    mix_a, mix_b = mixes
-    new, level_a, level_b = row.value, row.a.level, row.b.level
-    cost = mix_a.single
-    one_a, zero_a, below_a, above_a = mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]
-    one_b, zero_b, below_b, above_b = mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]
-    # V_t(n_a, n_b, a, b) = P(g = a) * step(V(n_a + 1, ., a or a + 1, b)) + P(g = b) * step(V(., n_b + 1, a, b or b +
-    # 1)), where the probabilities of the groups are in the mixes.
-    for b in range(columns):
-        rejected, accepted = up[a, b], up[a + 1, b]
-        value = single_cost_value(rejected, accepted, one_a, zero_a, cost)
-        level_a[b] = single_cost_level(rejected, accepted, below_a, above_a)
-        rejected, accepted = own[a, b], own[a, b + 1]
-        new[b] = value + single_cost_value(rejected, accepted, one_b, zero_b, cost)
-        level_b[b] = single_cost_level(rejected, accepted, below_b, above_b)
-
-
-@compile_kernel(nogil=True, error_model="numpy")
 def parity_several(up, own, a, columns, mixes, row):
-    """`parity_single` with several costs."""
-    # The same recursion; each group's level is searched for from that of the state before it in the row.
+    """Return the values of a row and the levels on both groups; ``up`` has the values with one more of group a seen."""
+    # V_t(n_a, n_b, a, b) = P(g = a) * step(V(n_a + 1, ., a or a + 1, b)) + P(g = b) * step(V(., n_b + 1, a, b or b +
+    # 1)), where the probabilities of the groups are in the mixes. Each group's level is searched for from that of the
+    # state before it in the row.
     mix_a, mix_b = mixes
     new, level_a, level_b = row.value, row.a.level, row.b.level
     near_a = near_b = len(mix_a.rises) // 2
@@ -135,7 +118,7 @@ def parity_several(up, own, a, columns, mixes, row):
 
 @compile_kernel(nogil=True, error_model="numpy")
 def opportunity_single(up, right, own, a, columns, labels, mixes, row):
-    """As `parity_single`, where with label 0 the counters stay; ``right`` has one more of group b seen."""
+    """As `parity_several` with one cost, where with label 0 the counters stay; ``right`` has one more of group b."""
     mix_a, mix_b = mixes
     new, level_a, level_b = row.value, row.a.level, row.b.level
     cost = mix_a.single
@@ -234,14 +217,14 @@ def thresholds_across_rows(row, columns, a, highest, rises, start, step):
 def sweep_parity(values, horizon, t, mix_a, mix_b, out):
     """Return the layer at time t from the one after it; n_b is t - n_a. Whether thresholds store its levels.
 
-    ``values`` holds (n_a, a, b) with b up to horizon - n_a.
+    ``values`` holds (n_a, a, b) with b up to horizon - n_a. With one cost, `sweep_parity_vectors` does the same faster.
     """
     # The layer holds (n_a, a, b) at off[n_a] + a * (T - n_a + 1) + b. Invariant: what is before the state being written
     # is of time t, it and all after it still of time t + 1. A state reads itself, its right neighbour and the plane of
     # n_a + 1, all of which come after it; a row is written when it has been read.
     row = RowOutputs(np.empty(horizon + 1), empty_row(horizon), empty_row(horizon))
     highest, mixes = empty_row(horizon), (mix_a, mix_b)
-    one, compact = mix_a.single >= 0, len(out.rows_a) > 0
+    compact = len(out.rows_a) > 0
     kept = True
     start, cell = 0, 0
     for n_a in range(t + 1):
@@ -256,10 +239,7 @@ def sweep_parity(values, horizon, t, mix_a, mix_b, out):
             out.rows_b[first_b : first_b + columns, :] = n_a + 1
             highest.words[:] = 0
         for a in range(n_a + 1):
-            if one:
-                parity_single(up, own, a, columns, mixes, row)
-            else:
-                parity_several(up, own, a, columns, mixes, row)
+            parity_several(up, own, a, columns, mixes, row)
             if compact:
                 kept &= thresholds_along_row(row.a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
                 kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, 1)
@@ -318,6 +298,13 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
     return kept
 
 
+@compile_kernel(nogil=True, error_model="numpy", internal=True)
+def put_level(table, position, level, bits, per_byte, follow):
+    """Store one level beside those of its byte."""
+    level = level if level != DEAD_LEVEL else np.uint8(follow)
+    table[position // per_byte] |= np.uint8(level << (position % per_byte * bits))
+
+
 @compile_kernel(nogil=True, error_model="numpy")
 def pack_levels(table, start, levels, bits, follow):
     """Store levels as so many bits each, the lowest first, from position ``start`` of a table on that is 0 there.
@@ -327,17 +314,21 @@ def pack_levels(table, start, levels, bits, follow):
     # Several levels in a byte: position p lies in byte p // per_byte, at bit p % per_byte * bits. Layers are stored
     # from the last one backwards, so the bytes at either end may hold levels of the layer after.
     per_byte = 8 // bits
-    byte, place = start // per_byte, start % per_byte * bits
-    gathered = np.uint8(table[byte]) if len(levels) else np.uint8(0)
-    for i in range(len(levels)):
-        level = levels[i] if levels[i] != DEAD_LEVEL else np.uint8(follow)
-        gathered |= np.uint8(level << place)
-        place += bits
-        if place == 8:
-            table[byte] = gathered
-            byte, place, gathered = byte + 1, 0, np.uint8(0)
-    if place:
-        table[byte] |= gathered
+    size = len(levels)
+    # Up to the first whole byte, whole bytes, and the rest: most of it without a branch.
+    head = min(-start % per_byte, size)
+    whole = (size - head) // per_byte
+    for i in range(head):
+        put_level(table, start + i, levels[i], bits, per_byte, follow)
+    first = (start + head) // per_byte
+    for byte in range(whole):
+        gathered = np.uint8(0)
+        for place in range(per_byte):
+            level = levels[head + byte * per_byte + place]
+            gathered |= np.uint8((level if level != DEAD_LEVEL else np.uint8(follow)) << (place * bits))
+        table[first + byte] = gathered
+    for i in range(head + whole * per_byte, size):
+        put_level(table, start + i, levels[i], bits, per_byte, follow)
 
 
 @compile_kernel(nogil=True, error_model="numpy")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from evenhand.shields.spec.ends import BandEnd, EndValues
 from evenhand.shields.spec.plan import Inputs
 from evenhand.shields.synthesis.kernels import forbid_outside_bands
+from evenhand.shields.synthesis.parity_vector import SPARE
 from evenhand.typing import Floats, Integers
 
 BLOCK_STATES = 8192
@@ -36,6 +37,10 @@ class LayerLayout:
     def size(self) -> int:
         """Values in the layer at the horizon."""
         return comb(self.horizon + 4, 4) if self.labelled else comb(self.horizon + 3, 3)
+
+    def allocate(self) -> Floats:
+        """Return a layer of zeros, with some numbers behind it that compiled code may read."""
+        return np.zeros(self.size + SPARE)[: self.size]
 
     @cached_property
     def planes(self) -> Integers:

@@ -29,7 +29,8 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
     """
     if len(plan.inputs.groups) == 2:
         # Not counted in the seconds: it happens once per machine.
-        compile_kernels(plan.property.labelled, plan.horizon > 255)
+        single = len(plan.inputs.costs) == 1 and plan.kind not in ("feasible", "energy")
+        compile_kernels(plan.property.labelled, plan.horizon > 255, single)
     if plan.kind in PERIODIC_KINDS:
         first = PeriodicShield(plan, progress=progress).begin().policy
         return first if plan.nudging is None else _weigh_nudges(first)

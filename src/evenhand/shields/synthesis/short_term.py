@@ -188,7 +188,7 @@ class _Trials:
             for t in range(problem.horizon)
             for n_a, a, n_b in [_rows(layer, t)]
         }
-        left = np.zeros(layer.size)
+        left = layer.allocate()
         if problem.horizon >= bound.first:
             layer.check(left, problem.horizon, bound.kept)
         self._left = np.isinf(left)
@@ -197,7 +197,7 @@ class _Trials:
         """Return the shield that is best at a price."""
         problem, layer = self._problem, self._layer
         horizon = problem.horizon
-        after = np.zeros(layer.size)
+        after = layer.allocate()
         if horizon in problem.checks:
             layer.check(after, horizon, problem.checks[horizon])
         steps, table, nowhere = ArrivalSteps(problem, after), TableWriter(problem, "packed"), no_outputs(problem)

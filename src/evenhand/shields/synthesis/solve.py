@@ -20,6 +20,7 @@ from evenhand.shields.spec.plan import Inputs
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.shields.synthesis.kernels import LevelOutputs, pack_levels, sweep_opportunity, sweep_parity
 from evenhand.shields.synthesis.layer import TOLERANCE, LayerLayout, StepMix, forced_mix, mix_of_group
+from evenhand.shields.synthesis.parity_vector import sweep_parity_vectors
 from evenhand.typing import Floats
 
 Bytes: TypeAlias = NDArray[Any]
@@ -96,24 +97,22 @@ def solve_problem(problem: SynthesisProblem, *, progress: Progress | None = None
 
 
 @cache
-def compile_kernels(labelled: bool, wide: bool) -> None:
+def compile_kernels(labelled: bool, wide: bool, single: bool) -> None:
     """Compile the kernels, which takes seconds once per machine; afterwards they come from a cache.
 
     Args:
         labelled: which of them.
         wide: whether for thresholds of two bytes, as needed beyond 255 decisions.
+        single: whether for one cost.
     """
     layer = LayerLayout(1, labelled)
-    values = np.zeros(layer.size)
+    values = layer.allocate()
     inputs = Inputs(("a", "b"), (0.5, 0.5), (0.5, 0.5))
-    mixes = [mix_of_group(inputs, group, 0.0) for group in (0, 1)]
+    mixes = tuple(mix_of_group(inputs, group, 0.0)._replace(single=1.0 if single else -1.0) for group in (0, 1))
     tables = _allocate_tables(1, labelled, 1, "thresholds", _position_type(256 if wide else 1))
     out = _level_outputs(tables, 0, labelled, 1, "thresholds")
     layer.check(values, 1, FairEnd(FairnessProperty("demographic_parity", Fraction(1))))
-    if labelled:
-        sweep_opportunity(values, layer.planes, 0, *mixes, inputs.labels(), out)
-    else:
-        sweep_parity(values, 1, 0, *mixes, out)
+    sweep_plain(layer, values, 0, (mixes[0], mixes[1]), inputs.labels(), out)
 
 
 def _threshold_bytes(problem: SynthesisProblem, costs: int) -> int:
@@ -132,7 +131,7 @@ def sweep_layers(problem: SynthesisProblem, form: str, progress: Progress | None
     """The solution with its table as thresholds or packed; None if thresholds do not store the levels exactly."""
     horizon = problem.horizon
     layer = LayerLayout(horizon, problem.labelled)
-    values = np.zeros(layer.size)
+    values = layer.allocate()
     if horizon in problem.checks:
         layer.check(values, horizon, problem.checks[horizon])
     steps, table = ArrivalSteps(problem, values), TableWriter(problem, form)
@@ -157,7 +156,8 @@ def sweep_plain(
     """Sweep a layer of values to time t, in place; whether ``out`` stores its levels exactly."""
     if layer.labelled:
         return bool(sweep_opportunity(values, layer.planes, t, *mixes, labels, out))
-    return bool(sweep_parity(values, layer.horizon, t, *mixes, out))
+    sweep = sweep_parity_vectors if mixes[0].single >= 0 else sweep_parity
+    return bool(sweep(values, layer.horizon, t, *mixes, out))
 
 
 class ArrivalSteps:

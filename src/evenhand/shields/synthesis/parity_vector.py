@@ -1,0 +1,177 @@
+"""The sweep of `sweep_parity` with one cost, eight states at a time: what dynamic shields wait for.
+
+A compiler cannot know that the rows that are read and the row that is written never overlap, and rows are short: it
+leaves most of this scalar. Here eight neighbouring states are one vector. Each number is the same as without, to the
+last bit: the same products and sums in the same order, none of them fused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from evenhand.kernels import compile_kernel
+from evenhand.shields.synthesis.kernels import DEAD_LEVEL
+
+LANES = 8
+SPARE = LANES + 1
+"""Numbers behind a layer that may be read, and are not used."""
+_DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+_BYTES = ir.VectorType(ir.IntType(8), LANES)
+_INTEGERS = ir.VectorType(ir.IntType(64), LANES)
+ALL = np.uint64(2**64 - 1)
+
+
+def _broadcast(builder: Any, number: Any, kind: Any) -> Any:
+    undefined = ir.Constant(kind, ir.Undefined)
+    single = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(single, undefined, zeros)
+
+
+@intrinsic
+def step_eight_states(context: Any, values: Any, places: Any, row: Any, groups: Any, cost: Any) -> Any:
+    """Replace eight values of a row by those one decision earlier; return the levels as bits.
+
+    ``values``: the layer. ``places``: positions in it of the first of the eight, with one more of group a rejected, or
+    accepted, and as it is; then its number in the row, and how many states the row has. ``row``: of each group the
+    levels along the row, bytes that are written too. ``groups``: of each (P(recommended to be accepted), P(to be
+    rejected), gain from which on the level is 1, gain above which it is 2), see `single_cost_value` and
+    `single_cost_level`. The bytes of the answer, the lowest first, say of group a in which states the level is 1 or
+    more, in which it is 2, and which are alive; then the same of group b.
+    """
+
+    number, integer = ir.DoubleType(), ir.IntType(64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def address(array: Any, kind: Any, offset: Any, vector: Any) -> Any:
+            data = context.make_array(kind)(context, builder, value=array).data
+            return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
+
+        def load(offset: Any) -> Any:
+            return builder.load(address(args[0], signature.args[0], offset, _DOUBLES), align=8)
+
+        def spread(value: Any) -> Any:
+            return _broadcast(builder, value, _DOUBLES)
+
+        def smaller(a: Any, b: Any) -> Any:
+            return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+        rejected, accepted, own, column, columns = (builder.extract_value(args[1], place) for place in range(5))
+        left = _broadcast(builder, builder.sub(columns, column), _INTEGERS)
+        inside = builder.icmp_signed("<", ir.Constant(_INTEGERS, list(range(LANES))), left)
+        infinite, price = spread(ir.Constant(number, float("inf"))), spread(args[4])
+        answer: Any = ir.Constant(integer, 0)
+        values = []
+        here = load(own)
+        pairs = (load(rejected), load(accepted)), (here, load(builder.add(own, ir.Constant(integer, 1))))
+        for group, (minus, plus) in enumerate(pairs):
+            told = builder.extract_value(args[3], group)
+            one, zero, from_1, beyond_1 = (spread(builder.extract_value(told, place)) for place in range(4))
+            down = smaller(plus, builder.fadd(price, minus))
+            up = smaller(minus, builder.fadd(price, plus))
+            values.append(builder.fadd(builder.fmul(one, down), builder.fmul(zero, up)))
+            gain = builder.fsub(minus, plus)
+            live = builder.fcmp_ordered("<", smaller(minus, plus), infinite)
+            first, second = builder.fcmp_ordered(">=", gain, from_1), builder.fcmp_ordered(">", gain, beyond_1)
+            level = builder.add(builder.zext(first, _BYTES), builder.zext(second, _BYTES))
+            level = builder.select(live, level, ir.Constant(_BYTES, [DEAD_LEVEL] * LANES))
+            levels = builder.extract_value(args[2], group)
+            builder.store(level, address(levels, signature.args[2][group], column, _BYTES), align=1)
+            live = builder.and_(live, inside)
+            for place, mask in enumerate((builder.and_(live, first), builder.and_(live, second), live)):
+                byte = builder.zext(builder.bitcast(mask, ir.IntType(LANES)), integer)
+                shift = ir.Constant(integer, LANES * (3 * group + place))
+                answer = builder.or_(answer, builder.shl(byte, shift))
+        # What is not of this row stays as it is.
+        value = builder.select(inside, builder.fadd(values[0], values[1]), here)
+        builder.store(value, address(args[0], signature.args[0], own, _DOUBLES), align=8)
+        return answer
+
+    return types.uint64(values, places, row, groups, cost), generate
+
+
+@intrinsic
+def first_bit(context: Any, bits: Any) -> Any:
+    """Return the number of the lowest bit that is set; 64 if none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@compile_kernel(nogil=True, error_model="numpy", internal=True)
+def note_rises(new, base, a, column, rows):
+    """Write row ``a`` as that in which columns reach a level: bit i stands for the column ``base + i``."""
+    while new:
+        rows[base + first_bit(new), column] = a
+        new &= new - np.uint64(1)
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def sweep_parity_vectors(values, horizon, t, mix_a, mix_b, out):
+    """As `sweep_parity`, with one cost; ``values`` needs ``SPARE`` more numbers behind it."""
+    # Invariants of `sweep_parity`. Eight states are read before they are written, and the eight after them need none
+    # of these. 64 states of a row are then looked at as bits of a word: where the level first rises, and whether a
+    # live state has a lower one later, along the row for group a and across the rows for group b.
+    groups = (
+        (mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]),
+        (mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]),
+    )
+    row = (np.empty(horizon + SPARE, np.uint8), np.empty(horizon + SPARE, np.uint8))
+    compact = len(out.rows_a) > 0
+    reached = np.empty((2, horizon // 64 + 1), np.uint64)
+    byte, wrong = np.uint64(255), np.uint64(0)
+    start, cell = 0, 0
+    for n_a in range(t + 1):
+        columns, stride = t - n_a + 1, horizon - n_a + 1
+        after = start + (n_a + 1) * stride
+        first_b, first_a = columns * (columns - 1) // 2, n_a * (n_a + 1) // 2
+        if compact:
+            out.rows_b[first_b : first_b + columns, :] = n_a + 1
+            reached[:] = 0
+        for a in range(n_a + 1):
+            own, above = start + a * stride, after + a * (stride - 1)
+            rise_1 = rise_2 = columns
+            for w in range((columns + 63) // 64):
+                one_a = two_a = live_a = one_b = two_b = live_b = np.uint64(0)
+                for b in range(64 * w, min(64 * w + 64, columns), LANES):
+                    places = (above + b, above + stride - 1 + b, own + b, b, columns)
+                    bits = step_eight_states(values, places, row, groups, mix_a.single)
+                    shift = np.uint64(b & 63)
+                    one_a |= (bits & byte) << shift
+                    two_a |= (bits >> np.uint64(8) & byte) << shift
+                    live_a |= (bits >> np.uint64(16) & byte) << shift
+                    one_b |= (bits >> np.uint64(24) & byte) << shift
+                    two_b |= (bits >> np.uint64(32) & byte) << shift
+                    live_b |= (bits >> np.uint64(40) & byte) << shift
+                if not compact:
+                    continue
+                if rise_1 == columns and one_a:
+                    rise_1 = 64 * w + first_bit(one_a)
+                if rise_2 == columns and two_a:
+                    rise_2 = 64 * w + first_bit(two_a)
+                # Live states behind a rise that are below it.
+                if rise_1 < columns:
+                    wrong |= live_a & ~one_a & (ALL << np.uint64(max(rise_1 - 64 * w, 0)))
+                if rise_2 < columns:
+                    wrong |= live_a & ~two_a & (ALL << np.uint64(max(rise_2 - 64 * w, 0)))
+                wrong |= (live_b & ~one_b & reached[0, w]) | (live_b & ~two_b & reached[1, w])
+                note_rises(one_b & ~reached[0, w], first_b + 64 * w, a, 0, out.rows_b)
+                note_rises(two_b & ~reached[1, w], first_b + 64 * w, a, 1, out.rows_b)
+                reached[0, w] |= one_b
+                reached[1, w] |= two_b
+            if compact:
+                out.rows_a[first_a + a, 0] = rise_1
+                out.rows_a[first_a + a, 1] = rise_2
+            elif len(out.cells_a):
+                out.cells_a[cell : cell + columns] = row[0][:columns]
+                out.cells_b[cell : cell + columns] = row[1][:columns]
+                cell += columns
+        start = after
+    return wrong == 0
