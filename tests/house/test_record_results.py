@@ -17,6 +17,7 @@ SPEC.loader.exec_module(recorder)
 APP = typer.main.get_command(app)
 CASES = list(recorder.cases())
 NOT_RECORDED = {f"reproduce {paper}" for paper in PAPERS} | {
+    "card",
     "reproduce shields",
     "keys add",
     "keys list",

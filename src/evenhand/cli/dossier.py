@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import EncodingOption, HomeOption, OutputOptions, read_data
+from evenhand.cli.options import EncodingOption, HomeOption, OutputOptions, check_places, read_data
 from evenhand.errors import DataError, OptionError
+from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
     from evenhand.dossier import DataFile, DossierName
@@ -168,3 +170,35 @@ def _list_dossiers() -> None:
         typer.echo(
             f"  {one.citation} ({', '.join(one.dossiers)}): {one.status}{valid}{until}; checked {one.checked_on}"
         )
+
+
+class CardKind(StrEnum):
+    """Formats of cards."""
+
+    huggingface = "huggingface"
+    cyclonedx = "cyclonedx"
+    croissant = "croissant"
+
+
+def card(
+    report: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
+    format_: Annotated[
+        CardKind,
+        typer.Option(
+            "--format",
+            help="huggingface: a section of a model's README with its metadata; cyclonedx: a bill of materials with "
+            "a model card; croissant: metadata of the data.",
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="File of the card; standard output unless given.")] = None,
+) -> None:
+    """Write an audit as a card for inventories of models and data."""
+    from evenhand import auditing
+    from evenhand.dossier import write_card
+
+    check_places({"--out": out})
+    text = write_card(auditing.read_audit(report), format_.value)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(out, text)

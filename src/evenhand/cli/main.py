@@ -71,6 +71,7 @@ app.command("mitigate", cls=with_settings(mitigate.SETTINGS, mitigate.ALTERNATIV
     mitigate.mitigate
 )
 app.command("dossier")(dossier.dossier)
+app.command("card")(dossier.card)
 app.command("monitor")(monitor.monitor)
 app.add_typer(shield.app)
 app.add_typer(genai.app)

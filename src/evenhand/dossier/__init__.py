@@ -9,10 +9,10 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.dossier.analysis import compile_dossier, find_changed_cells
     from evenhand.dossier.audited import compile_audited
+    from evenhand.dossier.cards import CardFormat, write_bom, write_card
     from evenhand.dossier.citations import Citation, list_citations
     from evenhand.dossier.config import DossierConfig, read_dossier_config, write_template
     from evenhand.dossier.evidence import Alternatives, EvidenceNumber, ResultFile, read_evidence
-    from evenhand.dossier.model_card import write_bom
     from evenhand.dossier.outline import OPEN, OUTLINES, list_items
     from evenhand.dossier.result import DataFile, DossierName, DossierResult
 
@@ -20,6 +20,7 @@ __all__ = [
     "OPEN",
     "OUTLINES",
     "Alternatives",
+    "CardFormat",
     "Citation",
     "DataFile",
     "DossierConfig",
@@ -35,6 +36,7 @@ __all__ = [
     "read_dossier_config",
     "read_evidence",
     "write_bom",
+    "write_card",
     "write_template",
 ]
 

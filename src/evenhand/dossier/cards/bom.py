@@ -1,18 +1,24 @@
-"""A dossier as a model card of a CycloneDX bill of materials, for inventories of software."""
+"""Dossiers and audits as model cards of a CycloneDX bill of materials, for inventories of software."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+from evenhand.core import Result
+from evenhand.dossier.cards.numbers import GroupAtRisk, slice_of
+from evenhand.dossier.evidence import EvidenceNumber
 from evenhand.dossier.outline import OPEN
 from evenhand.dossier.result import DossierResult
 from evenhand.stats import Quantity, Unknown
 
+if TYPE_CHECKING:
+    from evenhand.auditing import AuditResult
+
 SPACE = uuid.UUID("6f0d1c1e-6b0f-5a53-9d40-1f4a3ad1b7c2")
-"""Namespace of serial numbers: equal dossiers have the same."""
+"""Namespace of serial numbers: equal results have the same."""
 
 
 def write_bom(dossier: DossierResult) -> str:
@@ -26,35 +32,62 @@ def write_bom(dossier: DossierResult) -> str:
         dossier: any dossier.
     """
     system = dossier.config.system
-    component: dict[str, Any] = {
-        "type": "machine-learning-model",
-        "bom-ref": "model",
+    component = {
         "name": system.name or OPEN,
         "version": system.version,
         "supplier": {"name": system.vendor} if system.vendor else None,
         "description": system.purpose,
+    }
+    considerations = {
+        "useCases": [system.purpose] if system.purpose else [],
+        "fairnessAssessments": list(_list_assessments(dossier)),
+    }
+    return _format_bom(
+        dossier, component, list(_list_metrics(dossier)), considerations, made=f"{dossier.made_on}T00:00:00Z"
+    )
+
+
+def write_audit_bom(audit: AuditResult, numbers: Sequence[EvidenceNumber], risks: Sequence[GroupAtRisk]) -> str:
+    """Return a CycloneDX 1.6 bill of materials whose one component is the model that was audited, with its card.
+
+    Args:
+        audit: the audit.
+        numbers: its numbers; those that are unknown are left out.
+        risks: groups that are worse off, each an assessment.
+    """
+    component = {"name": audit.model.name, "description": f"{audit.model.type}, audited on {audit.data.name}"}
+    metrics = [line for one in numbers for line in _write_quantity(one.words, one.quantity, slice_of(one))]
+    assessments = [{"groupAtRisk": risk.group, "harms": risk.harm} for risk in risks]
+    return _format_bom(audit, component, metrics, {"fairnessAssessments": assessments})
+
+
+def _format_bom(
+    result: Result,
+    component: dict[str, Any],
+    metrics: list[dict[str, Any]],
+    considerations: dict[str, Any],
+    *,
+    made: str | None = None,
+) -> str:
+    model = {
+        "type": "machine-learning-model",
+        "bom-ref": "model",
+        **component,
         "modelCard": {
             "bom-ref": "model-card",
-            "quantitativeAnalysis": {"performanceMetrics": list(_list_metrics(dossier))},
-            "considerations": _leave_out_empty(
-                {
-                    "useCases": [system.purpose] if system.purpose else [],
-                    "fairnessAssessments": list(_list_assessments(dossier)),
-                }
-            ),
+            "quantitativeAnalysis": {"performanceMetrics": metrics},
+            "considerations": _leave_out_empty(considerations),
         },
     }
+    tools = {"components": [{"type": "application", "name": "evenhand", "version": result.evenhand}]}
     bom = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(SPACE, dossier.to_json())}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(SPACE, result.to_json())}",
         "version": 1,
-        "metadata": {
-            "timestamp": f"{dossier.made_on}T00:00:00Z",
-            "tools": {"components": [{"type": "application", "name": "evenhand", "version": dossier.evenhand}]},
-        },
-        "components": [_leave_out_empty(component)],
+        "metadata": _leave_out_empty({"timestamp": made, "tools": tools}),
+        "components": [_leave_out_empty(model)],
     }
     return json.dumps(bom, indent=2, ensure_ascii=False) + "\n"
 
