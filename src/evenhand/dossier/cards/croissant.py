@@ -41,7 +41,7 @@ def write_croissant(audit: AuditResult, risks: Sequence[GroupAtRisk]) -> str:
         if len(breakdown.by) == 1
     ]
     known = [
-        f"{format_percent(data.base_rate)} of {data.people:,} people have the favourable true label."
+        f"Base rate (share whose true label is favourable): {format_percent(data.base_rate)}."
         if data.base_rate is not None
         else "True labels are not known."
     ]
