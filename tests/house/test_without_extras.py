@@ -23,7 +23,8 @@ OPTIONAL = {
     "torch", "onnx", "onnxruntime", "h5py", "keras", "skops", "xgboost", "lightgbm", "catboost", "polars", "pyarrow",
     "zstandard", "skl2onnx", "fastapi", "httpx", "matplotlib", "pillow", "PIL", "diffusers", "transformers",
     "safetensors", "uvicorn", "starlette", "sqlalchemy", "alembic", "prometheus-client", "prometheus_client", "psycopg",
-    "distributed", "fairlearn", "duckdb", "openpyxl", "python-docx", "docx", "typst", "pyspark",
+    "distributed", "fairlearn", "duckdb", "openpyxl", "python-docx", "docx", "typst", "pyspark", "authlib",
+    "joserfc",
 }  # fmt: skip
 
 

@@ -64,6 +64,7 @@ def test_nothing_is_said_without_a_key_nor_to_one_that_may_do_nothing(route, cli
 
 
 def test_few_things_are_public():
-    assert set(PUBLIC_PATHS) == {"/healthz", "/readyz", "/openapi.json", "/login", "/logout"}
+    logins = {"/login", "/login/oidc", "/login/callback", "/logout"}
+    assert set(PUBLIC_PATHS) == {"/healthz", "/readyz", "/openapi.json"} | logins
     # The first are the same for everybody, and the addresses of the second cannot be guessed.
     assert (ASSETS, PICTURES) == ("/assets/", "/v1/pictures/")

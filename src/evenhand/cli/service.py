@@ -287,6 +287,7 @@ def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
             "name": key.name,
             "scopes": sorted(key.scopes),
             "streams": None if key.streams is None else sorted(key.streams),
+            "session": key.session,
             "status": key.status(now),
             "made": _format_time(key.made),
             "expires": _format_time(key.expires),
@@ -303,7 +304,8 @@ def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
         status = key.status(now)
         ends = f", ends {_format_time(key.expires)}" if key.expires is not None and status == "valid" else ""
         scopes = ", ".join(sorted(key.scopes)) + (f" for {', '.join(sorted(key.streams))}" if key.streams else "")
-        typer.echo(f"{key.id}  {status:<8}  {key.name}: {scopes}; made {_format_time(key.made)}{ends}")
+        name = key.name if key.session is None else f"{key.name} (logged in)"
+        typer.echo(f"{key.id}  {status:<8}  {name}: {scopes}; made {_format_time(key.made)}{ends}")
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def reload_service(context: ServiceContext, by: str) -> ReloadReport:
             raise OptionError("the service was started without a file", hint="evenhand serve --config evenhand.toml")
         written = ServiceConfig.read(before.source)
         change = _Change(context, written)
-        parts = ("service", "limits", "retention", "monitors")
+        parts = ("service", "limits", "retention", "oidc", "monitors")
         needs_restart = tuple(
             name for name in parts if _described(getattr(before, name)) != _described(getattr(written, name))
         )
@@ -369,7 +369,9 @@ def _check_unused(context: ServiceContext, name: str, digest: str) -> None:
 
 def _described(part: Any) -> Any:
     """Return a part of the file, without the address, which the command line may have given."""
-    return [one.model_dump() for one in part] if isinstance(part, tuple) else part.model_dump(exclude={"host", "port"})
+    if isinstance(part, tuple):
+        return [one.model_dump() for one in part]
+    return None if part is None else part.model_dump(exclude={"host", "port"})
 
 
 def _words(error: EvenhandError) -> str:

@@ -73,6 +73,17 @@ def _check_public_url(given: object) -> object:
     return given.rstrip("/")
 
 
+def _check_issuer(given: object) -> object:
+    """Return a provider that is reached by TLS, or on this machine."""
+    if isinstance(given, str):
+        parts = urlsplit(given)
+        if not parts.hostname or parts.query or parts.fragment or "@" in given:
+            raise ValueError(f"expected an address of the web, got {given!r}")
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+            raise ValueError(f"expected an address with https, got {given!r}")
+    return given
+
+
 Name: TypeAlias = Annotated[str, BeforeValidator(_check_name)]
 """Of a shield or a generator: letters, digits, ``.``, ``_`` and ``-``."""
 
@@ -83,6 +94,8 @@ HINTS = {
     "keys": "write true or false",
     "trusted_proxies": 'write a list of addresses or networks, such as trusted_proxies = ["127.0.0.1", "10.0.0.0/8"]',
     "public_url": 'write the address that callers use, such as public_url = "https://fair.example.org"',
+    "issuer": 'write the address of the provider, such as issuer = "https://login.example.org/realms/work"',
+    "roles": 'write who may do what, such as roles = { viewer = ["staff"], admin = ["evenhand-admins"] }',
     "name": 'letters, digits, ".", "_" and "-", at most 100 of them, such as name = "loans"',
     "policy": 'name a file that `evenhand shield synthesize` made, such as policy = "loans.shield"',
     "plan": "write what the shield keeps, as in the configuration of a shield",
@@ -164,6 +177,30 @@ class RetentionConfig(_StrictModel):
     picture_days: Annotated[float, Field(gt=0)] | None = 30.0
 
 
+class OidcConfig(_StrictModel):
+    """An identity provider at which people log in to the dashboard.
+
+    Attributes:
+        issuer: the provider, by the address that it calls itself.
+        client_id: of this service there.
+        client_secret_env: the environment variable with the client's secret; None: the client has none.
+        scopes: that are asked for.
+        name_claim: what the service calls somebody; by the subject where it is missing.
+        role_claim: what somebody may do; points lead into a claim, as in ``realm_access.roles``.
+        roles: by role of the service, the values of that claim that give it; of several roles the one that may most.
+        session_hours: after which somebody has to log in again.
+    """
+
+    issuer: Annotated[str, BeforeValidator(_check_issuer)]
+    client_id: Annotated[str, Field(min_length=1)]
+    client_secret_env: str | None = None
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    name_claim: str = "email"
+    role_claim: str = "roles"
+    roles: dict[Literal["viewer", "operator", "admin"], tuple[str, ...]]
+    session_hours: Annotated[float, Field(gt=0, le=168)] = 8.0
+
+
 class ServedShieldConfig(_StrictModel):
     """A shield: a policy file, or the plan of one that is made at the start.
 
@@ -230,7 +267,7 @@ class ServiceConfig(_StrictModel):
     """The whole file.
 
     Attributes:
-        service, limits, retention, shields, guards, monitors: its parts.
+        service, limits, retention, oidc, shields, guards, monitors: its parts.
         folder: that relative paths in it start from.
         source: the file itself; None: it was described otherwise.
     """
@@ -238,6 +275,7 @@ class ServiceConfig(_StrictModel):
     service: ServerConfig = ServerConfig()
     limits: LimitsConfig = LimitsConfig()
     retention: RetentionConfig = RetentionConfig()
+    oidc: OidcConfig | None = None
     shields: tuple[ServedShieldConfig, ...] = ()
     guards: tuple[ServedGuardConfig, ...] = ()
     monitors: tuple[ServedMonitorConfig, ...] = ()
@@ -304,6 +342,7 @@ KNOWN_ENTRIES: Mapping[str, list[str]] = {
     "service": list(ServerConfig.model_fields),
     "limits": list(LimitsConfig.model_fields),
     "retention": list(RetentionConfig.model_fields),
+    "oidc": list(OidcConfig.model_fields),
     "shields": list(ServedShieldConfig.model_fields),
     "guards": list(ServedGuardConfig.model_fields),
     "monitors": list(ServedMonitorConfig.model_fields),
@@ -321,6 +360,12 @@ def is_loopback(host: str) -> bool:
 
 def _check_consistency(found: ServiceConfig) -> None:
     """Check that parts that are right alone fit together."""
+    if found.oidc is not None and not (found.service.keys and found.service.public_url):
+        raise OptionError(
+            "people who log in need a service that wants keys, and the address under which browsers know it",
+            location="oidc",
+            hint='write keys = true and public_url = "https://fair.example.org" under [service]',
+        )
     seen: dict[str, str] = {}
     places = [(f"shields.{position}", entry.name) for position, entry in enumerate(found.shields)]
     places += [(f"guards.{position}", entry.name) for position, entry in enumerate(found.guards)]

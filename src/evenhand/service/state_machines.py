@@ -114,8 +114,9 @@ class KeyMachine:
 
     Operations; times are seconds since 1970, and the one in ``at`` is when the change was asked for:
 
-    - ``{"op": "add", "hash", "name", "scopes", "streams"?, "expires", "at"}``: a key, for these streams alone where
-      some are named; a name may have several, so that one can follow another.
+    - ``{"op": "add", "hash", "name", "scopes", "streams"?, "session"?, "expires", "at"}``: a key, for these streams
+      alone where some are named; a name may have several, so that one can follow another. ``session``: who logged in
+      at an identity provider, by the subject there; such a key is forgotten once it has ended.
     - ``{"op": "expire", "key", "expires", "at"}``: a key ends, then or before.
     - ``{"op": "revoke", "key", "at"}``: a key ends at once, for ever.
     """
@@ -156,6 +157,8 @@ class KeyMachine:
         raise DecisionError(f"there is no operation {what!r}", code="operation", hint="add, expire, revoke")
 
     def _add(self, operation: Operation) -> dict[str, Any]:
+        # Sessions come every day, and would stay for ever.
+        self._keys = {one: about for one, about in self._keys.items() if not _is_over(about, operation["at"])}
         key = key_identifier(operation["hash"])
         if key in self._keys:
             raise DecisionError(f"there is a key {key} already", code="repeated")
@@ -167,6 +170,7 @@ class KeyMachine:
             "expires": operation["expires"],
             "revoked": None,
             **({"streams": list(operation["streams"])} if "streams" in operation else {}),
+            **({"session": operation["session"]} if "session" in operation else {}),
         }
         return {"key": key}
 
@@ -174,6 +178,11 @@ class KeyMachine:
         if operation["key"] not in self._keys:
             raise DecisionError(f"there is no key {operation['key']}", code="unknown-id")
         return self._keys[operation["key"]]
+
+
+def _is_over(about: Mapping[str, Any], at: float) -> bool:
+    """Return whether this is a session that has ended."""
+    return "session" in about and (about["revoked"] is not None or about["expires"] <= at)
 
 
 # What the service serves, as a machine: every change of that while it runs is in a log like any other.

@@ -19,6 +19,7 @@ from evenhand.service.api.routes import (
     generators,
     guardrail,
     health,
+    login,
     monitors,
     passed_on,
     responses,
@@ -64,6 +65,18 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     app.add_middleware(SecurityHeadersMiddleware)
     app.add_middleware(DecisionPathMiddleware, limits=settings.limits, counts=counts)
     error_handlers.install_handlers(app)
-    for part in (admin, shields, generators, responses, passed_on, guardrail, monitors, streams, health, dashboard):
+    for part in (
+        admin,
+        shields,
+        generators,
+        responses,
+        passed_on,
+        guardrail,
+        monitors,
+        streams,
+        health,
+        login,
+        dashboard,
+    ):
         app.include_router(part.router)
     return app

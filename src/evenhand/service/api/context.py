@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 
 from evenhand.service.auth.keys import KeyCache
 from evenhand.service.auth.limits import FailureThrottle
+from evenhand.service.auth.oidc import IdentityProvider
 from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, open_guard
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
@@ -48,6 +49,7 @@ class ServiceContext:
         monitors: by name.
         replica: this process's name, new at every start.
         keys: who may ask.
+        logins: where people log in; None: with keys alone.
         failures: holds up addresses from which only requests without a valid key come.
         pictures: that were delivered.
         deciders: by name, what asks each shield.
@@ -76,6 +78,7 @@ class ServiceContext:
     grace: float = GRACE_SECONDS
     closed: bool = field(default=False, init=False)
     keys: KeyCache = field(init=False)
+    logins: IdentityProvider | None = field(default=None, init=False)
     failures: FailureThrottle = field(default_factory=FailureThrottle, init=False)
     pictures: PictureStore = field(init=False)
     upkeep: UpkeepThread = field(init=False)
@@ -190,6 +193,8 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
     Raises:
         EvenhandError: something cannot be loaded, or the store cannot be used; nothing is left open.
     """
+    oidc = settings.oidc
+    logins = None if oidc is None else IdentityProvider(oidc, settings.service.public_url or "")
     database = Database(settings.service.database)
     try:
         managed = read_managed_streams(database)
@@ -201,7 +206,7 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
         database.close()
         raise
     context = ServiceContext(effective, database, ledger, streams.shields, coming=streams.coming)
-    context.written = settings
+    context.written, context.logins = settings, logins
     try:
         for entry in effective.guards:
             guard = open_guard(entry, settings.folder, ledger, context.replica, context.pictures,

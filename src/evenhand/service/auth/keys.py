@@ -45,6 +45,9 @@ COOKIE = "evenhand_key"
 FRESH_SECONDS = 1.0
 """For so long keys are believed without a look into the store; so a revoked one ends within about this time."""
 
+RETRY_SECONDS = 0.1
+"""Between two looks into the store for keys that are not known."""
+
 WAIT_SECONDS = 1.0
 """For so long a look into the store is waited for."""
 
@@ -63,6 +66,7 @@ class ApiKey:
         scopes: what it may be used for.
         streams: the shields and guards that it may be used for alone; None: all of them.
         made, expires, revoked: seconds since 1970; None: never.
+        session: who logged in at an identity provider, by the subject there; None: it is not a session's.
     """
 
     id: str
@@ -73,6 +77,7 @@ class ApiKey:
     expires: float | None = None
     revoked: float | None = None
     streams: frozenset[str] | None = None
+    session: str | None = None
 
     def status(self, now: float) -> str:
         """Return ``valid``, ``expired`` or ``revoked``."""
@@ -90,12 +95,14 @@ class Caller:
         scopes: what they may do.
         key: the key's id; empty where the service wants no keys.
         streams: the shields and guards that they may ask alone; None: all of them.
+        session: whether they logged in at an identity provider.
     """
 
     name: str
     scopes: frozenset[str]
     key: str = ""
     streams: frozenset[str] | None = None
+    session: bool = False
 
     def is_allowed(self, scope: Scope) -> bool:
         """Return whether something is allowed to them."""
@@ -161,6 +168,13 @@ class KeyCache:
             StoreError: the store has not answered for too long, so the key cannot be checked.
         """
         await self._refresh_cache()
+        try:
+            return self._look_up(key)
+        except AccessError:
+            # Somebody may have logged in at another replica a moment ago.
+            if self._steady() - max(self._read_at, self._tried_at) < RETRY_SECONDS:
+                raise
+        await self._refresh_cache(fresh=RETRY_SECONDS)
         return self._look_up(key)
 
     def known_caller(self, key: str) -> Caller | None:
@@ -180,11 +194,11 @@ class KeyCache:
         status = found.status(self._clock())
         if status != "valid":
             raise AccessError(f"the key {found.id} is {status}", code="key", hint="evenhand keys add makes a new one")
-        return Caller(found.name, found.scopes, found.id, found.streams)
+        return Caller(found.name, found.scopes, found.id, found.streams, found.session is not None)
 
-    async def _refresh_cache(self) -> None:
+    async def _refresh_cache(self, fresh: float = FRESH_SECONDS) -> None:
         now = self._steady()
-        if now - max(self._read_at, self._tried_at) >= FRESH_SECONDS:
+        if now - max(self._read_at, self._tried_at) >= fresh:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(asyncio.to_thread(self._read, now))
             # A store that hangs delays no request for longer than this: what was read last is believed.
@@ -364,7 +378,7 @@ class KeyStore:
 
     def _valid_keys(self, name: str) -> list[ApiKey]:
         now = self._clock()
-        return [key for key in self.keys() if key.name == name and key.status(now) == "valid"]
+        return [key for key in self.keys() if key.name == name and key.session is None and key.status(now) == "valid"]
 
     def _add(self, name: str, scopes: Collection[str], seconds: float | None, streams: Collection[str] | None) -> str:
         key, now = create_key(), self._clock()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evenhand.service.api.context import ServiceContext
 
 
-PUBLIC_PATHS = (*PROBES, "/openapi.json", "/login", "/logout")
+PUBLIC_PATHS = (*PROBES, "/openapi.json", "/login", "/login/oidc", "/login/callback", "/logout")
 """Paths that need no key."""
 
 ASSETS = "/assets/"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -251,23 +252,32 @@ class Ledger:
             StoreError: a stream in the store belongs to another configuration, or the store failed.
         """
 
-        def begin(connection: Connection) -> Mapping[str, OperationResult]:
-            lock_migrations(connection)
-            coming = Transaction(machines, self._clock)
-            for stream in sorted(machines):
-                coming.begin(connection, stream)
-            results = {}
-            for stream in sorted(operations):
-                page = coming.apply_operations(connection, stream, [OperationRequest(stream, operations[stream])])
-                (found,) = page.results
-                if isinstance(found, EvenhandError):
-                    raise found
-                results[stream] = found
-            coming.store_terms(connection)
-            return results
-
         # In the writing thread, between two transactions of operations.
-        return self.submit_work(begin, durable=True, after=lambda: self._transaction.take_up(machines)).result()
+        work = partial(self._begin_and_apply, machines, operations)
+        return self.submit_work(work, durable=True, after=lambda: self._transaction.take_up(machines)).result()
+
+    def carry_out(
+        self, machines: Mapping[str, StateMachine], operations: Mapping[str, Operation]
+    ) -> Mapping[str, OperationResult]:
+        """Carry out operations of streams that this process does not serve; all of them or none, as `serve` does."""
+        return self.submit_work(partial(self._begin_and_apply, machines, operations), durable=True).result()
+
+    def _begin_and_apply(
+        self, machines: Mapping[str, StateMachine], operations: Mapping[str, Operation], connection: Connection
+    ) -> Mapping[str, OperationResult]:
+        lock_migrations(connection)
+        coming = Transaction(machines, self._clock)
+        for stream in sorted(machines):
+            coming.begin(connection, stream)
+        results = {}
+        for stream in sorted(operations):
+            page = coming.apply_operations(connection, stream, [OperationRequest(stream, operations[stream])])
+            (found,) = page.results
+            if isinstance(found, EvenhandError):
+                raise found
+            results[stream] = found
+        coming.store_terms(connection)
+        return results
 
     def close(self) -> None:
         """Carry out what was submitted, and stop."""

@@ -1,13 +1,12 @@
-"""The dashboard: its pages and logging in, what they ask for, and what happens as it happens.
+"""The dashboard: its pages, what they ask for, and what happens as it happens.
 
-Logging in makes a key a cookie that no script can see. None of this is part of the interface that is promised.
+None of this is part of the interface that is promised.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
-import html
 import io
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -15,20 +14,17 @@ from functools import cache
 from importlib.resources import files
 from itertools import islice
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from sqlalchemy import Connection, select
 
 from evenhand import __version__
-from evenhand.errors import AccessError, DecisionError
+from evenhand.errors import DecisionError
 from evenhand.service.api.context import Here, ServiceContext
-from evenhand.service.api.error_handlers import ACCESS_STATUSES, ServiceHTTPException
-from evenhand.service.auth.keys import COOKIE, Caller, require_scope
-from evenhand.service.auth.limits import address_of
-from evenhand.service.auth.middleware import is_own_page
+from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
 from evenhand.service.dashboard.windows import (
@@ -54,14 +50,11 @@ ASSET_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml
 ROWS_PER_PIECE = 500
 """Rows of an export that are sent at once."""
 
-MAX_FORM_BYTES = 2_000
-"""Bytes of what is sent to log in."""
-
 
 @router.get("/", dependencies=[require_scope("read")])
 async def get_dashboard() -> HTMLResponse:
     """The dashboard."""
-    return _page_response(_read_asset("index.html").decode())
+    return page_response(read_asset("index.html").decode())
 
 
 @router.get("/assets/{name}")
@@ -69,63 +62,15 @@ async def get_asset(name: str, if_none_match: Annotated[str, Header()] = "") -> 
     """A style, a script or a drawing of the pages."""
     if name not in _asset_names():
         raise ServiceHTTPException(404, "there is no such file", code="404")
-    tag = f'"{hashlib.sha256(_read_asset(name)).hexdigest()[:32]}"'
+    tag = f'"{hashlib.sha256(read_asset(name)).hexdigest()[:32]}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
     if tag in if_none_match:
         return Response(status_code=304, headers=headers)
-    return Response(_read_asset(name), media_type=ASSET_TYPES[name.rpartition(".")[2]], headers=headers)
+    return Response(read_asset(name), media_type=ASSET_TYPES[name.rpartition(".")[2]], headers=headers)
 
 
-@router.get("/login")
-async def get_login_page(here: Here) -> Response:
-    """The page that asks for a key."""
-    return _login_response() if here.settings.service.keys else RedirectResponse("/", 303)
-
-
-@router.post("/login")
-async def log_in(request: Request, here: Here) -> Response:
-    """Take a key that may read, and keep it in the browser."""
-    if not is_own_page(request.headers, here.settings.service.public_url):
-        return _login_response("Another site's page sent this. Enter the key here.", 403)
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            return _login_response("That is not a key.", 413)
-    key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
-    try:
-        caller = await here.keys.caller(key)
-    except AccessError as error:
-        refused = here.failures.refusal(error, address_of(request.scope))
-        return _login_response(f"{refused.message[:1].upper()}{refused.message[1:]}.", ACCESS_STATUSES[refused.code])
-    if not caller.is_allowed("read"):
-        return _login_response(f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403)
-    answer = RedirectResponse("/", 303)
-    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
-    return answer
-
-
-@router.post("/logout")
-async def log_out(request: Request, here: Here) -> Response:
-    """Have the browser forget the key."""
-    answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
-    return answer
-
-
-def _uses_tls(request: Request, here: ServiceContext) -> bool:
-    """Return whether the browser came by TLS, as far as is known here; a proxy in front says so in a header."""
-    public = (here.settings.service.public_url or "").partition(":")[0]
-    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
-    return "https" in (public, request.url.scheme, forwarded)
-
-
-def _login_response(error: str = "", status: int = 200) -> HTMLResponse:
-    told = f'<p class="wrong" role="alert">{html.escape(error)}</p>' if error else ""
-    return _page_response(_read_asset("login.html").decode().replace("<!--error-->", told), status)
-
-
-def _page_response(text: str, status: int = 200) -> HTMLResponse:
+def page_response(text: str, status: int = 200) -> HTMLResponse:
+    """Return a page as an answer."""
     return HTMLResponse(text, status)
 
 
@@ -136,7 +81,8 @@ def _asset_names() -> frozenset[str]:
 
 
 @cache
-def _read_asset(name: str) -> bytes:
+def read_asset(name: str) -> bytes:
+    """Return a file of the pages."""
     return (files("evenhand.service.dashboard") / "static" / name).read_bytes()
 
 

@@ -1,0 +1,156 @@
+"""Logging in and out: a key, or an identity provider, becomes a cookie that no script can see.
+
+None of this is part of the interface that is promised.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from evenhand.errors import AccessError, EvenhandError, FetchError
+from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.error_handlers import ACCESS_STATUSES
+from evenhand.service.api.routes.dashboard import page_response, read_asset
+from evenhand.service.auth.keys import COOKIE, key_id
+from evenhand.service.auth.limits import address_of
+from evenhand.service.auth.logging import logger
+from evenhand.service.auth.middleware import is_own_page
+from evenhand.service.auth.oidc import LOGIN_SECONDS, PendingLogin, close_session, open_session
+
+router = APIRouter(include_in_schema=False)
+
+MAX_FORM_BYTES = 2_000
+"""Bytes of what is sent to log in."""
+
+LOGIN_COOKIE = "evenhand_login"
+"""Holds what a login at the provider has to come back with; it is sent when a browser comes from there."""
+
+
+@router.get("/login")
+async def get_login_page(here: Here) -> Response:
+    """The page that asks for a key."""
+    return _login_response(here) if here.settings.service.keys else RedirectResponse("/", 303)
+
+
+@router.post("/login")
+async def log_in(request: Request, here: Here) -> Response:
+    """Take a key that may read, and keep it in the browser."""
+    if not is_own_page(request.headers, here.settings.service.public_url):
+        return _login_response(here, "Another site's page sent this. Enter the key here.", 403)
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM_BYTES:
+            return _login_response(here, "That is not a key.", 413)
+    key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
+    try:
+        caller = await here.keys.caller(key)
+    except AccessError as error:
+        refused = here.failures.refusal(error, address_of(request.scope))
+        return _refused(here, refused)
+    if not caller.is_allowed("read"):
+        return _login_response(
+            here, f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403
+        )
+    answer = RedirectResponse("/", 303)
+    answer.set_cookie(COOKIE, key, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
+    return answer
+
+
+@router.get("/login/oidc")
+async def begin_login(request: Request, here: Here) -> Response:
+    """Send the browser to the identity provider."""
+    if here.logins is None:
+        return _login_response(here, "People log in here with a key.", 404)
+    login = PendingLogin.begin()
+    try:
+        url = await run_in_threadpool(here.logins.authorization_url, login)
+    except FetchError as error:
+        return _provider_failed(here, error)
+    answer = RedirectResponse(url, 303)
+    # Lax: the browser comes back from another site.
+    answer.set_cookie(_login_cookie(request, here), login.cookie(), max_age=LOGIN_SECONDS, path="/", httponly=True,
+                      samesite="lax", secure=_uses_tls(request, here))  # fmt: skip
+    return answer
+
+
+@router.get("/login/callback")
+async def end_login(request: Request, here: Here) -> Response:
+    """Take what the identity provider answered, and begin a session of somebody who has a role."""
+    if here.logins is None:
+        return _login_response(here, "People log in here with a key.", 404)
+    logins, name = here.logins, _login_cookie(request, here)
+    try:
+        login = PendingLogin.parse(request.cookies.get(name, ""))
+        who = await run_in_threadpool(logins.identify, login, dict(request.query_params))
+        seconds = 3600 * logins.config.session_hours
+        key = await run_in_threadpool(open_session, here.ledger, who, seconds, time.time())
+        # From here on it is known to this replica.
+        await here.keys.caller(key)
+    except AccessError as error:
+        refused = here.failures.refusal(error, address_of(request.scope))
+        logger.warning("a login was refused", extra={"about": {"reason": error.message}})
+        answer = _refused(here, refused)
+    except EvenhandError as error:
+        answer = _provider_failed(here, error)
+    else:
+        logger.warning("logged in", extra={"about": {"name": who.name, "role": who.role, "key": key_id(key)}})
+        # A page, and no redirect: from another site's page a browser would go on without a strict cookie.
+        answer = page_response(read_asset("welcome.html").decode())
+        answer.set_cookie(COOKIE, key, max_age=int(seconds), path="/", httponly=True, samesite="strict",
+                          secure=_uses_tls(request, here))  # fmt: skip
+    answer.delete_cookie(name, path="/", httponly=True, samesite="lax", secure=_uses_tls(request, here))
+    return answer
+
+
+@router.post("/logout")
+async def log_out(request: Request, here: Here) -> Response:
+    """End the session, if it is one, and have the browser forget the key."""
+    key = request.cookies.get(COOKIE, "")
+    try:
+        caller = await here.keys.caller(key)
+        if caller.session:
+            await run_in_threadpool(close_session, here.ledger, caller.key, time.time())
+    except AccessError:
+        pass  # It has ended already.
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=_uses_tls(request, here))
+    return answer
+
+
+def _login_cookie(request: Request, here: ServiceContext) -> str:
+    """Return the name of the cookie of a login; under TLS one that no other host can set."""
+    return f"__Host-{LOGIN_COOKIE}" if _uses_tls(request, here) else LOGIN_COOKIE
+
+
+def _refused(here: ServiceContext, error: AccessError) -> HTMLResponse:
+    """Return the page for a login that was refused."""
+    return _login_response(here, f"{error.message[:1].upper()}{error.message[1:]}.", ACCESS_STATUSES[error.code])
+
+
+def _provider_failed(here: ServiceContext, error: EvenhandError) -> HTMLResponse:
+    """Return the page for a login that nothing was wrong with; what failed is for the service's log."""
+    logger.error("a login failed: %s", error.message)
+    if isinstance(error, FetchError):
+        return _login_response(here, "The identity provider does not answer as it should. Try again later.", 502)
+    return _login_response(here, "The store cannot be used now. Try again later.", 503)
+
+
+def _uses_tls(request: Request, here: ServiceContext) -> bool:
+    """Return whether the browser came by TLS, as far as is known here; a proxy in front says so in a header."""
+    public = (here.settings.service.public_url or "").partition(":")[0]
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
+    return "https" in (public, request.url.scheme, forwarded)
+
+
+def _login_response(here: ServiceContext, error: str = "", status: int = 200) -> HTMLResponse:
+    told = f'<p class="wrong" role="alert">{html.escape(error)}</p>' if error else ""
+    provider = "" if here.logins is None else '<p><a class="button" href="/login/oidc">Log in with your account</a></p>'
+    text = read_asset("login.html").decode()
+    return page_response(text.replace("<!--error-->", told).replace("<!--provider-->", provider), status)

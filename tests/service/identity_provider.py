@@ -1,0 +1,133 @@
+"""A small OpenID provider on loopback, for tests of logins: it signs tokens with its own key, and lies if told to."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
+
+from joserfc import jws
+from joserfc.jwk import ECKey, KeySet, RSAKey
+
+CLIENT, SECRET = "evenhand", "s3cret/of+the client"
+
+
+class IdentityServer:
+    """One provider; a context manager that starts it and ends it.
+
+    Attributes:
+        url: its issuer.
+        claims: what its tokens say besides what they must.
+        lies: changes what a token must say; None takes an entry out.
+        token: makes the token's text from its claims; by default a signature of its key.
+        key: that it signs with; its key set has ``keys``.
+        secret: that clients must show; empty: none.
+    """
+
+    def __init__(self) -> None:
+        self.key = RSAKey.generate_key(2048, {"kid": "first"})
+        self.keys = [self.key]
+        self.claims: dict[str, Any] = {"email": "ann@example.org", "roles": ["staff"]}
+        self.lies: dict[str, Any] = {}
+        self.token = lambda claims: sign(claims, self.key)
+        self.secret = SECRET
+        self.issuer_lie: str | None = None
+        self.codes: dict[str, dict[str, str]] = {}
+        self.asked: list[str] = []
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                provider.asked.append(urlsplit(self.path).path)
+                status, headers, body = provider.get(urlsplit(self.path))
+                self.answer(status, headers, body)
+
+            def do_POST(self) -> None:
+                provider.asked.append(self.path)
+                form = {
+                    k: v[0] for k, v in parse_qs(self.rfile.read(int(self.headers["content-length"])).decode()).items()
+                }
+                status, body = provider.exchange(form, self.headers.get("authorization", ""))
+                self.answer(status, {}, body)
+
+            def answer(self, status: int, headers: dict[str, str], body: Any) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in {**headers, "content-length": str(len(data))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self) -> IdentityServer:
+        self._thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self._thread.join()
+
+    def get(self, parts: Any) -> tuple[int, dict[str, str], Any]:
+        if parts.path == "/.well-known/openid-configuration":
+            return 200, {}, {"issuer": self.issuer_lie or self.url, "authorization_endpoint": f"{self.url}/authorize",
+                             "token_endpoint": f"{self.url}/token", "jwks_uri": f"{self.url}/keys"}  # fmt: skip
+        if parts.path == "/keys":
+            return 200, {}, KeySet(self.keys).as_dict(private=False)
+        if parts.path == "/authorize":
+            asked = {k: v[0] for k, v in parse_qs(parts.query).items()}
+            assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+            assert "openid" in asked["scope"].split()
+            code = secrets.token_hex(8)
+            self.codes[code] = asked
+            back = urlencode({"code": code, "state": asked["state"], "iss": self.url})
+            return 302, {"location": f"{asked['redirect_uri']}?{back}"}, {}
+        return 404, {}, {}
+
+    def exchange(self, form: dict[str, str], authorization: str) -> tuple[int, Any]:
+        asked = self.codes.pop(form.get("code", ""), None)
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
+        if asked is None or challenge.rstrip(b"=").decode() != asked["code_challenge"]:
+            return 400, {"error": "invalid_grant"}
+        if form["redirect_uri"] != asked["redirect_uri"]:
+            return 400, {"error": "invalid_grant"}
+        if self.secret:
+            given = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+            if [unquote_plus(one) for one in given.split(":")] != [CLIENT, self.secret]:
+                return 401, {"error": "invalid_client"}
+        now = int(time.time())
+        must = {
+            "iss": self.url,
+            "sub": "subject-1",
+            "aud": CLIENT,
+            "iat": now,
+            "exp": now + 300,
+            "nonce": asked["nonce"],
+        }
+        claims = {name: value for name, value in {**must, **self.claims, **self.lies}.items() if value is not None}
+        return 200, {"access_token": "opaque", "token_type": "Bearer", "id_token": self.token(claims)}
+
+
+def sign(claims: dict[str, Any], key: RSAKey | ECKey, algorithm: str = "RS256", **header: Any) -> str:
+    """A token that a key signs."""
+    return jws.serialize_compact(
+        {"alg": algorithm, "kid": key.kid, **header}, json.dumps(claims), key, algorithms=[algorithm]
+    )
+
+
+def unsigned(claims: dict[str, Any], header: dict[str, Any]) -> str:
+    """A token that nobody signed, whatever its header says."""
+    parts = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in (header, claims)]
+    return ".".join((*parts, ""))
