@@ -55,6 +55,8 @@ def test_python_runs(page, tmp_path, monkeypatch, quick):
     code = "\n".join(blocks(page, "python"))
     if "mitigation.training" in code:
         pytest.importorskip("torch", reason="needs the extra torch")
+    if "from fairlearn" in code:
+        pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
     with served(page, tmp_path) if SERVED in code else nullcontext(SERVED) as url:
