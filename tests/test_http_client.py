@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import threading
 from collections.abc import Iterator
@@ -66,8 +67,24 @@ def server() -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
     monkeypatch.setattr(http, "sleep", slept.append)
+    monkeypatch.setattr(http, "sleep_async", sleep)
     return slept
+
+
+_in_loop = False
+
+
+@pytest.fixture(params=[False, True], ids=["blocking", "in-a-loop"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``ask`` block its caller, and then wait in an event loop: what comes of it is the same."""
+    if request.param:
+        pytest.importorskip("aiohttp", reason="needs the extra serve")
+    monkeypatch.setitem(globals(), "_in_loop", request.param)
 
 
 def ask(server: Server, *, timeout: float = 30.0, retries_when_late: bool = False, retries: int = 2) -> bytes:
@@ -75,12 +92,22 @@ def ask(server: Server, *, timeout: float = 30.0, retries_when_late: bool = Fals
         "the oracle", "delphi", timeout, retries, 0.5,
         retries_when_late=retries_when_late, hints={404: "go elsewhere"}, hint="ask something else",
     )  # fmt: skip
+
+    async def ask_in_loop() -> bytes:
+        try:
+            return await client.ask_async("GET", server.url, {"X-Asked": "yes"}, ["hidden", ""])
+        finally:
+            await http.close_loop_connections()
+
+    if _in_loop:
+        return asyncio.run(ask_in_loop())
     try:
         return client.ask("GET", server.url, {"X-Asked": "yes"}, ["hidden", ""])
     finally:
         client.close()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_an_answer_comes(server: Server) -> None:
     assert ask(server) == b"fine"
     assert server.received[0]["x-asked"] == "yes"
@@ -88,6 +115,7 @@ def test_an_answer_comes(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", http.RETRY_STATUSES)
+@pytest.mark.usefixtures("both_ways")
 def test_an_overloaded_server_is_asked_again(server: Server, pauses: list[float], status: int) -> None:
     server.answers = [(status, {}, b""), (status, {"Retry-After": "3"}, b""), (200, {}, b"fine")]
     assert ask(server) == b"fine"
@@ -103,6 +131,7 @@ def test_an_overloaded_server_is_asked_again(server: Server, pauses: list[float]
         (401, {}, "refused with status 401", "see the log"),
     ],
 )
+@pytest.mark.usefixtures("both_ways")
 def test_a_refusal_is_final_and_without_secrets(
     server: Server, status: int, headers: dict[str, str], words: str, hint: str
 ) -> None:
@@ -118,6 +147,7 @@ def test_a_refusal_is_final_and_without_secrets(
 
 
 @pytest.mark.parametrize(("again", "asked"), [(False, 1), (True, 3)])
+@pytest.mark.usefixtures("both_ways")
 def test_late_answers_are_asked_for_again_where_that_costs_nothing(server: Server, again: bool, asked: int) -> None:
     server.hang = True
     with pytest.raises(FetchError, match=r"no answer came within 0\.1 seconds"):
@@ -126,6 +156,7 @@ def test_late_answers_are_asked_for_again_where_that_costs_nothing(server: Serve
     assert len(server.received) == asked
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_answers_that_drip_in_are_late_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 40))
     monkeypatch.setattr(http, "monotonic", lambda: float(next(clock)))
@@ -141,6 +172,7 @@ def test_answers_that_drip_in_are_late_too(server: Server, monkeypatch: pytest.M
         ({}, b"x" * 3000, "larger than 0 MiB"),
     ],
 )
+@pytest.mark.usefixtures("both_ways")
 def test_answers_that_are_refused(
     server: Server, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], body: bytes, message: str
 ) -> None:

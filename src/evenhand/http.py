@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from asyncio import sleep as sleep_async
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
-from evenhand.errors import EvenhandError, FetchError, ModelError
+from evenhand.coroutines import is_blocking, run_blocking
+from evenhand.errors import EvenhandError, FetchError, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
+    import aiohttp
     import urllib3
 
 RETRY_STATUSES = (429, 500, 502, 503, 504)
@@ -80,10 +85,33 @@ class HttpClient:
             FetchError: it does not answer, or refuses.
             ModelError: its answer is too large, or compressed.
         """
+        return run_blocking(self.ask_async(method, url, headers, secrets, body, count=count))
+
+    async def ask_async(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        secrets: Sequence[str],
+        body: bytes | None = None,
+        *,
+        count: Callable[[int], None] = lambda tries: None,
+    ) -> bytes:
+        """Return the answer, as ``ask`` does, without holding up the event loop that waits for it.
+
+        Raises:
+            EvenhandError: as for ``ask``.
+            MissingExtraError: the part that asks without blocking is not installed.
+        """
         tried = 0
+        given = {**_OWN_HEADERS, **headers}
         while True:
             count(1)
-            answer, sent = self._attempt(method, url, {**_OWN_HEADERS, **headers}, secrets, body)
+            answer, sent = (
+                self._attempt(method, url, given, secrets, body)
+                if is_blocking()
+                else await self._attempt_async(method, url, given, secrets, body)
+            )
             if not sent:
                 count(-1)
             if isinstance(answer, bytes):
@@ -91,7 +119,11 @@ class HttpClient:
             pause = answer.retry_after if isinstance(answer, FetchError) else None
             if pause is None or tried == self.retries:
                 raise answer
-            sleep(min(max(pause, self.backoff * 2**tried), MAX_PAUSE_SECONDS))
+            seconds = min(max(pause, self.backoff * 2**tried), MAX_PAUSE_SECONDS)
+            if is_blocking():
+                sleep(seconds)
+            else:
+                await sleep_async(seconds)
             tried += 1
 
     def close(self) -> None:
@@ -118,47 +150,86 @@ class HttpClient:
                 decode_content=False, timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
             )  # fmt: skip
             try:
-                if 200 <= response.status < 300:
-                    return self._read(response, deadline), True
-                refused = self._refusal(response.status, response.read(1 << 16, decode_content=False), secrets)
-                if response.status in RETRY_STATUSES:
-                    wanted = response.headers.get("Retry-After", "")
-                    refused.retry_after = float(wanted[:6]) if wanted.isdecimal() else 0.0
-                return refused, True
+                if not 200 <= response.status < 300:
+                    said = response.read(1 << 16, decode_content=False)
+                    return self._refusal(response.status, said, secrets, response.headers), True
+                self._check_encoding(response.headers)
+                received = bytearray()
+                while part := response.read1(1 << 16, decode_content=False):
+                    received += part
+                    self._check_size(received, response.headers)
+                    if monotonic() > deadline:
+                        return self._late(), True
+                self._check_size(received, response.headers)
+                return bytes(received), True
             finally:
                 response.close()
         except exceptions.ReadTimeoutError:
             return self._late(), True
         except exceptions.HTTPError as error:
             unreached = isinstance(error, exceptions.NewConnectionError | exceptions.ConnectTimeoutError)
-            silent = FetchError(
-                f"{self.name} does not answer: {quote_answer(_error_reason(error), secrets)}",
-                location=self.location,
-                hint="check that it runs, and host, port and path of its URL",
-            )
-            silent.sent = not unreached
-            silent.retry_after = 0.0 if unreached or isinstance(error, exceptions.ProtocolError) else None
-            return silent, not unreached
+            broken = isinstance(error, exceptions.ProtocolError)
+            return self._silent(_error_reason(error), secrets, unreached=unreached, broken=broken), not unreached
 
-    def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes | FetchError:
-        """Return the body; an error if it comes too slowly.
+    async def _attempt_async(
+        self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
+    ) -> tuple[bytes | EvenhandError, bool]:
+        """Do the same without blocking."""
+        session = _loop_session()
+        import aiohttp
 
-        Raises:
-            ModelError: it is too large, or compressed.
-        """
-        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        deadline = monotonic() + self.timeout
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=self.timeout)
+        try:
+            # Its own parts of the URL are kept as they are: they are quoted already.
+            async with session.request(
+                method, _as_written(url), data=body, headers=headers, allow_redirects=False, timeout=limits
+            ) as response:
+                if not 200 <= response.status < 300:
+                    said = await response.content.read(1 << 16)
+                    return self._refusal(response.status, said, secrets, response.headers), True
+                self._check_encoding(response.headers)
+                self._check_size(b"", response.headers)
+                received = bytearray()
+                async for part in _pieces(response):
+                    received += part
+                    self._check_size(received, response.headers)
+                    if monotonic() > deadline:
+                        return self._late(), True
+                return bytes(received), True
+        except aiohttp.SocketTimeoutError as error:
+            if isinstance(error, aiohttp.ConnectionTimeoutError):
+                return self._silent("the connection timed out", secrets, unreached=True), False
+            return self._late(), True
+        except aiohttp.ClientConnectorError as error:
+            return self._silent(error.os_error.strerror or str(error.os_error), secrets, unreached=True), False
+        except (aiohttp.ClientError, OSError) as error:
+            said_of_it = _error_reason(error) or type(error).__name__
+            return self._silent(said_of_it, secrets, broken=True), True
+
+    def _check_encoding(self, headers: Mapping[str, str]) -> None:
+        """Raise a ModelError if an answer is compressed."""
+        if headers.get("Content-Encoding", "identity").lower() != "identity":
             raise ModelError("the answer is compressed, which was not asked for", location=self.location)
-        claimed = response.headers.get("Content-Length", "")
-        body = bytearray()
-        while max(len(body), int(claimed[:18]) if claimed.isdecimal() else 0) <= MAX_ANSWER_BYTES:
-            part = response.read1(1 << 16, decode_content=False)
-            if not part:
-                return bytes(body)
-            body += part
-            if monotonic() > deadline:
-                return self._late()
-        message = f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
-        raise ModelError(message, location=self.location, hint=self.hint)
+
+    def _check_size(self, received: bytes | bytearray, headers: Mapping[str, str]) -> None:
+        """Raise a ModelError if an answer is, or says that it is, too large."""
+        claimed = headers.get("Content-Length", "")
+        if max(len(received), int(claimed[:18]) if claimed.isdecimal() else 0) > MAX_ANSWER_BYTES:
+            message = f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
+            raise ModelError(message, location=self.location, hint=self.hint)
+
+    def _silent(
+        self, reason: str, secrets: Sequence[str], *, unreached: bool = False, broken: bool = False
+    ) -> FetchError:
+        silent = FetchError(
+            f"{self.name} does not answer: {quote_answer(reason, secrets)}",
+            location=self.location,
+            hint="check that it runs, and host, port and path of its URL",
+        )
+        silent.sent = not unreached
+        silent.retry_after = 0.0 if unreached or broken else None
+        return silent
 
     def _late(self) -> FetchError:
         late = FetchError(
@@ -169,7 +240,7 @@ class HttpClient:
         late.retry_after = 0.0 if self.retries_when_late else None
         return late
 
-    def _refusal(self, status: int, said: bytes, secrets: Sequence[str]) -> FetchError:
+    def _refusal(self, status: int, said: bytes, secrets: Sequence[str], headers: Mapping[str, str]) -> FetchError:
         hint = self.hints.get(status, f"see the log of {self.name}")
         if 300 <= status < 400:
             hint = "it points elsewhere: give the final URL"
@@ -177,7 +248,54 @@ class HttpClient:
         words = "" if status == 401 else f": {quote_answer(said, secrets)}"
         error = FetchError(f"{self.name} refused with status {status}{words}", location=self.location, hint=hint)
         error.status, error.body = status, said
+        if status in RETRY_STATUSES:
+            wanted = headers.get("Retry-After", "")
+            error.retry_after = float(wanted[:6]) if wanted.isdecimal() else 0.0
         return error
+
+
+# Connections of an event loop, shared by all that ask in it.
+
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+
+
+def _loop_session() -> aiohttp.ClientSession:
+    """Return the open connections of the running event loop.
+
+    Raises:
+        MissingExtraError: the part that asks without blocking is not installed.
+    """
+    try:
+        import aiohttp
+    except ImportError:
+        raise MissingExtraError("aiohttp", extra="serve", purpose="to ask without blocking") from None
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        # However many ask at once, none waits for another one's connection; no caller gets another one's cookies.
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+        )
+    return session
+
+
+async def close_loop_connections() -> None:
+    """Close the open connections of the running event loop."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
+
+
+def _as_written(url: str) -> Any:
+    import yarl
+
+    return yarl.URL(url, encoded=True)
+
+
+async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the body of an answer as it comes."""
+    while part := await response.content.readany():
+        yield part
 
 
 def quote_answer(said: bytes | str, secrets: Sequence[str] = ()) -> str:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from evenhand.coroutines import run_blocking
 from evenhand.errors import FetchError, ModelError, OptionError
 from evenhand.http import HttpClient, quote_answer
 
@@ -102,13 +103,17 @@ class ServiceConnection:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is not a JSON object, or too large.
         """
+        return run_blocking(self.post_async(path, body, key=key))
+
+    async def post_async(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+        """Return what ``post`` returns, without holding up the event loop."""
         try:
             asked = json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise OptionError(f"what is asked of {self.url} cannot be written as JSON: {error}") from None
         answer, said = None, b""
         for _ in range(1 + self.retries * self.repeatable):
-            said = self.send(path, asked, "application/json", key=key)
+            said = await self.send_async(path, asked, "application/json", key=key)
             try:
                 answer = json.loads(said)
                 break
@@ -135,8 +140,12 @@ class ServiceConnection:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is too large.
         """
+        return run_blocking(self.send_async(path, body, content_type, key=key))
+
+    async def send_async(self, path: str, body: bytes, content_type: str, *, key: str | None = None) -> bytes:
+        """Return what ``send`` returns, without holding up the event loop."""
         headers = {"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})}
-        return self._ask("POST", self.url.rstrip("/") + path, body, headers)
+        return await self._ask("POST", self.url.rstrip("/") + path, body, headers)
 
     def fetch(self, address: str) -> bytes:
         """What lies at an address that the service gave in an answer, if that is on the service's own host and port.
@@ -145,6 +154,10 @@ class ServiceConnection:
             FetchError: it lies elsewhere, or the service does not give it.
             ModelError: it is not an address, or what lies there is too large.
         """
+        return run_blocking(self.fetch_async(address))
+
+    async def fetch_async(self, address: str) -> bytes:
+        """Return what ``fetch`` returns, without holding up the event loop."""
         own, found = urlsplit(self.url), _split_url(address, self.url)
         if found is None:
             raise ModelError("the address in the answer is not a URL", location=self.url)
@@ -156,7 +169,7 @@ class ServiceConnection:
                 hint="ask for the picture itself: options: {response_format: b64_json}",
             )
         # Put together from the service's own URL, so that it does not matter how others take the address apart.
-        return self._ask("GET", found._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
+        return await self._ask("GET", found._replace(scheme=own.scheme, netloc=own.netloc, fragment="").geturl())
 
     def check_key(self) -> None:
         """Raise an OptionError if a key is wanted and the environment variable holds none."""
@@ -205,14 +218,14 @@ class ServiceConnection:
     def _quote(self, said: bytes) -> str:
         return quote_answer(said, [self._secret() or ""])
 
-    def _ask(
+    async def _ask(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
     ) -> bytes:
         secret = self._secret()
         if secret is not None:
             headers = {**headers, "Authorization": f"Bearer {secret}"}
         try:
-            return self._client.ask(method, url, headers, [secret or ""], body)
+            return await self._client.ask_async(method, url, headers, [secret or ""], body)
         except FetchError as error:
             refused = _read_refusal(error, secret or "", self.url)
             if refused is not None:
@@ -317,7 +330,11 @@ class ChatService:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
-        return self.text_of(self.ask([*self.messages, {"role": "user", "content": content}]))
+        return run_blocking(self.reply_async(content))
+
+    async def reply_async(self, content: str | Sequence[Mapping[str, Any]]) -> str:
+        """Return what ``reply`` returns, without holding up the event loop."""
+        return self.text_of(await self.ask_async([*self.messages, {"role": "user", "content": content}]))
 
     def ask(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the whole answer to a conversation; its own ``messages`` are not part of it.
@@ -326,7 +343,11 @@ class ChatService:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is not a JSON object.
         """
-        return self.wire.post("/chat/completions", self.request(messages))
+        return run_blocking(self.ask_async(messages))
+
+    async def ask_async(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what ``ask`` returns, without holding up the event loop."""
+        return await self.wire.post_async("/chat/completions", self.request(messages))
 
     def request(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the body of a request about a conversation, as ``ask`` sends it."""

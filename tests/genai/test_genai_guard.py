@@ -158,7 +158,7 @@ def test_a_generator_that_fails_leaves_the_deadlines_where_they_were() -> None:
 def test_what_others_rely_on_is_made_again_where_there_is_no_item(failing: str | Exception) -> None:
     """The third item is to be a child. While it is made a fourth request comes, and shows an adult."""
     guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=1))
-    generator = guard._generator
+    generator = guard.generator
     assert isinstance(generator, Shows)
     generator.items += [lambda: guard.answer(LEADER), "adult", failing, "child"]
     answer = [guard.answer(LEADER) for _ in range(3)][-1]
@@ -166,7 +166,7 @@ def test_what_others_rely_on_is_made_again_where_there_is_no_item(failing: str |
     assert [bool(attempt.error) for attempt in answer.attempts] == [True, False]
     assert enforcer.counts["leader: age"]["failed"] == 0
     guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=1))
-    generator = guard._generator
+    generator = guard.generator
     assert isinstance(generator, Shows)
     generator.items += [lambda: guard.answer(LEADER), "adult", failing, failing]
     answer = [guard.answer(LEADER) for _ in range(3)][-1]
@@ -228,7 +228,7 @@ def test_a_failing_classifier_means_that_the_item_is_withheld() -> None:
 
 def test_or_that_it_is_passed_on_and_counts_as_showing_nothing() -> None:
     guard, enforcer = guarded(Shows("blurred", "adult", "adult"), keeping(retries=0), when_unsure="pass")
-    generator = guard._generator
+    generator = guard.generator
     assert isinstance(generator, Shows)
     generator.items += [lambda: guard.answer(LEADER), "adult", "blurred"]
     first, _, _, fourth = [guard.answer(LEADER) for _ in range(4)]
@@ -306,7 +306,7 @@ def test_whatever_is_raised_the_request_is_completed(mode: str, stops: BaseExcep
 @pytest.mark.parametrize("retries", [0, 2])
 def test_and_what_others_relied_on_is_reported_as_broken(retries: int) -> None:
     guard, enforcer = guarded(Shows("adult", "adult"), keeping(retries=retries))
-    generator = guard._generator
+    generator = guard.generator
     assert isinstance(generator, Shows)
     generator.items += [lambda: guard.answer(LEADER), "adult", KeyboardInterrupt()]
     for _ in range(2):

@@ -41,7 +41,8 @@ def _meant_to_be_seen(key, value):
 
 def test_every_part_is_within_reach_of_the_package():
     parts = {found.name for found in pkgutil.iter_modules(evenhand.__path__)}
-    inner = {"cli", "core", "doors", "files", "http", "interrupts", "kernels", "services", "text", "typing", "verbs"}
+    own = {"cli", "core", "coroutines", "doors", "files", "http"}
+    inner = {*own, "interrupts", "kernels", "services", "text", "typing", "verbs"}
     inner.add("pytest_plugin")  # which pytest alone imports
     assert parts - inner <= set(evenhand.__all__)
     assert set(dir(evenhand)) == set(evenhand.__all__)

@@ -1,9 +1,10 @@
-"""Work that blocks: how much of it is under way, what waits, and what nobody waits for any more."""
+"""Work that waits for others: how much of it is under way, what waits, and what nobody waits for any more."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,78 +21,68 @@ class Work:
     """Goes on until it is let go."""
 
     def __init__(self) -> None:
-        self.go, self.begun = threading.Event(), 0
-        self.most, self.now, self.lock = 0, 0, threading.Lock()
+        self.go = asyncio.Event()
+        self.begun = self.most = self.now = self.done = 0
 
-    def __call__(self) -> str:
-        with self.lock:
-            self.begun += 1
-            self.now += 1
-            self.most = max(self.most, self.now)
-        self.go.wait(30)
-        with self.lock:
-            self.now -= 1
-        return "done"
+    async def __call__(self) -> None:
+        self.begun += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await self.go.wait()
+        self.now -= 1
+        self.done += 1
 
 
-def never() -> None:
-    raise AssertionError("somebody waited")
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0)
 
 
 def test_no_more_than_so_many_are_under_way():
-    async def run() -> list[Any]:
+    async def run() -> None:
         limiter, work = ConcurrencyLimiter("one", at_once=2, waiting=4), Work()
-        task = asyncio.create_task(limiter.gather([work] * 6, seconds=30, late=never))
-        while work.begun < 2:
-            await asyncio.sleep(0)
+        for _ in range(6):
+            limiter.start(work)
+        await until(lambda: work.begun == 2)
         with pytest.raises(AccessError) as over:
-            await limiter.gather([work], seconds=30, late=never)
+            limiter.start(work)
         assert over.value.code == "busy"
         work.go.set()
-        found = await task
+        await until(lambda: work.done == 6)
         assert work.most == 2
-        assert limiter.work_count == 0
-        return found
+        await until(lambda: limiter.work_count == 0)
 
-    assert asyncio.run(run()) == ["done"] * 6
-
-
-def test_what_raises_is_handed_back_beside_what_does_not():
-    def fail() -> str:
-        raise ValueError("no")
-
-    async def run() -> list[Any]:
-        limiter = ConcurrencyLimiter("one", at_once=2, waiting=2)
-        return await limiter.gather([fail, lambda: "yes", lambda: None], seconds=30, late=never)
-
-    failed, fine, nothing = asyncio.run(run())
-    assert isinstance(failed, ValueError)
-    assert (fine, nothing) == ("yes", None)
+    asyncio.run(run())
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_after_its_time_what_waits_is_never_begun_and_what_has_begun_goes_on(leaves):
+def test_what_waits_is_never_begun_where_it_is_left_and_what_has_begun_goes_on():
     async def run() -> None:
-        limiter, work, told = ConcurrencyLimiter("one", at_once=1, waiting=2), Work(), []
-        task = asyncio.create_task(
-            limiter.gather([work, work, work], seconds=30 if leaves else 0.05, late=lambda: told.append(1))
-        )
-        while not work.begun:
-            await asyncio.sleep(0)
-        if leaves:
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        else:
-            assert await task == [None, None, None]
-        assert told == [1]
-        while limiter.work_count > 1:
-            await asyncio.sleep(0)
+        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=2), Work()
+        pieces = [limiter.start(work) for _ in range(3)]
+        await until(lambda: work.begun == 1)
+        for piece in pieces:
+            piece.leave()
+        await until(lambda: limiter.work_count == 1)
         work.go.set()
-        while limiter.work_count:
-            await asyncio.sleep(0)
-        assert work.begun == 1
-        assert await limiter.gather([lambda: "next"], seconds=30, late=never) == ["next"]
+        await until(lambda: limiter.work_count == 0)
+        assert (work.begun, work.done) == (1, 1)
+        limiter.start(work)
+        await until(lambda: work.done == 2)
+
+    asyncio.run(run())
+
+
+def test_a_thousand_pieces_take_no_thread():
+    async def run() -> None:
+        limiter, work = ConcurrencyLimiter("one", at_once=1000, waiting=0), Work()
+        before = threading.active_count()
+        for _ in range(1000):
+            limiter.start(work)
+        await until(lambda: work.begun == 1000)
+        assert threading.active_count() == before
+        work.go.set()
+        await until(lambda: limiter.work_count == 0)
 
     asyncio.run(run())
 
@@ -99,15 +90,13 @@ def test_after_its_time_what_waits_is_never_begun_and_what_has_begun_goes_on(lea
 def test_a_desk_that_closes_begins_nothing_and_waits_for_the_rest():
     async def run() -> None:
         limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=2), Work()
-        task = asyncio.create_task(limiter.gather([work], seconds=30, late=never))
-        while not work.begun:
-            await asyncio.sleep(0)
-        assert limiter.close(0.01) is False
+        limiter.start(work)
+        await until(lambda: work.begun == 1)
+        assert await asyncio.to_thread(limiter.close, 0.01) is False
         with pytest.raises(StoreError):
-            await limiter.gather([work], seconds=30, late=never)
+            limiter.start(work)
         work.go.set()
-        assert limiter.close(30) is True
-        await task
+        assert await asyncio.to_thread(limiter.close, 30) is True
 
     asyncio.run(run())
 

@@ -58,14 +58,21 @@ if TYPE_CHECKING:
     from evenhand.genai.enforcement.enforcer import Admission, BrokenAssumption, Enforcer, Instruction, ItemOutcome
     from evenhand.genai.enforcement.generate import GenerationRun, generate_items
     from evenhand.genai.enforcement.guard import (
+        AnswerSeries,
         AnswerStatus,
+        AttemptLimits,
         EnforcerProtocol,
         Guard,
         GuardedAnswer,
-        ItemAttempt,
-        classify_item,
     )
     from evenhand.genai.enforcement.instructions import InstructionWriter, clean_item
+    from evenhand.genai.enforcement.supply import (
+        ItemAttempt,
+        ItemSupply,
+        SeveralGenerator,
+        classify_item,
+        classify_item_async,
+    )
     from evenhand.genai.games.feasibility import Feasibility, SpecificationFeasibility, check_feasibility
     from evenhand.genai.judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
     from evenhand.genai.pipeline import (
@@ -94,8 +101,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admission",
+    "AnswerSeries",
     "AnswerStatus",
     "AssessmentConfig",
+    "AttemptLimits",
     "BiasMethod",
     "BrokenAssumption",
     "ChatClassifier",
@@ -125,6 +134,7 @@ __all__ = [
     "ItemAttempt",
     "ItemColumns",
     "ItemOutcome",
+    "ItemSupply",
     "Judge",
     "KeywordJudge",
     "LexiconClassifier",
@@ -145,6 +155,7 @@ __all__ = [
     "Resumable",
     "SequenceFinding",
     "ServiceConnection",
+    "SeveralGenerator",
     "SimulationConfig",
     "Specification",
     "SpecificationFeasibility",
@@ -166,6 +177,7 @@ __all__ = [
     "check_feasibility",
     "check_studio_values",
     "classify_item",
+    "classify_item_async",
     "clean_item",
     "compare_policies",
     "count_confusion",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from evenhand.coroutines import gather, run_blocking
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai.backends.generator import WordMatcher
 from evenhand.genai.backends.openai_service import (
@@ -94,11 +95,19 @@ class KeywordJudge:
         """Return the conditions with a keyword in the prompt."""
         return frozenset(condition for condition, words in self._words.items() if words.is_in(prompt))
 
+    async def conditions_async(self, prompt: str) -> frozenset[str]:
+        """Return the same; that takes no time worth a thread."""
+        return self.conditions(prompt)
+
     def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups with words for one of their values in the prompt."""
         return frozenset(
             group for group, values in self._fixing.items() if any(words.is_in(prompt) for words in values)
         )
+
+    async def fixed_groups_async(self, prompt: str) -> frozenset[str]:
+        """Return the same; that takes no time worth a thread."""
+        return self.fixed_groups(prompt)
 
 
 class FunctionJudge:
@@ -214,7 +223,11 @@ class ChatJudge:
             FetchError: the service does not answer, or refuses.
             ModelError: it cannot say, or its answer holds no text.
         """
-        return frozenset(name for name, question in self._questions.items() if self._ask_yes_no(prompt, name, question))
+        return run_blocking(self.conditions_async(prompt))
+
+    async def conditions_async(self, prompt: str) -> frozenset[str]:
+        """Return what ``conditions`` returns; all questions are asked at the same time."""
+        return await self._affirmed(prompt, self._questions)
 
     def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups that the model says the prompt fixes.
@@ -223,16 +236,23 @@ class ChatJudge:
             FetchError: the service does not answer, or refuses.
             ModelError: it cannot say, or its answer holds no text.
         """
-        return frozenset(
-            group
-            for group, values in self._groups.items()
-            if self._ask_yes_no(
-                prompt, group, f"Does this prompt itself say which {group} must be shown, one of: {', '.join(values)}?"
-            )
-        )
+        return run_blocking(self.fixed_groups_async(prompt))
 
-    def _ask_yes_no(self, prompt: str, name: str, question: str) -> bool:
-        reply = self._chat.reply(quote_text("prompt", prompt, choice_question(question, _ANSWERS)))
+    async def fixed_groups_async(self, prompt: str) -> frozenset[str]:
+        """Return what ``fixed_groups`` returns; all questions are asked at the same time."""
+        asked = {
+            group: f"Does this prompt itself say which {group} must be shown, one of: {', '.join(values)}?"
+            for group, values in self._groups.items()
+        }
+        return await self._affirmed(prompt, asked)
+
+    async def _affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
+        """Return the names of the questions that are answered by yes."""
+        said = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
+        return frozenset(name for name, yes in zip(questions, said, strict=True) if yes)
+
+    async def _ask_yes_no(self, prompt: str, name: str, question: str) -> bool:
+        reply = await self._chat.reply_async(quote_text("prompt", prompt, choice_question(question, _ANSWERS)))
         answer = match_label(extract_answer(reply, name), _ANSWERS)
         if answer is None:
             said = " ".join(reply.split())

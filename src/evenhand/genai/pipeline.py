@@ -15,7 +15,7 @@ from evenhand.genai.backends.studio import GROUPS, Studio
 from evenhand.genai.classifiers.classifier import Classifier, FunctionClassifier, LexiconClassifier
 from evenhand.genai.classifiers.studio_pixels import StudioPixels
 from evenhand.genai.enforcement.enforcer import Enforcer
-from evenhand.genai.enforcement.guard import EnforcerProtocol, Guard
+from evenhand.genai.enforcement.guard import AttemptLimits, EnforcerProtocol, Guard
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.judges import FunctionJudge, Judge, KeywordJudge
 from evenhand.genai.spec import pipeline_config as described
@@ -52,6 +52,7 @@ class Pipeline:
             groups=about.values,
             when_unsure=about.guard.when_unsure,
             instruct=self.instruct,
+            limits=AttemptLimits(about.guard.candidates, about.simulation.retries + 1),
         )
 
 

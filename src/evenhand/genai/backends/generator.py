@@ -23,6 +23,7 @@ class Item:
         media_type: such as ``image/png``.
         revised_prompt: the prompt that the service really used, if it says so.
         usage: what the service charges for, if it says so, such as ``{"total_tokens": 120}``.
+        answer: all that the service said, where that is handed on.
     """
 
     kind: ItemKind
@@ -30,6 +31,7 @@ class Item:
     media_type: str
     revised_prompt: str = field(default="", compare=False)
     usage: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    answer: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of_text(cls, text: str, usage: Mapping[str, Any] | None = None) -> Item:

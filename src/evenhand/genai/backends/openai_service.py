@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from evenhand.coroutines import run_blocking
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.genai.backends.generator import Item
 from evenhand.services import ChatService, ServiceConnection, build_request, check_reserved_options, read_usage
@@ -28,7 +29,11 @@ class OpenAIChat(ChatService):
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
-        answer = self.ask([*self.messages, {"role": "user", "content": prompt}])
+        return run_blocking(self.generate_async(prompt))
+
+    async def generate_async(self, prompt: str) -> Item:
+        """Return what ``generate`` returns, without holding up the event loop."""
+        answer = await self.ask_async([*self.messages, {"role": "user", "content": prompt}])
         return Item.of_text(self.text_of(answer), read_usage(answer))
 
 
@@ -90,7 +95,11 @@ class OpenAIImages:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no picture.
         """
-        return self.generate_several(prompt, 1)[0]
+        return run_blocking(self.generate_async(prompt))
+
+    async def generate_async(self, prompt: str) -> Item:
+        """Return what ``generate`` returns, without holding up the event loop."""
+        return (await self.generate_several_async(prompt, 1))[0]
 
     def generate_several(self, prompt: str, count: int) -> list[Item]:
         """Return several pictures for the same prompt, from one request where the service makes so many at once.
@@ -102,32 +111,36 @@ class OpenAIImages:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no picture.
         """
+        return run_blocking(self.generate_several_async(prompt, count))
+
+    async def generate_several_async(self, prompt: str, count: int) -> list[Item]:
+        """Return what ``generate_several`` returns, without holding up the event loop."""
         made: list[Item] = []
         while len(made) < count:
             missing = count - len(made)
             try:
-                made += self._ask_pictures(prompt, missing)
+                made += await self._ask_pictures(prompt, missing)
             except EvenhandError:
                 if not made:
                     raise
                 break
         return made
 
-    def _ask_pictures(self, prompt: str, count: int) -> list[Item]:
+    async def _ask_pictures(self, prompt: str, count: int) -> list[Item]:
         asked = {"model": self.model, "prompt": prompt, **({"n": count} if count > 1 else {})}
-        answer = self.wire.post("/images/generations", build_request(asked, self.options))
+        answer = await self.wire.post_async("/images/generations", build_request(asked, self.options))
         found = answer.get("data")
         if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
             raise ModelError("the answer has no list of pictures as data", location=self.wire.url)
-        first, *others = [self._read_picture(one) for one in found[:count]]
+        first, *others = [await self._read_picture(one) for one in found[:count]]
         return [replace(first, usage=read_usage(answer)), *others]
 
-    def _read_picture(self, described: Mapping[str, Any]) -> Item:
+    async def _read_picture(self, described: Mapping[str, Any]) -> Item:
         for name in ("b64_json", "url"):
             given = described.get(name)
             if isinstance(given, str) and given:
                 inside = name == "b64_json" or given.startswith("data:")
-                item = self._picture(self._decode_image(given) if inside else self.wire.fetch(given))
+                item = self._picture(self._decode_image(given) if inside else await self.wire.fetch_async(given))
                 revised = described.get("revised_prompt")
                 return replace(item, revised_prompt=revised if isinstance(revised, str) else "")
         raise ModelError("the picture in the answer has neither b64_json nor url", location=self.wire.url)

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from evenhand.coroutines import gather, run_blocking
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item, WordMatcher
 from evenhand.genai.backends.openai_service import (
@@ -113,6 +114,10 @@ class LexiconClassifier:
             found[group] = named[0] if len(named) == 1 else None
         return found
 
+    async def classify_async(self, item: Item) -> dict[str, str | None]:
+        """Return the same; that takes no time worth a thread."""
+        return self.classify(item)
+
 
 # What a model says that a picture or a text shows.
 
@@ -164,11 +169,16 @@ class ChatClassifier:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
-        found = {}
-        for group, values in self._groups.items():
-            reply = self._chat.reply(self._question(item, group, values))
-            found[group] = match_label(extract_answer(reply, group), values)
-        return found
+        return run_blocking(self.classify_async(item))
+
+    async def classify_async(self, item: Item) -> dict[str, str | None]:
+        """Return what ``classify`` returns; all questions are asked at the same time."""
+        said = await gather(*(self._ask_value(item, group, values) for group, values in self._groups.items()))
+        return dict(zip(self._groups, said, strict=True))
+
+    async def _ask_value(self, item: Item, group: str, values: Sequence[str]) -> str | None:
+        reply = await self._chat.reply_async(self._question(item, group, values))
+        return match_label(extract_answer(reply, group), values)
 
     def _question(self, item: Item, group: str, values: Sequence[str]) -> str | list[dict[str, Any]]:
         what = "picture" if item.kind == "image" else "text"

@@ -30,7 +30,8 @@ from evenhand.files import write_atomically
 from evenhand.genai.assessment.evaluation import NAME_SEPARATOR
 from evenhand.genai.backends.generator import Generator, Item, Resumable
 from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
-from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer, ItemValues
+from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer
+from evenhand.genai.enforcement.supply import ItemValues
 from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
 from evenhand.text import format_count

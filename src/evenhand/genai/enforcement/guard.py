@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
-from evenhand.errors import DecisionError, EvenhandError, ModelError, OptionError
+from evenhand.coroutines import call, call_quick, run_blocking
+from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.backends.generator import Generator, Item, add_instruction
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
-from evenhand.genai.enforcement.instructions import clean_item
+from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, describe_failure
 from evenhand.genai.judges import Judge
 from evenhand.genai.spec.pipeline_config import WhenUnsure
-from evenhand.models import summarize_error
 from evenhand.services import ContentRefusedError
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
-ItemValues: TypeAlias = Mapping[str, str | None]
 
 
 class EnforcerProtocol(Protocol):
@@ -52,25 +51,25 @@ class EnforcerProtocol(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ItemAttempt:
-    """One item that was asked for.
+class AttemptLimits(NamedTuple):
+    """How items are made that must show something.
 
     Attributes:
-        prompt: as it was sent.
-        values: what the item shows, by concept group; empty if it was not classified.
-        error: why there is no item, or no answer about it; empty if nothing went wrong.
-        refusal: the same, if the generator works and refuses what was asked of it.
+        candidates: how many are asked for at once; the first that fits is taken.
+        attempts: how many an enforcer lets be made for one request in all; None: that is not known.
     """
 
-    prompt: str
-    values: ItemValues = field(default_factory=dict)
-    error: str = ""
-    refusal: ContentRefusedError | None = None
+    candidates: int = 1
+    attempts: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {"prompt": self.prompt, "values": dict(self.values), "error": self.error}
+    def round_size(self, made: int) -> int:
+        """Return how many to ask for next, after so many that did not fit."""
+        left = self.candidates if self.attempts is None else self.attempts - made
+        return max(1, min(self.candidates, left))
+
+
+ONE_BY_ONE = AttemptLimits()
+"""Every item is asked for by itself."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +157,7 @@ class Guard:
         when_unsure: ``refuse``: no item is made if the judge fails, and none is delivered that the classifier failed
             at; ``pass``: the item is delivered, and counts as showing nothing.
         instruct: puts what must be asked for into a prompt.
+        limits: how items are made that must show something.
     """
 
     def __init__(
@@ -170,12 +170,14 @@ class Guard:
         groups: Mapping[str, Sequence[str]],
         when_unsure: WhenUnsure = "refuse",
         instruct: Callable[[str, Instruction], str] = add_instruction,
+        limits: AttemptLimits = ONE_BY_ONE,
     ) -> None:
         self.keeper = keeper
-        self._generator, self._classifier, self._judge = generator, classifier, judge
-        self._groups = {group: tuple(values) for group, values in groups.items()}
-        self._when_unsure = when_unsure
-        self._instruct = instruct
+        self.generator, self.classifier, self.judge = generator, classifier, judge
+        self.groups = {group: tuple(values) for group, values in groups.items()}
+        self.when_unsure = when_unsure
+        self.instruct = instruct
+        self.limits = limits
 
     def answer(
         self, prompt: str, *, generator: Generator | None = None, prefer: Mapping[str, Sequence[str]] | None = None
@@ -191,100 +193,163 @@ class Guard:
             EvenhandError: the keeper could not decide; no item is made or delivered then. Failures of the judge, the
                 generator and the classifier are told in the answer instead.
         """
-        making = self._generator if generator is None else generator
-        try:
-            conditions = frozenset(self._judge.conditions(prompt))
-            # What a prompt fixes is of no account where it counts for nothing.
-            fixed = frozenset(self._judge.fixed_groups(prompt)) if conditions else frozenset()
-        except Exception as error:
-            return self._answer_unjudged(prompt, making, _describe_error("the judge", error))
-        try:
-            admission = self.keeper.admit(conditions, fixed=fixed, prefer=prefer)
-        except OptionError as error:
-            return self._answer_unjudged(prompt, making, _describe_error("the judge", error))
-        return self._make_item(prompt, making, conditions, fixed, admission)
+        return run_blocking(self.answer_async(prompt, generator=generator, prefer=prefer))
 
-    def _answer_unjudged(self, prompt: str, generator: Generator, reason: str) -> GuardedAnswer:
-        """Answer a prompt of which it is unknown what it counts for."""
-        if self._when_unsure == "refuse":
-            return GuardedAnswer(None, "refused", prompt, reason=reason)
-        item, attempt = self._attempt(prompt, prompt, generator, look=False)
-        reasons = "; ".join(filter(None, (reason, attempt.error)))
-        return GuardedAnswer(
-            item, "refused" if item is None else "unguarded", prompt, attempts=(attempt,), reason=reasons
-        )
+    async def answer_async(
+        self, prompt: str, *, generator: Generator | None = None, prefer: Mapping[str, Sequence[str]] | None = None
+    ) -> GuardedAnswer:
+        """Return what ``answer`` returns, without holding up the event loop."""
+        series = AnswerSeries(self, prompt, generator=generator, prefer=prefer)
+        try:
+            return await series.answer()
+        finally:
+            series.supply.drop()
 
-    def _make_item(
+    def answer_several(self, prompt: str, count: int, *, generator: Generator | None = None) -> list[GuardedAnswer]:
+        """Return several items for a prompt, decided one after the other; see ``AnswerSeries``.
+
+        Args:
+            prompt: as the user wrote it.
+            count: how many.
+            generator: for this prompt alone.
+
+        Raises:
+            EvenhandError: as for ``answer``.
+        """
+        return run_blocking(self.answer_several_async(prompt, count, generator=generator))
+
+    async def answer_several_async(
+        self, prompt: str, count: int, *, generator: Generator | None = None
+    ) -> list[GuardedAnswer]:
+        """Return what ``answer_several`` returns, without holding up the event loop."""
+        series = AnswerSeries(self, prompt, count, generator=generator)
+        try:
+            return [await series.answer() for _ in range(count)]
+        finally:
+            series.supply.drop()
+
+
+class AnswerSeries:
+    """Answers one prompt several times, each decided as if it were a request of its own that waited for the last.
+
+    The generator is asked for as many items at once as are left to answer, where nothing needs to be asked for; the
+    enforcer sees the same admissions and items, in the same order, as it would in so many requests. Where something
+    needs to be asked for, as many candidates are asked for at once as the guard's limits say; they are handed to the
+    enforcer one by one as attempts, so that the first that fits is taken and what is guaranteed does not change.
+
+    Args:
+        guard: whose parts are used.
+        prompt: as the user wrote it.
+        count: how many answers there will be.
+        generator: for this prompt alone.
+        prefer: for a concept group the values that change the prompt least, best first.
+        watch: is told of every attempt before it is decided about.
+
+    Attributes:
+        supply: where its items come from, and what is left of them in the end.
+    """
+
+    def __init__(
         self,
+        guard: Guard,
         prompt: str,
-        generator: Generator,
-        conditions: frozenset[str],
-        fixed: frozenset[str],
-        admission: Admission,
+        count: int = 1,
+        *,
+        generator: Generator | None = None,
+        prefer: Mapping[str, Sequence[str]] | None = None,
+        watch: Callable[[ItemAttempt], None] = lambda attempt: None,
+    ) -> None:
+        making = guard.generator if generator is None else generator
+        self.supply = ItemSupply(prompt, making, guard.classifier, guard.groups)
+        self._guard, self._prompt, self._left, self._prefer, self._watch = guard, prompt, count, prefer, watch
+        self._judged: tuple[frozenset[str], frozenset[str]] | None = None
+
+    async def answer(self) -> GuardedAnswer:
+        """Return the next answer.
+
+        Raises:
+            EvenhandError: as for ``Guard.answer``.
+        """
+        try:
+            try:
+                conditions, fixed = await self._judge()
+                admission = await call_quick(
+                    self._guard.keeper.admit, conditions, fixed=fixed, prefer=self._prefer
+                )  # fmt: skip
+            except OptionError as error:
+                # It names a condition that there is none of.
+                return await self._answer_unjudged(describe_failure("the judge", error))
+            except _JudgeFailedError as failure:
+                return await self._answer_unjudged(str(failure))
+            return await self._make_item(conditions, fixed, admission)
+        finally:
+            self._left -= 1
+
+    async def _judge(self) -> tuple[frozenset[str], frozenset[str]]:
+        if self._judged is None:
+            judge = self._guard.judge
+            try:
+                conditions = frozenset(await call(judge.conditions, self._prompt))
+                # What a prompt fixes is of no account where it counts for nothing.
+                fixed = frozenset(await call(judge.fixed_groups, self._prompt)) if conditions else frozenset()
+            except Exception as error:
+                raise _JudgeFailedError(describe_failure("the judge", error)) from None
+            self._judged = conditions, fixed
+        return self._judged
+
+    async def _answer_unjudged(self, reason: str) -> GuardedAnswer:
+        """Answer a prompt of which it is unknown what it counts for."""
+        if self._guard.when_unsure == "refuse":
+            return GuardedAnswer(None, "refused", self._prompt, reason=reason)
+        attempt = await self.supply.take(self._prompt, self._left, look=False)
+        self._watch(attempt)
+        reasons = "; ".join(filter(None, (reason, attempt.error)))
+        status: AnswerStatus = "refused" if attempt.item is None else "unguarded"
+        return GuardedAnswer(attempt.item, status, self._prompt, attempts=(attempt,), reason=reasons)
+
+    async def _make_item(
+        self, conditions: frozenset[str], fixed: frozenset[str], admission: Admission
     ) -> GuardedAnswer:
         """Return the item of a request that was admitted."""
+        guard, keeper = self._guard, self._guard.keeper
         attempts: list[ItemAttempt] = []
         try:
             while True:
-                sent = self._instruct(prompt, admission.must)
+                words = await call(guard.instruct, self._prompt, admission.must)
+                count = guard.limits.round_size(admission.attempt) if admission.must else self._left
                 # Where an item counts for nothing, nothing depends on what it shows, nor on who looks at it.
-                item, attempt = self._attempt(prompt, sent, generator, look=bool(admission.counts))
+                attempt = await self.supply.take(words, count, look=bool(admission.counts))
                 attempts.append(attempt)
-                if attempt.error and self._when_unsure == "refuse":
-                    item = None
-                outcome = (
-                    self.keeper.fail(admission) if item is None else self.keeper.complete(admission, attempt.values)
+                self._watch(attempt)
+                item = None if attempt.error and guard.when_unsure == "refuse" else attempt.item
+                outcome = await (
+                    call_quick(keeper.fail, admission)
+                    if item is None
+                    else call_quick(keeper.complete, admission, attempt.values)
                 )
                 if outcome.status != "retry" or outcome.admission is None:
                     break
                 admission = outcome.admission
-            return _build_answer(item, outcome, prompt, conditions, fixed, admission.must, attempts)
+            return _build_answer(item, outcome, self._prompt, conditions, fixed, admission.must, attempts)
         except BaseException as error:
-            self._abandon_admission(admission, error)
+            await self._abandon_admission(admission, error)
             raise
 
-    def _attempt(self, given: str, prompt: str, generator: Generator, *, look: bool) -> tuple[Item | None, ItemAttempt]:
-        """Return one item for a prompt that somebody gave in other words perhaps, and what it shows."""
-        item: Item | None = None
-        values: ItemValues = {}
-        error = ""
-        refusal: ContentRefusedError | None = None
-        who = "the generator"
-        try:
-            made = generator.generate(prompt)
-            if not isinstance(made, Item):
-                raise ModelError(f"it answered with a {type(made).__name__}, and not with an item")
-            # Words that were put in say nothing of what was made: they are gone before anything looks at it.
-            item, who = clean_item(made, given, prompt), "the classifier"
-            values = classify_item(item, self._classifier, self._groups) if look else {}
-        except Exception as failure:
-            error = _describe_error(who, failure)
-            refusal = failure if isinstance(failure, ContentRefusedError) and item is None else None
-        return item, ItemAttempt(prompt, values, error, refusal)
-
-    def _abandon_admission(self, admission: Admission, error: BaseException) -> None:
+    async def _abandon_admission(self, admission: Admission, error: BaseException) -> None:
         """Complete an admission whose item will never come."""
+        keeper = self._guard.keeper
         try:
-            outcome = self.keeper.fail(admission)
+            outcome = await call_quick(keeper.fail, admission)
             while outcome.status == "retry" and outcome.admission is not None:
-                outcome = self.keeper.fail(outcome.admission)
+                outcome = await call_quick(keeper.fail, outcome.admission)
         except DecisionError:
             return  # It is complete.
         except Exception as second:
             error.add_note(f"the slot of the request could not be given up either: {second}")
 
 
-def classify_item(item: Item, classifier: Classifier, groups: Mapping[str, Sequence[str]]) -> ItemValues:
-    """Return what an item shows, by concept group; an answer that is not a value of its group counts as "cannot tell".
-
-    Raises:
-        ModelError: the classifier answers with something else.
-    """
-    answers = classifier.classify(item)
-    if not isinstance(answers, Mapping):
-        raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
-    found = {group: answers.get(group) for group in groups}
-    return {group: value if value in groups[group] else None for group, value in found.items()}
+class _JudgeFailedError(Exception):
+    """The judge cannot say; the text says why."""
 
 
 def _build_answer(
@@ -322,11 +387,3 @@ def _build_answer(
 def _header_name(name: str) -> str:
     """Return a name as a header can hold it: whatever could be taken for something else is percent-encoded."""
     return quote(name, safe=" :+()'")
-
-
-def _describe_error(who: str, error: Exception) -> str:
-    """Return what went wrong, in one line."""
-    what = error.message if isinstance(error, EvenhandError) else summarize_error(error)
-    if isinstance(error, ContentRefusedError):
-        return f"{who} refused: {what} ({error.code})"
-    return f"{who} failed: {what}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from evenhand.coroutines import run_blocking
 from evenhand.errors import EvenhandError
 from evenhand.genai.backends.generator import Item, WordMatcher
 from evenhand.genai.spec.pipeline_config import InstructionConfig, WordingConfig
@@ -41,9 +42,13 @@ class InstructionWriter:
 
     def __call__(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
         """Return the prompt that asks for values; unchanged if nothing must be asked for."""
+        return run_blocking(self.call_async(prompt, must))
+
+    async def call_async(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
+        """Return the same, without holding up the event loop."""
         if not must:
             return prompt
-        return self._rewrite(prompt, must) or self.insert(prompt, must)
+        return await self._rewrite(prompt, must) or self.insert(prompt, must)
 
     def insert(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
         """Return the prompt with the words put in."""
@@ -67,14 +72,14 @@ class InstructionWriter:
                 found, most = language, known
         return found
 
-    def _rewrite(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
+    async def _rewrite(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
         if self.rewriter is None:
             return ""
         from evenhand.genai.backends.openai_service import quote_text
 
         question = REWRITE.replace(VALUES, _name_values(self._wording_of(prompt), must))
         try:
-            reply = self.rewriter.reply(quote_text("prompt", prompt, question))
+            reply = await self.rewriter.reply_async(quote_text("prompt", prompt, question))
         except EvenhandError:
             return ""
         return reply.rpartition("</think>")[2].strip().strip('"').strip()

@@ -304,11 +304,13 @@ class GuardConfig(ConfigPart):
         mode: ``before`` or ``after``; see ``Enforcer``.
         instruction: the words that ask for values.
         when_unsure: what happens if the judge or the classifier fails: ``refuse``, or ``pass`` and record.
+        candidates: how many items are asked for at once where one must show something; the first that fits is taken.
     """
 
     mode: Literal["before", "after"] = "before"
     when_unsure: WhenUnsure = "refuse"
     instruction: InstructionConfig = Field(default_factory=InstructionConfig)
+    candidates: Annotated[Whole, Field(ge=1, le=16)] = 1
 
 
 AnyGeneratorConfig: TypeAlias = (
@@ -493,6 +495,7 @@ HINTS = {
     "rewrite": "name a chat model: rewrite: {url: http://127.0.0.1:8080/v1, model: llama}",
     "languages": "write languages: {de: {words: [ein, eine, der, die, und], template: '(zu sehen: {values})'}}",
     "when_unsure": "refuse or pass",
+    "candidates": "write a whole number from 1 to 16, at most one more than retries under simulation",
     "url": "write where it answers, such as url: http://127.0.0.1:8080/v1",
     "model": "name the model, such as model: llava",
     "key": "name the variable that holds the key, such as key: OPENAI_API_KEY, and never the key itself",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -9,6 +10,7 @@ from functools import partial
 from fastapi import FastAPI
 
 from evenhand import __version__
+from evenhand.http import close_loop_connections
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import ServiceContext, open_service
 from evenhand.service.api.decision_path import DecisionPathMiddleware
@@ -50,7 +52,9 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
         try:
             yield
         finally:
-            here.close()
+            # What is under way goes on in this loop meanwhile, and is waited for.
+            await asyncio.to_thread(here.close)
+            await close_loop_connections()
 
     # The interactive pages would load scripts from elsewhere.
     app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,

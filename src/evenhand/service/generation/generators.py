@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from evenhand.errors import EvenhandError, ModelError
+from evenhand.coroutines import call, run_blocking
+from evenhand.errors import ModelError
 from evenhand.genai import ContentRefusedError, Generator, Item, LocalDiffusion, OpenAIChat, OpenAIImages, Studio
 from evenhand.service.api.error_handlers import ServiceHTTPException
 
@@ -76,79 +75,6 @@ def with_picture_options(generator: Generator, options: Mapping[str, Any]) -> tu
     return generator, sorted(options.keys() - {"user"})
 
 
-GATHER_SECONDS = 0.25
-"""For how long the first of several requests waits for the others, which may have to wait for a free place."""
-
-REFUSED_SEVERAL = (400, 404, 413, 422)
-"""Statuses with which services refuse to make several pictures at once."""
-
-
-class SharedPictures:
-    """Makes the pictures of several requests: those that are sent with the same words are asked for together.
-
-    Each of the requests is admitted before any picture is there, so none depends on what another one shows. A picture
-    that has to be made again is asked for by itself.
-
-    Args:
-        generator: what makes them.
-        expected: how many requests there are.
-    """
-
-    def __init__(self, generator: OpenAIImages, expected: int) -> None:
-        self._generator, self._expected = generator, expected
-        self._groups: dict[str, list[Future[Item | None]]] = {}
-        self._gathered = threading.Condition()
-        self._closed = False
-
-    def generate(self, prompt: str) -> Item:
-        """Return a picture for one of the requests.
-
-        Raises:
-            EvenhandError: as the generator.
-        """
-        place = self._join(prompt)
-        if place is None:
-            return self._generator.generate(prompt)
-        group = self._groups[prompt]
-        if group[0] is place:
-            self._make(prompt, group)
-        item = place.result()
-        return self._generator.generate(prompt) if item is None else item
-
-    def _join(self, prompt: str) -> Future[Item | None] | None:
-        """Return where a request's picture will be, once all are there; None: it came too late."""
-        with self._gathered:
-            if self._closed:
-                return None
-            place: Future[Item | None] = Future()
-            self._groups.setdefault(prompt, []).append(place)
-            self._expected -= 1
-            if self._expected:
-                self._gathered.wait_for(lambda: self._closed, GATHER_SECONDS)
-            self._closed = True
-            self._gathered.notify_all()
-            return place
-
-    def _make(self, prompt: str, group: Sequence[Future[Item | None]]) -> None:
-        found: list[Item] = []
-        try:
-            found = self._generator.generate_several(prompt, len(group))
-        except BaseException as error:
-            if len(group) == 1 or not _refuses_several(error):
-                for place in group:
-                    place.set_exception(error)
-                return
-        for k, place in enumerate(group):
-            place.set_result(found[k] if k < len(found) else None)
-
-
-def _refuses_several(error: BaseException) -> bool:
-    """Return whether each picture may still be had by itself."""
-    if isinstance(error, ContentRefusedError) or not isinstance(error, EvenhandError):
-        return False
-    return isinstance(error, ModelError) or getattr(error, "status", None) in REFUSED_SEVERAL
-
-
 class ConversationGenerator:
     """Continues a conversation whose last question a prompt is.
 
@@ -159,7 +85,7 @@ class ConversationGenerator:
 
     Attributes:
         prompt: the text of the last message of the user: what is asked.
-        answer: all that the service said last; None where it is no such service, or has not answered.
+        declined: all that the service said when the model declined last; None where it did not.
         ignored: options that the generator knows nothing of.
 
     Raises:
@@ -179,7 +105,7 @@ class ConversationGenerator:
                 hint='give a message {"role": "user", "content": "..."}',
             )
         self.prompt = "".join(found)
-        self.answer: dict[str, Any] | None = None
+        self.declined: dict[str, Any] | None = None
         self.ignored: Collection[str] = ()
         if isinstance(generator, OpenAIChat):
             self._chat: OpenAIChat | None = replace(generator, options={**generator.options, **options})
@@ -193,15 +119,25 @@ class ConversationGenerator:
         Raises:
             EvenhandError: there is none.
         """
+        return run_blocking(self.generate_async(prompt))
+
+    async def generate_async(self, prompt: str) -> Item:
+        """Return the same, without holding up the event loop."""
         if self._chat is None:
-            return self._generator.generate(prompt)
-        self.answer = None
+            return await call(self._generator.generate, prompt)
         asked = [*self._messages]
         asked[self._at] = {**asked[self._at], "content": _replace_text(asked[self._at]["content"], self.prompt, prompt)}
-        answer = self._chat.ask(asked)
-        # Kept first: where the model declines, this is what it says of that.
-        self.answer = answer
-        return Item.of_text(self._chat.text_of(answer), answer.get("usage"))
+        answer = await self._chat.ask_async(asked)
+        try:
+            text = self._chat.text_of(answer)
+        except ContentRefusedError:
+            self.declined = answer
+            raise
+        return replace(Item.of_text(text, answer.get("usage")), answer=answer)
+
+    def said_of(self, item: Item | None) -> Mapping[str, Any]:
+        """Return all that the service said with an item, or where there is none, when the model declined."""
+        return self.declined or {} if item is None else item.answer
 
 
 def _content_texts(content: object) -> list[str]:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from evenhand.coroutines import call as call_part
 from evenhand.errors import DecisionError, EvenhandError, OptionError, StoreError
-from evenhand.genai import AnswerStatus, Instruction, Item, classify_item
-from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex
+from evenhand.genai import AnswerStatus, Instruction, Item, classify_item_async
+from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex, wait_for_store
 
 if TYPE_CHECKING:
     from evenhand.genai import Pipeline
@@ -98,7 +99,7 @@ class Guardrail:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def before(self, call: str, prompt: str) -> GuardrailVerdict:
+    async def before(self, call: str, prompt: str) -> GuardrailVerdict:
         """Return the prompt that the gateway is to go on with.
 
         Args:
@@ -116,9 +117,9 @@ class Guardrail:
         notes = self._notes(prompt)
         keeper = guard.enforcer(notes, call=_stored_call_name(call))
         try:
-            conditions = frozenset(pipeline.judge.conditions(prompt))
-            fixed = frozenset(pipeline.judge.fixed_groups(prompt)) if conditions else frozenset()
-            admission = keeper.admit(conditions, fixed=fixed)
+            conditions = frozenset(await call_part(pipeline.judge.conditions, prompt))
+            fixed = frozenset(await call_part(pipeline.judge.fixed_groups, prompt)) if conditions else frozenset()
+            admission = await keeper.admit_async(conditions, fixed=fixed)
         except StoreError as error:
             return self._without_store(call, error)
         except DecisionError:
@@ -126,7 +127,7 @@ class Guardrail:
         except Exception as error:
             # An OptionError of the keeper's is the judge's too: it names a condition that there is none of.
             return self._undecided_verdict("the judge", error, notes)
-        sent = pipeline.instruct(prompt, admission.must)
+        sent = await pipeline.instruct.call_async(prompt, admission.must)
         if sent == prompt:
             verdict = GuardrailVerdict("NONE", "ok", prompt)
         elif prompt:
@@ -142,7 +143,7 @@ class Guardrail:
         )  # fmt: skip
         return verdict
 
-    def after(self, call: str, item: Item | None) -> GuardrailVerdict:
+    async def after(self, call: str, item: Item | None) -> GuardrailVerdict:
         """Return whether what came may be delivered.
 
         Args:
@@ -156,7 +157,7 @@ class Guardrail:
         digest = None if item is None else sha256_hex(item.data)
         if known is not None and known.after is not None and known.item == digest:
             return known.after
-        verdict = self._judge_item(call, item, known)
+        verdict = await self._judge_item(call, item, known)
         if known is not None and verdict.status != "unguarded":
             known.item, known.after, known.until = digest, verdict, None
         return verdict
@@ -188,7 +189,7 @@ class Guardrail:
 
     # ---- within
 
-    def _judge_item(self, call: str, item: Item | None, known: _GatewayCall | None) -> GuardrailVerdict:
+    async def _judge_item(self, call: str, item: Item | None, known: _GatewayCall | None) -> GuardrailVerdict:
         guard, pipeline = self._guard, self._guard.pipeline
         operation: dict[str, Any] = {"op": "fail", "call": _stored_call_name(call), "final": True}
         note: dict[str, Any] = {"route": "guardrail"}
@@ -200,14 +201,16 @@ class Guardrail:
             try:
                 # Where an item counts for nothing, nothing depends on what it shows.
                 looked = known is None or known.counts
-                values = classify_item(item, pipeline.classifier, pipeline.configuration.values) if looked else {}
+                groups = pipeline.configuration.values
+                values = await classify_item_async(item, pipeline.classifier, groups) if looked else {}
                 operation |= {"op": "complete", "values": dict(values)}
             except Exception as error:
                 failure = error
                 if pipeline.configuration.guard.when_unsure == "pass":
                     operation |= {"op": "complete", "values": {}}
         try:
-            outcome = guard.ledger.submit(guard.name, {**operation, "note": note}).result().answer["outcome"]
+            done = await wait_for_store(guard.ledger.submit(guard.name, {**operation, "note": note}))
+            outcome = done.answer["outcome"]
         except StoreError as error:
             return self._without_store(call, error)
         except DecisionError as error:
@@ -248,7 +251,6 @@ class Guardrail:
     def _notes(self, prompt: str) -> LogMetadata:
         return LogMetadata(
             prompt,
-            None,
             route="guardrail",
             log_prompts=self._guard.entry.log_prompts,
             instruct=self._guard.pipeline.instruct,

@@ -6,20 +6,24 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from evenhand import __version__
+from evenhand.coroutines import call
 from evenhand.errors import AccessError, EvenhandError, StoreError, TrustError
 from evenhand.genai import (
+    AnswerSeries,
     Enforcer,
     GenerationConfig,
     Generator,
     GuardedAnswer,
     Pipeline,
+    add_usage,
     build_classifier,
     build_instruct,
     build_judge,
@@ -30,7 +34,7 @@ from evenhand.http import SecretRedactor
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
 from evenhand.service.generation.guardrail import Guardrail
 from evenhand.service.generation.pictures import PictureStore
-from evenhand.service.generation.stored_enforcer import LogMetadata, RecordingGenerator, RetryQueue, StoredEnforcer
+from evenhand.service.generation.stored_enforcer import LogMetadata, RetryQueue, StoredEnforcer, wait_for_store
 from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import canonical_json
@@ -101,7 +105,13 @@ class ServedGuard:
         self.guardrail = Guardrail(self)
 
     def request(
-        self, prompt: str, *, generator: Generator | None = None, route: str = "python", address: bool = False
+        self,
+        prompt: str,
+        *,
+        generator: Generator | None = None,
+        route: str = "python",
+        address: bool = False,
+        count: int = 1,
     ) -> GuardedRequest:
         """Return a request, not yet begun.
 
@@ -109,31 +119,45 @@ class ServedGuard:
             prompt: as the user wrote it.
             generator: for this request alone.
             route: by which it came, for the log.
-            address: whether the picture must have an address.
+            address: whether its pictures must have addresses.
+            count: how many items it asks for.
         """
-        return GuardedRequest(self, prompt, generator or self.pipeline.generator, route, address)
+        return GuardedRequest(self, prompt, generator or self.pipeline.generator, route, address=address, count=count)
 
-    async def serve(self, requests: Sequence[GuardedRequest], seconds: float) -> list[ServedAnswer | BaseException]:
-        """Return what comes of several requests at the same time.
+    async def serve(self, request: GuardedRequest, seconds: float) -> AsyncIterator[Served]:
+        """Yield what comes of each item that a request asks for, as soon as it is decided.
 
         Args:
-            requests: see ``request``.
-            seconds: how long they are waited for; an item that comes later does not count as shown.
+            request: see ``request``.
+            seconds: how long its items are waited for; those that come later do not count as shown.
 
-        Returns:
-            for each, what came of it, or the error that it ended with.
+        Yields:
+            what came of an item, or the error that it ended with.
 
         Raises:
-            AccessError: too many are under way already; none was begun.
+            AccessError: too many are under way already; it was not begun.
             StoreError: the service is stopping.
         """
-
-        def late() -> None:
-            for one in requests:
-                one.withdraw_request()
-
-        found = await self.limiter.gather(requests, seconds=seconds, late=late)
-        return [one.late(seconds) if came is None else came for one, came in zip(requests, found, strict=True)]
+        answers: asyncio.Queue[Served] = asyncio.Queue()
+        work = self.limiter.start(lambda: request.run(answers.put_nowait))
+        until = asyncio.get_running_loop().time() + seconds
+        missing = request.count
+        try:
+            while missing:
+                try:
+                    async with asyncio.timeout_at(until):
+                        found = await answers.get()
+                except TimeoutError:
+                    break
+                missing -= 1
+                yield found
+        finally:
+            # Nobody waits any more: what has begun goes on to its end, and is not counted as shown.
+            if missing:
+                request.withdraw()
+                work.leave()
+        for _ in range(missing):
+            yield request.late(seconds)
 
     def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
         """Return what admits and completes one request in the store, by this version of the guard."""
@@ -158,20 +182,28 @@ class ServedGuard:
         self.retry_queue.close()
 
 
-class GuardedRequest:
-    """One request to a guarded generator; called, it answers it, and blocks."""
+Served: TypeAlias = ServedAnswer | BaseException
+"""What came of an item that was asked for, or the error that it ended with."""
 
-    def __init__(self, guard: ServedGuard, prompt: str, generator: Generator, route: str, address: bool) -> None:
-        self.prompt = prompt
-        self._guard, self._address = guard, address
-        self._made = RecordingGenerator(generator, prompt)
+
+class GuardedRequest:
+    """One request to a guarded generator, for one item or several."""
+
+    def __init__(
+        self, guard: ServedGuard, prompt: str, generator: Generator, route: str, *, address: bool, count: int
+    ) -> None:
+        self.prompt, self.count = prompt, count
+        self._guard, self._generator, self._address = guard, generator, address
         self._notes = LogMetadata(
-            prompt, self._made, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
+            prompt, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
         )
         self._keeper = guard.enforcer(self._notes)
+        self._series = AnswerSeries(
+            guard.pipeline.guard(self._keeper), prompt, count, generator=generator, watch=self._notes.watch
+        )
 
-    def withdraw_request(self) -> None:
-        """Note that the caller no longer waits for the answer."""
+    def withdraw(self) -> None:
+        """Note that the caller no longer waits for what is not answered."""
         self._keeper.withdrawn = True
 
     def late(self, seconds: float) -> ServedAnswer:
@@ -179,44 +211,63 @@ class GuardedRequest:
         reason = f"no answer came within {seconds:g} seconds"
         return ServedAnswer(GuardedAnswer(None, "refused", self.prompt, reason=reason), self._keeper.number)
 
-    def __call__(self) -> ServedAnswer:
-        """Answer it.
+    async def run(self, tell: Callable[[Served], None]) -> None:
+        """Have its items made and decided, one after the other; tell what came of each."""
+        told = 0
+        try:
+            while told < self.count and not (told and self._keeper.withdrawn):
+                try:
+                    found: Served = await self._answer()
+                except Exception as error:
+                    found = error
+                told += 1
+                tell(found)
+            await self._series.supply.leftovers()
+        finally:
+            for _ in range(self.count - told):
+                tell(StoreError("the service is stopping", hint="ask another replica, or again later"))
+
+    async def _answer(self) -> ServedAnswer:
+        """Return the next item.
 
         Raises:
             StoreError: the store failed, and nothing may be answered without it.
         """
-        begun = time.perf_counter()
+        begun, busy = time.perf_counter(), self._series.supply.busy_seconds
         guard, keeper = self._guard, self._keeper
+        keeper.call, keeper.number, self._notes.attempt = "", None, None
         try:
-            answer = guard.pipeline.guard(keeper, generator=self._made).answer(self.prompt)
+            answer = await self._series.answer()
         except BaseException as error:
             # It may or may not be open in the store; nothing may stay open for ever.
             if keeper.call:
                 guard.retry_queue.submit({"op": "abandon", "call": keeper.call, "note": {"what": "store"}})
             if not isinstance(error, StoreError) or guard.entry.when_down == "refuse":
                 raise
-            answer = self._without_store()
-        number = self._log_request(answer)
-        picture = self._keep(answer, number)
-        seconds = time.perf_counter() - begun
-        served = ServedAnswer(answer, number, picture, seconds, self._made.seconds, self._made.usage)
+            answer = await self._without_store()
+        number = await self._log_request(answer)
+        picture = await self._keep(answer, number)
+        upstream = self._series.supply.busy_seconds - busy
+        usage = reduce(add_usage, (one.item.usage for one in answer.attempts if one.item is not None), dict[str, Any]())
+        served = ServedAnswer(answer, number, picture, time.perf_counter() - begun, upstream, usage)
         for observer in guard.observers:
             observer(served)
         return served
 
-    def _without_store(self) -> GuardedAnswer:
+    async def _without_store(self) -> GuardedAnswer:
         """Return the item without a guarantee, if the configuration allows it."""
-        reason, item, sent = "the store failed", self._made.item, self._made.sent
+        reason, last = "the store failed", self._notes.attempt
+        item, sent = (None, "") if last is None else (last.item, last.prompt)
         if item is None:
             sent = self.prompt
             try:
-                item = self._made.generate(sent)
+                item = await call(self._generator.generate, sent)
             except Exception as error:
                 what = error.message if isinstance(error, EvenhandError) else type(error).__name__
                 return GuardedAnswer(None, "refused", sent, reason=f"{reason}; the generator failed: {what}")
         return GuardedAnswer(item, "unguarded", sent, sent != self.prompt, reason=reason)
 
-    def _log_request(self, answer: GuardedAnswer) -> int | None:
+    async def _log_request(self, answer: GuardedAnswer) -> int | None:
         """Log what the entries of admissions and items do not tell; return the number of the request's entry."""
         keeper, notes = self._keeper, self._notes
         if answer.status == "ok" and keeper.number is not None:
@@ -235,18 +286,18 @@ class GuardedRequest:
         if keeper.number is not None or asked is None:
             return keeper.number
         try:
-            return asked.result().number
+            return (await wait_for_store(asked)).number
         except StoreError:
             return None
 
-    def _keep(self, answer: GuardedAnswer, number: int | None) -> str | None:
+    async def _keep(self, answer: GuardedAnswer, number: int | None) -> str | None:
         guard, item = self._guard, answer.item
         if item is None or item.kind != "image" or guard.pictures is None:
             return None
         if self._address:
             if number is None:
                 raise StoreError("the picture cannot be kept", hint="ask for b64_json")
-            return guard.pictures.keep(guard.name, number, item)
+            return await call(guard.pictures.keep, guard.name, number, item)
         if number is not None and guard.entry.keep_pictures:
             guard.pictures.keep_if_possible(guard.name, number, item)
         return None
@@ -335,10 +386,21 @@ def _naming_guard(entry: ServedGuardConfig) -> Iterator[None]:
 T = TypeVar("T")
 
 
-class ConcurrencyLimiter:
-    """Does work that blocks, each piece in a thread of its own, and not too many at once.
+class LimitedWork:
+    """A piece of work that waits for its place, or is under way."""
 
-    The threads end with the process: an upstream that hangs does not keep it alive.
+    def __init__(self) -> None:
+        self.begun = False
+        self.task: asyncio.Task[None] | None = None
+
+    def leave(self) -> None:
+        """Wait for it no longer: unless it has begun, it never does."""
+        if not self.begun and self.task is not None:
+            self.task.cancel()
+
+
+class ConcurrencyLimiter:
+    """Does work in the event loop, not too much at once; work takes no thread while it waits for anything.
 
     Args:
         name: of what is asked, for messages.
@@ -349,7 +411,7 @@ class ConcurrencyLimiter:
     def __init__(self, name: str, *, at_once: int, waiting: int) -> None:
         self._name, self._most = name, at_once + waiting
         self._free = asyncio.Semaphore(at_once)
-        self._taken = 0
+        self._taken: set[LimitedWork] = set()
         self._closed = False
         self._running = 0
         self._changed = threading.Condition()
@@ -357,47 +419,62 @@ class ConcurrencyLimiter:
     @property
     def work_count(self) -> int:
         """Pieces of work under way or waiting."""
-        return self._taken
+        return len(self._taken)
 
-    async def gather(
-        self, work: Sequence[Callable[[], T]], *, seconds: float, late: Callable[[], None]
-    ) -> list[T | BaseException | None]:
-        """Run several pieces of work at the same time.
-
-        Args:
-            work: the pieces.
-            seconds: how long they are waited for.
-            late: called once no caller waits any more for what is not done: the time is up, or the caller has gone.
-                What has begun then goes on; what waits is never begun.
-
-        Returns:
-            for every piece what came of it; an exception that it raised; None if it was not done in time.
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> LimitedWork:
+        """Begin a piece of work as soon as there is a place; it goes on to its end whoever waits for it.
 
         Raises:
-            AccessError: there is too much to do already; nothing was begun.
+            AccessError: there is too much to do already.
             StoreError: the service is stopping.
         """
         if self._closed:
             raise StoreError("the service is stopping", hint="ask another replica, or again later")
-        if self._taken + len(work) > self._most:
+        if len(self._taken) >= self._most:
             raise AccessError(
-                f"{self._name} has {self._taken} requests under way or waiting, and takes {self._most} at most",
+                f"{self._name} has {len(self._taken)} requests under way or waiting, and takes {self._most} at most",
                 code="busy",
                 hint="ask again later",
             )
-        self._taken += len(work)
-        tasks = [asyncio.ensure_future(self._one(piece)) for piece in work]
+        piece = LimitedWork()
+        self._taken.add(piece)
+        piece.task = asyncio.get_running_loop().create_task(self._run(piece, work), name=f"evenhand-{self._name}")
+        return piece
+
+    async def finish(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | None:
+        """Return what work comes to; None if that takes too long, and then it goes on all the same if it has begun.
+
+        Raises:
+            AccessError: there is too much to do already; it was not begun.
+            StoreError: the service is stopping.
+            BaseException: what the work raised.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def settle() -> None:
+            try:
+                result = await work()
+            except Exception as error:
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        piece = self.start(settle)
         try:
-            await asyncio.wait(tasks, timeout=seconds)
+            return await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            return None
         finally:
-            if not all(task.done() for task in tasks):
-                late()
-            for task in tasks:
-                task.cancel()
-        return [(task.exception() or task.result()) if task.done() else None for task in tasks]
+            piece.leave()
 
     def close(self, seconds: float) -> bool:
-        """Start nothing more, and wait for what is under way; return whether all of it ended in time."""
+        """Start nothing more, and wait, in another thread than the work's, for what is under way.
+
+        Returns:
+            whether all of it ended in time.
+        """
         self._closed = True
         until = time.monotonic() + seconds
         with self._changed:
@@ -408,46 +485,19 @@ class ConcurrencyLimiter:
                 self._changed.wait(left)
         return True
 
-    async def _one(self, piece: Callable[[], T]) -> T:
+    async def _run(self, piece: LimitedWork, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await self._free.acquire()
-        except BaseException:
-            self._taken -= 1
-            raise
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+            async with self._free:
+                piece.begun = True
+                self._count(1)
+                try:
+                    await work()
+                finally:
+                    self._count(-1)
+        finally:
+            self._taken.discard(piece)
 
-        def settle(result: T | None, error: BaseException | None) -> None:
-            self._taken -= 1
-            self._free.release()
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
-
-        def run() -> None:
-            result: T | None = None
-            error: BaseException | None = None
-            try:
-                result = piece()
-            except BaseException as raised:
-                error = raised
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
-            try:
-                loop.call_soon_threadsafe(settle, result, error)
-            except RuntimeError:
-                return  # The loop has ended, and no caller waits any more.
-
+    def _count(self, change: int) -> None:
         with self._changed:
-            self._running += 1
-        try:
-            threading.Thread(target=run, name=f"evenhand-{self._name}", daemon=True).start()
-        except RuntimeError as error:
-            with self._changed:
-                self._running -= 1
-            settle(None, StoreError(f"no thread can be started: {error}", hint="allow more, or lower at_once"))
-        return await future
+            self._running += change
+            self._changed.notify_all()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import threading
-import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -12,17 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
 
+from evenhand.coroutines import is_blocking, run_blocking
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.genai import (
-    Admission,
-    Generator,
-    Instruction,
-    InstructionWriter,
-    Item,
-    ItemOutcome,
-    add_usage,
-    clean_item,
-)
+from evenhand.genai import Admission, Instruction, InstructionWriter, ItemAttempt, ItemOutcome
 from evenhand.http import SecretRedactor
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger, OperationResult
@@ -46,7 +38,6 @@ class StoredEnforcer:
         notes: for the log.
         call: a name for its admissions; by default a unique one.
         version: of the guard that reads the prompt, among those of its name.
-        version: of the guard that reads the prompt.
 
     Attributes:
         call: under which its admissions are open too, until they are complete; callers that do not know whether there
@@ -85,6 +76,17 @@ class StoredEnforcer:
         Raises:
             StoreError: the store failed.
         """
+        return run_blocking(self.admit_async(conditions, fixed=fixed, prefer=prefer))
+
+    async def admit_async(
+        self,
+        conditions: Collection[str],
+        *,
+        fixed: Collection[str] = (),
+        prefer: Mapping[str, Sequence[str]] | None = None,
+    ) -> StoredAdmission:
+        """Do the same without holding up the event loop."""
+        self.number = None
         self.call = self._given or uuid4().hex
         operation: dict[str, Any] = {
             "op": "admit",
@@ -101,7 +103,7 @@ class StoredEnforcer:
             operation["note"] = dict(self._notes.describe_request())
         # Nothing has left the house yet: if a power cut takes this, it takes the request with it.
         try:
-            done = self._ledger.submit(self._stream, operation, durable=False).result()
+            done = await wait_for_store(self._ledger.submit(self._stream, operation, durable=False))
         except DecisionError as error:
             if error.code != "replaced":
                 raise
@@ -115,24 +117,31 @@ class StoredEnforcer:
         Raises:
             StoreError: the store failed, or the request was given up meanwhile; the item must not be delivered.
         """
+        return run_blocking(self.complete_async(admission, values))
+
+    async def complete_async(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
+        """Do the same without holding up the event loop."""
         if self.withdrawn:
-            return self._submit_outcome(admission, {"op": "fail", "final": True, "withdrawn": True})
-        return self._submit_outcome(admission, {"op": "complete", "values": dict(values)})
+            return await self.fail_async(admission)
+        return await self._submit_outcome(admission, {"op": "complete", "values": dict(values)})
 
     def fail(self, admission: Admission) -> ItemOutcome:
         """Fail a request, as ``Enforcer.fail``, durably."""
-        return self._submit_outcome(
-            admission, {"op": "fail", **({"final": True, "withdrawn": True} if self.withdrawn else {})}
-        )
+        return run_blocking(self.fail_async(admission))
 
-    def _submit_outcome(self, admission: Admission, operation: dict[str, Any]) -> ItemOutcome:
+    async def fail_async(self, admission: Admission) -> ItemOutcome:
+        """Do the same without holding up the event loop."""
+        final = {"final": True, "withdrawn": True} if self.withdrawn else {}
+        return await self._submit_outcome(admission, {"op": "fail", **final})
+
+    async def _submit_outcome(self, admission: Admission, operation: dict[str, Any]) -> ItemOutcome:
         assert isinstance(admission, StoredAdmission)
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_item(admission.must))
         # With its call: should the store have lost the admission in a crash, another one may have got its number.
         known = {"admission": admission.number, "call": admission.call}
         try:
-            done = self._ledger.submit(self._stream, {**operation, **known}).result()
+            done = await wait_for_store(self._ledger.submit(self._stream, {**operation, **known}))
         except DecisionError as error:
             if error.code != "unknown-id":
                 raise
@@ -142,6 +151,11 @@ class StoredEnforcer:
         if outcome["admission"] is not None:
             again = _stored_admission(outcome["admission"], admission.number, admission.call)
         return ItemOutcome(outcome["status"], again, outcome["reason"], outcome["slots"])
+
+
+async def wait_for_store(future: Future[OperationResult]) -> OperationResult:
+    """Return what an operation came to, once the store has it."""
+    return future.result() if is_blocking() else await asyncio.wrap_future(future)
 
 
 def _stored_admission(described: Mapping[str, Any], number: int, call: str) -> StoredAdmission:
@@ -159,60 +173,28 @@ def sha256_hex(data: str | bytes) -> str:
     return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
 
 
-class RecordingGenerator:
-    """A generator, and the last item that it made.
-
-    Attributes:
-        item: None: there was none, or the last call failed.
-        sent: the prompt of the last call.
-        seconds: that all calls took.
-        usage: what the service charges for, of all calls together.
-    """
-
-    def __init__(self, generator: Generator, prompt: str) -> None:
-        self._generator, self._prompt = generator, prompt
-        self.item: Item | None = None
-        self.sent = ""
-        self.seconds = 0.0
-        self.usage: dict[str, Any] = {}
-
-    def generate(self, prompt: str) -> Item:
-        """As the generator."""
-        self.item, self.sent = None, prompt
-        begun = time.perf_counter()
-        try:
-            made = self._generator.generate(prompt)
-        finally:
-            self.seconds += time.perf_counter() - begun
-        # What is not an item is the guard's business; there is nothing to tell of it.
-        self.item = clean_item(made, self._prompt, prompt) if isinstance(made, Item) else None
-        self.usage = add_usage(self.usage, self.item.usage if self.item is not None else {})
-        return made if self.item is None else self.item
-
-
 class LogMetadata:
     """Of one request.
 
     Args:
         prompt: as the user wrote it.
-        made: what makes its items.
         route: by which it came.
         log_prompts: whether the log may have the prompt; else it has its hash, from which a prompt can be told that
             somebody guesses.
         instruct: what puts words into prompts.
+
+    Attributes:
+        attempt: the last item that was asked for; None: none was.
     """
 
-    def __init__(
-        self,
-        prompt: str,
-        made: RecordingGenerator | None,
-        *,
-        route: str,
-        log_prompts: bool,
-        instruct: InstructionWriter,
-    ) -> None:
-        self._prompt, self._made, self._instruct = prompt, made, instruct
+    def __init__(self, prompt: str, *, route: str, log_prompts: bool, instruct: InstructionWriter) -> None:
+        self._prompt, self._instruct = prompt, instruct
         self._route, self._log_prompts = route, log_prompts
+        self.attempt: ItemAttempt | None = None
+
+    def watch(self, attempt: ItemAttempt) -> None:
+        """Describe this attempt from now on."""
+        self.attempt = attempt
 
     def describe_request(self) -> Mapping[str, Any]:
         """Describe the request."""
@@ -222,9 +204,9 @@ class LogMetadata:
         """Of its item: the words that were put behind the prompt, and the hash of what was made."""
         note: dict[str, Any] = {**self._logged_prompts(), "clause": self._instruct.clause(must)}
         if self._log_prompts:
-            made = "" if self._made is None else self._made.sent
-            note["sent"] = made or self._instruct.insert(self._prompt, must) if must else self._prompt
-        item = None if self._made is None else self._made.item
+            sent = "" if self.attempt is None else self.attempt.prompt
+            note["sent"] = sent or self._instruct.insert(self._prompt, must) if must else self._prompt
+        item = None if self.attempt is None else self.attempt.item
         if item is not None:
             note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
         return note

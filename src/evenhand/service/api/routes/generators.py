@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard
 from uuid import uuid4
 
 from fastapi import APIRouter, Path, Request, Response
@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.genai import AnswerStatus, GuardedAnswer, OpenAIImages, add_usage
+from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
 from evenhand.service.api.context import Here, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.routes.idempotency import IdempotentRoute
@@ -25,11 +25,10 @@ from evenhand.service.generation.generators import (
     TEXT_OPTIONS,
     ConversationGenerator,
     OutputKind,
-    SharedPictures,
     known_options,
     with_picture_options,
 )
-from evenhand.service.generation.guards import GuardedRequest, ServedAnswer, ServedGuard
+from evenhand.service.generation.guards import GuardedRequest, Served, ServedAnswer, ServedGuard
 
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=IdempotentRoute)
 
@@ -75,33 +74,43 @@ def find_guard(here: ServiceContext, caller: Caller, model: str | None, makes: O
     )
 
 
-async def answer_requests(
-    guard: ServedGuard, requests: Sequence[GuardedRequest], seconds: float, *, what: str
+async def answer_request(
+    guard: ServedGuard, request: GuardedRequest, seconds: float, *, what: str
 ) -> tuple[list[ServedAnswer], int]:
-    """Return those requests of which there is an item, or a model's own refusal, and how many others there were.
+    """Return what came of those items that there are, or a model's own refusal, and how many others there were.
 
     Raises:
         Fault: there is none at all.
         EvenhandError: nothing was answered, because of it.
     """
-    found = await guard.serve(requests, seconds)
-    good = [one for one in found if isinstance(one, ServedAnswer) and (one.answer.item or _declined(one.answer))]
+    found = [one async for one in guard.serve(request, seconds)]
+    good = [one for one in found if is_answered(one)]
     if good:
         return good, len(found) - len(good)
+    raise unanswered_error(found, what=what)
+
+
+def is_answered(found: Served) -> TypeGuard[ServedAnswer]:
+    """Return whether there is an item, or a model's own refusal."""
+    return isinstance(found, ServedAnswer) and (found.answer.item is not None or _declined(found.answer))
+
+
+def unanswered_error(found: Sequence[Served], *, what: str) -> BaseException:
+    """Return the error that says why there is no item at all."""
     for one in found:
         if isinstance(one, BaseException):
-            raise one
+            return one
     bare = [one for one in found if isinstance(one, ServedAnswer)]
     answers, numbers = [one.answer for one in bare], [one.number for one in bare]
     if all(one.reason.startswith("no answer came") for one in answers):
-        raise ServiceHTTPException(
+        return ServiceHTTPException(
             504,
             answers[0].reason,
             code="timeout",
             hint="ask again later, or for less",
             headers=disclosure_headers(answers, numbers),
         )
-    raise refusal_error(answers, numbers, what=what)
+    return refusal_error(answers, numbers, what=what)
 
 
 def _declined(answer: GuardedAnswer) -> bool:
@@ -257,16 +266,10 @@ async def generate_images(
     guard = find_guard(here, caller, asked.model, "image")
     options = known_options(asked.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
-    count = asked.n or 1
-    if count > 1 and isinstance(generator, OpenAIImages):
-        generator = SharedPictures(generator, min(count, guard.entry.at_once))
     address = asked.response_format == "url"
     base = _picture_base(request, here) if address else None
-    wanted = [
-        guard.request(asked.prompt, generator=generator, route="images", address=address)
-        for _ in range(count)
-    ]  # fmt: skip
-    found, missing = await answer_requests(guard, wanted, here.settings.limits.upstream_seconds, what="picture")
+    wanted = guard.request(asked.prompt, generator=generator, route="images", address=address, count=asked.n or 1)
+    found, missing = await answer_request(guard, wanted, here.settings.limits.upstream_seconds, what="picture")
     response.headers.update(disclosure_headers([one.answer for one in found], [one.number for one in found]))
     if missing:
         response.headers["x-evenhand-missing"] = str(missing)
@@ -399,8 +402,8 @@ async def complete_chat(asked: ChatRequest, here: Here, caller: GeneratingCaller
     guard = find_guard(here, caller, asked.model, "text")
     options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
     talk = ConversationGenerator(guard.pipeline.generator, asked.messages, options)
-    wanted = [guard.request(talk.prompt, generator=talk, route="chat")]
-    (found,), _none = await answer_requests(guard, wanted, here.settings.limits.upstream_seconds, what="answer")
+    wanted = guard.request(talk.prompt, generator=talk, route="chat")
+    (found,), _none = await answer_request(guard, wanted, here.settings.limits.upstream_seconds, what="answer")
     said = disclosure_headers([found.answer], [found.number])
     if talk.ignored:
         said["x-evenhand-ignored"] = ", ".join(talk.ignored)
@@ -428,7 +431,7 @@ def _build_completion(found: ServedAnswer, talk: ConversationGenerator, model: s
     item = found.answer.item
     if item is not None and item.kind != "text":
         raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
-    answer = talk.answer or {}
+    answer = talk.said_of(item)
     choice = (answer.get("choices") or [{}])[0]
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
     if item is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
@@ -80,22 +79,15 @@ async def check_guardrail(
             hint="set mode: [pre_call, post_call] in the guardrail, and use a LiteLLM that sends it",
         )
     texts = asked.texts or []
-    work: Callable[[], GuardrailVerdict]
-    if asked.input_type == "request":
-        at = _user_text_position(asked, texts)
-        prompt = texts[at] if texts else ""
+    at = _user_text_position(asked, texts) if asked.input_type == "request" else 0
+    prompt = texts[at] if texts else ""
 
-        def work() -> GuardrailVerdict:
-            return guard.guardrail.before(call, prompt)
-    else:
-        at, item = 0, _returned_item(asked, texts)
+    async def ask_guardrail() -> GuardrailVerdict:
+        if asked.input_type == "request":
+            return await guard.guardrail.before(call, prompt)
+        return await guard.guardrail.after(call, _returned_item(asked, texts))
 
-        def work() -> GuardrailVerdict:
-            return guard.guardrail.after(call, item)
-
-    (found,) = await guard.limiter.gather([work], seconds=here.settings.limits.upstream_seconds, late=lambda: None)
-    if isinstance(found, BaseException):
-        raise found
+    found = await guard.limiter.finish(ask_guardrail, here.settings.limits.upstream_seconds)
     if found is None:
         raise ServiceHTTPException(504, "the guard did not answer in time", code="timeout", hint="ask again later")
     response.headers["x-evenhand-guarded"] = "false" if found.status == "unguarded" else "true"

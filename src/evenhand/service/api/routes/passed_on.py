@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
@@ -90,7 +89,7 @@ async def edit_images(request: Request, here: Here) -> Response:
             hint="send the picture as a form with files",
         )  # fmt: skip
     body = await request.body()
-    said = await _ask_behind(here, lambda wire: wire.send("/images/edits", body, kind), OpenAIImages)
+    said = await _ask_behind(here, lambda wire: wire.send_async("/images/edits", body, kind), OpenAIImages)
     # With stream=true among the fields the answer has events.
     events = said.startswith((b"event:", b"data:"))
     return Response(said, media_type="text/event-stream" if events else "application/json", headers=PASSED_HEADERS)
@@ -98,11 +97,11 @@ async def edit_images(request: Request, here: Here) -> Response:
 
 async def _pass_on_json(path: str, asked: PassedRequest, here: ServiceContext) -> Response:
     body = asked.model_dump(exclude_unset=True)
-    answer = await _ask_behind(here, lambda wire: wire.post(path, body), OpenAIImages | OpenAIChat)
+    answer = await _ask_behind(here, lambda wire: wire.post_async(path, body), OpenAIImages | OpenAIChat)
     return JSONResponse(answer, headers=PASSED_HEADERS)
 
 
-async def _ask_behind(here: ServiceContext, ask: Callable[[ServiceConnection], T], makes: Any) -> T:
+async def _ask_behind(here: ServiceContext, ask: Callable[[ServiceConnection], Awaitable[T]], makes: Any) -> T:
     """Return what the one service behind the guards with such generators answers.
 
     Raises:
@@ -119,7 +118,7 @@ async def _ask_behind(here: ServiceContext, ask: Callable[[ServiceConnection], T
         )
     (wire,) = wires.values()
     try:
-        return await run_in_threadpool(ask, wire)
+        return await ask(wire)
     except ContentRefusedError as error:
         raise ServiceHTTPException(
             error.status, error.message, code=error.code, hint=error.hint, headers=PASSED_HEADERS

@@ -16,7 +16,7 @@ from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.routes.generators import (
     DISCLOSURE_EXAMPLE,
     GeneratingCaller,
-    answer_requests,
+    answer_request,
     disclosure_body,
     disclosure_headers,
     find_guard,
@@ -92,8 +92,8 @@ async def create_response(asked: ResponsesRequest, here: Here, caller: Generatin
     given = {name: value for name, value in given.items() if name not in REFUSED_ENTRIES} | _converted_options(asked)
     options = known_options(given, {*TEXT_OPTIONS, *guard.entry.pass_on})
     talk = ConversationGenerator(guard.pipeline.generator, _messages(asked), options)
-    wanted = [guard.request(talk.prompt, generator=talk, route="responses")]
-    (found,), _none = await answer_requests(guard, wanted, here.settings.limits.upstream_seconds, what="answer")
+    wanted = guard.request(talk.prompt, generator=talk, route="responses")
+    (found,), _none = await answer_request(guard, wanted, here.settings.limits.upstream_seconds, what="answer")
     said = disclosure_headers([found.answer], [found.number])
     if talk.ignored:
         said["x-evenhand-ignored"] = ", ".join(talk.ignored)
@@ -164,7 +164,7 @@ def _build_response(
     item = found.answer.item
     if item is not None and item.kind != "text":
         raise ServiceHTTPException(400, "this model makes pictures", code="model", hint="ask /v1/images/generations")
-    answer = talk.answer or {}
+    answer = talk.said_of(item)
     choice = (answer.get("choices") or [{}])[0]
     part: dict[str, Any]
     if item is not None:

@@ -1,0 +1,249 @@
+"""Items for one request: asked for several at a time, looked at side by side, and handed out one by one.
+
+Items that were asked for with the same words are alike, so each may be used wherever these words are to be sent; which
+of them is used does not depend on what it shows. Whoever decides sees them as if each had been asked for by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from evenhand.coroutines import call, is_blocking, run_blocking
+from evenhand.errors import EvenhandError, ModelError
+from evenhand.genai.backends.generator import Generator, Item
+from evenhand.genai.classifiers.classifier import Classifier
+from evenhand.genai.enforcement.instructions import clean_item
+from evenhand.models import summarize_error
+from evenhand.services import ContentRefusedError
+
+ItemValues: TypeAlias = Mapping[str, str | None]
+
+REFUSED_SEVERAL = (400, 404, 413, 422)
+"""Statuses with which services refuse to make several items at once."""
+
+
+@runtime_checkable
+class SeveralGenerator(Protocol):
+    """A generator that makes several items at once for the price and in the time of one call."""
+
+    def generate(self, prompt: str) -> Item:
+        """Return one item; see ``Generator``."""
+        ...
+
+    def generate_several(self, prompt: str, count: int) -> list[Item]:
+        """Return several items for a prompt, or only some of them.
+
+        Raises:
+            EvenhandError: it made none.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ItemAttempt:
+    """One item that was asked for.
+
+    Attributes:
+        prompt: as it was sent.
+        values: what the item shows, by concept group; empty if it was not classified.
+        error: why there is no item, or no answer about it; empty if nothing went wrong.
+        refusal: the same, if the generator works and refuses what was asked of it.
+        item: what was made; None if there is none.
+    """
+
+    prompt: str
+    values: ItemValues = field(default_factory=dict)
+    error: str = ""
+    refusal: ContentRefusedError | None = None
+    item: Item | None = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values, without the item."""
+        return {"prompt": self.prompt, "values": dict(self.values), "error": self.error}
+
+
+class _Pool:
+    """What was asked for with the same words.
+
+    Attributes:
+        ready: what has come, in the order in which it came; items that nobody has looked at stand as what looks.
+        pending: what has not come yet.
+    """
+
+    def __init__(self) -> None:
+        self.ready: deque[ItemAttempt | Callable[[], Awaitable[ItemAttempt]]] = deque()
+        self.pending: set[asyncio.Task[ItemAttempt | None]] = set()
+
+
+class ItemSupply:
+    """Makes and classifies the items of one request.
+
+    Args:
+        prompt: as the user wrote it.
+        generator: makes items.
+        classifier: looks at them.
+        groups: the values of every concept group.
+
+    Attributes:
+        busy_seconds: for how long the generator was at work, however many calls there were at the same time.
+    """
+
+    def __init__(
+        self, prompt: str, generator: Generator, classifier: Classifier, groups: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._prompt, self._generator, self._classifier, self._groups = prompt, generator, classifier, groups
+        self._pools: dict[tuple[str, bool], _Pool] = {}
+        self._calls, self._since = 0, 0.0
+        self.busy_seconds = 0.0
+
+    async def take(self, words: str, count: int = 1, *, look: bool = True) -> ItemAttempt:
+        """Return the next item for a prompt, or what went wrong with it.
+
+        Args:
+            words: the prompt as it is sent.
+            count: how many to ask for if none is left of those that were asked for before.
+            look: whether what it shows is of any account.
+        """
+        pool = self._pools.setdefault((words, look), _Pool())
+        while not pool.ready:
+            if pool.pending:
+                await asyncio.wait(pool.pending, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await self._ask(pool, words, count, look)
+        found = pool.ready.popleft()
+        return found if isinstance(found, ItemAttempt) else await found()
+
+    async def leftovers(self) -> list[ItemAttempt]:
+        """Return what was asked for and not taken, once all of it has come."""
+        pools = self._pools.values()
+        while pending := [task for pool in pools for task in pool.pending]:
+            await asyncio.wait(pending)
+        left: list[ItemAttempt] = []
+        for (words, _look), pool in self._pools.items():
+            left += [one if isinstance(one, ItemAttempt) else ItemAttempt(words) for one in pool.ready]
+            pool.ready.clear()
+        return left
+
+    def drop(self) -> None:
+        """Wait no longer for what has not come."""
+        for pool in self._pools.values():
+            for task in pool.pending:
+                task.cancel()
+
+    # ---- making
+
+    async def _ask(self, pool: _Pool, words: str, count: int, look: bool) -> None:
+        several = count > 1 and isinstance(self._generator, SeveralGenerator)
+        if several:
+            await self._run(pool, self._make_several(pool, words, count, look))
+            return
+        # Where every call blocks, the next one is not made before it is known that it is needed.
+        for _ in range(1 if is_blocking() else count):
+            await self._run(pool, self._make(words, look))
+
+    async def _run(self, pool: _Pool, work: Coroutine[Any, Any, ItemAttempt | None]) -> None:
+        """Have work done now where it blocks, and else beside everything else."""
+        if is_blocking():
+            found = await work
+            if found is not None:
+                pool.ready.append(found)
+            return
+        task = asyncio.ensure_future(work)
+        pool.pending.add(task)
+        task.add_done_callback(partial(_arrive, pool))
+
+    async def _make(self, words: str, look: bool) -> ItemAttempt:
+        try:
+            made = await self._timed(call(self._generator.generate, words))
+        except Exception as failure:
+            return _failed(words, failure)
+        return await self._look_at(words, made, look)
+
+    async def _make_several(self, pool: _Pool, words: str, count: int, look: bool) -> ItemAttempt | None:
+        assert isinstance(self._generator, SeveralGenerator)
+        try:
+            made = await self._timed(call(self._generator.generate_several, words, count))
+        except Exception as failure:
+            if not _refuses_several(failure):
+                return _failed(words, failure)
+            for _ in range(1 if is_blocking() else count):
+                await self._run(pool, self._make(words, look))
+            return None
+        for item in made[:count]:
+            if is_blocking():
+                pool.ready.append(partial(self._look_at, words, item, look))
+            else:
+                await self._run(pool, self._look_at(words, item, look))
+        return None if made else _failed(words, ModelError("it answered without an item"))
+
+    async def _look_at(self, words: str, made: object, look: bool) -> ItemAttempt:
+        if not isinstance(made, Item):
+            return _failed(words, ModelError(f"it answered with a {type(made).__name__}, and not with an item"))
+        # Words that were put in say nothing of what was made: they are gone before anything looks at it.
+        item = clean_item(made, self._prompt, words)
+        try:
+            values = await classify_item_async(item, self._classifier, self._groups) if look else {}
+        except Exception as failure:
+            return ItemAttempt(words, error=describe_failure("the classifier", failure), item=item)
+        return ItemAttempt(words, values, item=item)
+
+    async def _timed(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if not self._calls:
+            self._since = time.perf_counter()
+        self._calls += 1
+        try:
+            return await work
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self.busy_seconds += time.perf_counter() - self._since
+
+
+def _arrive(pool: _Pool, task: asyncio.Task[ItemAttempt | None]) -> None:
+    pool.pending.discard(task)
+    if not task.cancelled() and (found := task.result()) is not None:
+        pool.ready.append(found)
+
+
+def classify_item(item: Item, classifier: Classifier, groups: Mapping[str, Sequence[str]]) -> ItemValues:
+    """Return what an item shows, by concept group; an answer that is not a value of its group counts as "cannot tell".
+
+    Raises:
+        ModelError: the classifier answers with something else.
+    """
+    return run_blocking(classify_item_async(item, classifier, groups))
+
+
+async def classify_item_async(item: Item, classifier: Classifier, groups: Mapping[str, Sequence[str]]) -> ItemValues:
+    """Return what ``classify_item`` returns, without holding up the event loop."""
+    answers = await call(classifier.classify, item)
+    if not isinstance(answers, Mapping):
+        raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
+    found = {group: answers.get(group) for group in groups}
+    return {group: value if value in groups[group] else None for group, value in found.items()}
+
+
+def describe_failure(who: str, error: Exception) -> str:
+    """Return what went wrong, in one line."""
+    what = error.message if isinstance(error, EvenhandError) else summarize_error(error)
+    if isinstance(error, ContentRefusedError):
+        return f"{who} refused: {what} ({error.code})"
+    return f"{who} failed: {what}"
+
+
+def _failed(words: str, error: Exception) -> ItemAttempt:
+    refusal = error if isinstance(error, ContentRefusedError) else None
+    return ItemAttempt(words, error=describe_failure("the generator", error), refusal=refusal)
+
+
+def _refuses_several(error: Exception) -> bool:
+    """Return whether each item may still be had by itself."""
+    if isinstance(error, ContentRefusedError) or not isinstance(error, EvenhandError):
+        return False
+    return isinstance(error, ModelError) or getattr(error, "status", None) in REFUSED_SEVERAL
