@@ -38,7 +38,7 @@ def public_names(module: str) -> list[str]:
     for statement in body:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and bound_names(statement) == ["__all__"]:
             return list(ast.literal_eval(statement.value or ast.List([])))
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    kinds = (ast.ClassDef, ast.FunctionDef)
     return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_")]
 
 
@@ -46,7 +46,7 @@ def find_definition(module: str, name: str) -> tuple[ast.stmt, str]:
     """Return the statement that defines a name, looked up through the doors that hand it on, and the text under it."""
     body = tree(module).body
     for statement, following in zip(body, [*body[1:], None], strict=True):
-        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef) and statement.name == name:
             return statement, ast.get_docstring(statement) or ""
         if isinstance(statement, ast.Assign | ast.AnnAssign) and name in bound_names(statement):
             text = following.value if isinstance(following, ast.Expr) else None

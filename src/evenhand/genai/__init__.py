@@ -70,8 +70,7 @@ if TYPE_CHECKING:
         ItemAttempt,
         ItemSupply,
         SeveralGenerator,
-        classify_item,
-        classify_item_async,
+        known_values,
     )
     from evenhand.genai.games.feasibility import Feasibility, SpecificationFeasibility, check_feasibility
     from evenhand.genai.judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
@@ -176,8 +175,6 @@ __all__ = [
     "check_configuration",
     "check_feasibility",
     "check_studio_values",
-    "classify_item",
-    "classify_item_async",
     "clean_item",
     "compare_policies",
     "count_confusion",
@@ -187,6 +184,7 @@ __all__ = [
     "format_coverage",
     "generate_items",
     "judge_prompt_bias",
+    "known_values",
     "measure_confusion",
     "parse_instruction",
     "parse_policies",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from evenhand.coroutines import call, is_blocking, run_blocking
+from evenhand.coroutines import call, is_blocking
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
@@ -188,7 +188,7 @@ class ItemSupply:
         # Words that were put in say nothing of what was made: they are gone before anything looks at it.
         item = clean_item(made, self._prompt, words)
         try:
-            values = await classify_item_async(item, self._classifier, self._groups) if look else {}
+            values = known_values(await call(self._classifier.classify, item), self._groups) if look else {}
         except Exception as failure:
             return ItemAttempt(words, error=describe_failure("the classifier", failure), item=item)
         return ItemAttempt(words, values, item=item)
@@ -211,18 +211,12 @@ def _arrive(pool: _Pool, task: asyncio.Task[ItemAttempt | None]) -> None:
         pool.ready.append(found)
 
 
-def classify_item(item: Item, classifier: Classifier, groups: Mapping[str, Sequence[str]]) -> ItemValues:
-    """Return what an item shows, by concept group; an answer that is not a value of its group counts as "cannot tell".
+def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemValues:
+    """Return what a classifier says of an item, by concept group; what is not a value of its group is "cannot tell".
 
     Raises:
-        ModelError: the classifier answers with something else.
+        ModelError: it answered with something else.
     """
-    return run_blocking(classify_item_async(item, classifier, groups))
-
-
-async def classify_item_async(item: Item, classifier: Classifier, groups: Mapping[str, Sequence[str]]) -> ItemValues:
-    """Return what ``classify_item`` returns, without holding up the event loop."""
-    answers = await call(classifier.classify, item)
     if not isinstance(answers, Mapping):
         raise ModelError(f"it answered with a {type(answers).__name__}, and not with values by concept group")
     found = {group: answers.get(group) for group in groups}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from evenhand.coroutines import call as call_part
 from evenhand.errors import DecisionError, EvenhandError, OptionError, StoreError
-from evenhand.genai import AnswerStatus, Instruction, Item, classify_item_async
+from evenhand.genai import AnswerStatus, Instruction, Item, known_values
 from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex, wait_for_store
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Guardrail:
                 # Where an item counts for nothing, nothing depends on what it shows.
                 looked = known is None or known.counts
                 groups = pipeline.configuration.values
-                values = await classify_item_async(item, pipeline.classifier, groups) if looked else {}
+                values = known_values(await call_part(pipeline.classifier.classify, item), groups) if looked else {}
                 operation |= {"op": "complete", "values": dict(values)}
             except Exception as error:
                 failure = error
