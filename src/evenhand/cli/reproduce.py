@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 TITLES: dict[str, str] = {
+    "maft": "MAFT (ICSE 2024): searches for individual discrimination with estimated gradients, on ten benchmarks.",
     "conditional-fairness": "Conditional Fairness for Generative AIs: sequences of two platforms, and enforcement.",
 }
 """Paper -> what its command's help says; the papers themselves are loaded when one is run."""

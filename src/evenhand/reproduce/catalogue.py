@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evenhand.reproduce.comparison import Paper
 
 PAPERS: dict[str, str] = {
+    "maft": "evenhand.reproduce.maft",
     "conditional-fairness": "evenhand.reproduce.conditional_fairness",
 }
 """Name of a paper -> the module that has its ``PAPER``, which is imported when it is asked for."""

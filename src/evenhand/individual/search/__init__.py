@@ -9,7 +9,15 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.individual.search.analysis import forecast_queries, search
     from evenhand.individual.search.config import SearchConfig, TextSearchConfig
-    from evenhand.individual.search.methods import METHODS, MethodOptions
+    from evenhand.individual.search.findings import FindingCollector
+    from evenhand.individual.search.methods import METHODS, MethodOptions, load_method
+    from evenhand.individual.search.methods.gradient import (
+        SlopePlan,
+        estimate_slopes,
+        move_along_boundary,
+        move_to_boundary,
+    )
+    from evenhand.individual.search.oracle import ModelAnswers, Oracle
     from evenhand.individual.search.result import Example, SampledFlipRate, SearchResult
     from evenhand.individual.search.save import replay_profiles, replay_texts, save_table, save_tests, save_text_tests
     from evenhand.individual.search.space import ProfileSpace
@@ -19,14 +27,22 @@ __all__ = [
     "METHODS",
     "CategoryFlipCount",
     "Example",
+    "FindingCollector",
     "MethodOptions",
+    "ModelAnswers",
+    "Oracle",
     "ProfileSpace",
     "SampledFlipRate",
     "SearchConfig",
     "SearchResult",
+    "SlopePlan",
     "TextSearchConfig",
     "TextSearchResult",
+    "estimate_slopes",
     "forecast_queries",
+    "load_method",
+    "move_along_boundary",
+    "move_to_boundary",
     "replay_profiles",
     "replay_texts",
     "save_table",

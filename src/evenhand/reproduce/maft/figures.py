@@ -1,0 +1,65 @@
+"""Figures of ours from several runs, with intervals, and what all tables of MAFT say the same way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from evenhand.reproduce.comparison import ComparedFigure, OwnFigure, Values, Verdict
+from evenhand.reproduce.maft.benchmarks import ABSENT
+from evenhand.stats import student_quantile
+
+NOT_HERE = "the network was published in a binary format of Keras alone, and is not bundled"
+DRAWN = "the paper draws it and prints no number"
+ABSENT_NAMES = ", ".join(ABSENT)
+LEFT_OUT = f"Without {ABSENT_NAMES}: their networks were published in a binary format of Keras alone."
+
+
+def half_width(values: Sequence[float], *, single: bool = False) -> float:
+    """Return half the 95 % interval of a mean by Student's t; of a further single value with ``single``."""
+    n = len(values)
+    if n < 2:
+        return 0.0
+    spread = float(np.std(values, ddof=1)) * math.sqrt(1 / n + (1 if single else 0))
+    return float(student_quantile(0.95, n - 1)) * spread
+
+
+def average(
+    values: Sequence[float], *, kind: Literal["observed", "measured"] = "observed", basis: str = ""
+) -> OwnFigure:
+    """Return the mean of some runs, with its interval where there are two or more."""
+    mean, half = float(np.mean(values)), half_width(values)
+    runs = f"{len(values)} run" + "s" * (len(values) > 1)
+    return OwnFigure(
+        value=round(mean, 4),
+        kind=kind,
+        low=round(mean - half, 4) if half else None,
+        high=round(mean + half, 4) if half else None,
+        basis=f"{basis}, {runs}" if basis else f"in {runs}",
+    )
+
+
+def plain(value: float, *, kind: Literal["observed", "measured"] = "observed", basis: str = "") -> OwnFigure:
+    """Return a number of ours without an interval."""
+    return OwnFigure(value=round(value, 4), kind=kind, basis=basis)
+
+
+def claim(row: str, measure: str, text: str, ours: OwnFigure, *, holds: bool, because: str) -> ComparedFigure:
+    """Compare a statement of the text with a figure of ours: it holds, or it does not, because of something."""
+    verdict: Verdict = "agrees" if holds else "differs"
+    return ComparedFigure(
+        row=row, measure=measure, published_text=text, ours=ours, verdict=verdict, because="" if holds else because
+    )
+
+
+def pieces_of(values: Mapping[str, Values], kind: str) -> dict[str, Values]:
+    """Return what pieces of one kind found, by their benchmark."""
+    return {name.removeprefix(f"{kind}-"): found for name, found in values.items() if name.startswith(f"{kind}-")}
+
+
+def column(runs: Sequence[Values], name: str) -> list[float]:
+    """Return a count of several runs."""
+    return [float(run[name]) for run in runs]
