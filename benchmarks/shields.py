@@ -6,7 +6,7 @@
 
 Four tables. Synthesis: the median of some runs after a first one that compiles or loads what is compiled, each shield
 in a process of its own; memory is what the process needs beyond what it held before, at its peak, in millions of bytes.
-The reference is the recursion as published (``shield_published.py``), compiled as well, all layers kept; where it would
+The reference is the recursion as published (``evenhand.reproduce``), compiled as well, all layers kept; where it would
 take more than ``--reference`` states its figures are those of the longest measured horizon times the ratio of states,
 and marked so. Decisions: nanoseconds of single calls of a running shield. Periods: what a dynamic shield plans again at
 the start of each. Compilation: what only the first use on a machine pays.
@@ -41,6 +41,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from evenhand.reproduce.shields import recursion
 from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, Shield, ShieldPlan, ShieldPolicy, synthesize
 from evenhand.view import drawing as charts
 
@@ -134,36 +135,12 @@ def synthesis(case: Case, horizon: int) -> Callable[[], ShieldPolicy]:
 
 def by_reference(case: Case, horizon: int) -> Callable[[], float]:
     """The published recursion for the same problem; its value is the expected cost."""
-    import shield_published as reference
-
-    fair = reference.test_of(case.kept, KAPPA.numerator, KAPPA.denominator)
-    expected = inputs(case)
-    joint, costs, labels = expected.joint(), np.array(expected.costs), expected.labels()
-    if case.labelled:
-        return lambda: float(
-            reference.opportunity_by_arrays(
-                reference.opportunity_ends(fair, horizon), horizon, joint, costs, labels
-            )[0][0]
-        )  # fmt: skip
-    return lambda: float(reference.parity_by_arrays(reference.parity_ends(fair, horizon), horizon, joint, costs)[0][0])
-
-
-def by_dictionary(case: Case, horizon: int) -> Callable[[], float]:
-    """The same in plain Python."""
-    import shield_published as reference
-
-    fair = reference.test_of(case.kept, KAPPA.numerator, KAPPA.denominator)
-    expected = inputs(case)
-    joint, costs, labels = expected.joint(), np.array(expected.costs), expected.labels()
-    if case.labelled:
-        return lambda: reference.opportunity_by_dictionary(fair, horizon, joint, costs, labels)
-    return lambda: reference.parity_by_dictionary(fair, horizon, joint, costs)
+    return lambda: recursion.solve(case.kept, KAPPA, horizon, inputs(case)).cost
 
 
 WAYS: dict[str, Callable[[Case, int], Callable[[], Any]]] = {
     "ours": synthesis,
     "reference": by_reference,
-    "dictionary": by_dictionary,
 }
 
 
@@ -422,19 +399,6 @@ def periods_table(rows: list[Row]) -> Table:
     return shown
 
 
-def plain_table(rows: list[Row]) -> Table:
-    shown = table("The recursion over a dictionary in plain Python", ("Property",), (
-        "Decisions", "CPU s", "MB", "Scaled to decisions", "CPU s ~", "MB ~", "x ours",
-    ))  # fmt: skip
-    for row in rows:
-        shown.add_row(
-            row["shown"], str(row["case"]["horizon"]), f"{row['cpu']:.2f}", f"{row['memory'] / MB:.1f}",
-            str(row["scaled_to"]), f"{row['scaled_cpu']:,.0f}", f"{row['scaled_memory'] / MB:,.0f}",
-            f"{row['times_faster']:,.0f}" if row["times_faster"] else "",
-        )  # fmt: skip
-    return shown
-
-
 def bars_table(rows: list[Row]) -> Table:
     shown = table("To be reached", ("What",), ("Less than", "Found", ""))
     for row in rows:
@@ -474,17 +438,6 @@ def drawing(rows: list[Row]) -> charts.Spec:
     )  # fmt: skip
 
 
-def plain(case: Case, target: int, ours: list[Row]) -> Row:
-    """The dictionary's figures, and what the states of a longer horizon would take at the same rate."""
-    row = alone(measured, "dictionary", case, 0.0)
-    longer = Case(case.kept, target)
-    ratio = states(longer) / states(case)
-    row |= {"shown": case.shown, "case": asdict(case), "scaled_to": target, "scaled_cpu": row["cpu"] * ratio,
-            "scaled_memory": row["memory"] * ratio}  # fmt: skip
-    fast = next((each["cpu"] for each in ours if each["case"] == asdict(longer)), None)
-    return row | {"times_faster": row["scaled_cpu"] / fast if fast else None}
-
-
 def main() -> None:
     """Measure, show, keep the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -514,7 +467,7 @@ def main() -> None:
         row |= {"case": asdict(case), "shown": case.shown}
         row["published"] = PUBLISHED.get((case.kept, case.horizon)) if case.variant == "finite" else None
         rows.append(compared(row, case, options.reference, known, options.seconds))
-    print("decisions, periods, plain Python ...", file=sys.stderr, flush=True)
+    print("decisions, periods ...", file=sys.stderr, flush=True)
     decided = [
         {"shown": case.shown, "case": asdict(case)} | alone(decisions, case, options.decisions)
         for case in (
@@ -529,7 +482,6 @@ def main() -> None:
         for case in (Case("demographic_parity", 50), Case("demographic_parity", 100), Case("equal_opportunity", 50))
         for terminal in ("exempt", "strict", "soft")
     ]
-    slow = [plain(Case("demographic_parity", 24), 100, rows), plain(Case("equal_opportunity", 16), 75, rows)]
     figures = {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "seconds": time.perf_counter() - started,
@@ -538,14 +490,13 @@ def main() -> None:
         "synthesis": rows,
         "decisions": decided,
         "periods": again,
-        "plain": slow,
         "bars": bars(rows, decided),
     }
     if options.json == "-":
         print(json.dumps(figures, indent=1))
         return
     console = Console(width=None if sys.stdout.isatty() else 180)
-    for shown in (synthesis_table(rows), plain_table(slow), decisions_table(decided), periods_table(again),
+    for shown in (synthesis_table(rows), decisions_table(decided), periods_table(again),
                   bars_table(figures["bars"])):  # fmt: skip
         console.print(shown)
     compiled, loaded = (", ".join(f"{each:.1f}" for each in first[name]) for name in ("compiled", "loaded"))

@@ -5,92 +5,37 @@ import sys
 import pytest
 
 from evenhand.reproduce import mitigation
-from evenhand.reproduce.shields import Reproduction, ShieldExperimentSettings
+from evenhand.reproduce.comparison import PaperReproduction
 
 mitigation_settings = sys.modules["evenhand.reproduce.mitigation.record"]
-settings = sys.modules["evenhand.reproduce.shields.record"]
-
-TINY = ShieldExperimentSettings(
-    kappas=("0.2",),
-    horizons={"demographic_parity": 20, "equal_opportunity": 12},
-    runs=5,
-    period=10,
-    periods=2,
-    periodic_runs=2,
-    classifiers=("ERM",),
-    layers=(8,),
-)
 
 
-@pytest.fixture
-def tiny(monkeypatch):
-    """Quick is quicker still."""
-    monkeypatch.setattr(settings, "QUICK", TINY)
-
-
-def test_tables_on_the_screen_json_and_page(evenhand, tiny, tmp_path):
-    page, file = tmp_path / "page.html", tmp_path / "out.json"
-    ran = evenhand("reproduce", "shields", "--quick", "--only", "german:sex", "--json", file, "--html", page)
+def test_a_papers_table_on_the_screen_json_and_page(evenhand, tmp_path):
+    page, file, out = tmp_path / "page.html", tmp_path / "out.json", tmp_path / "out"
+    options = ("reproduce", "shields", "--quick", "--table", "figure 3", "--out", out, "--json", file, "--html", page)
+    ran = evenhand(*options)
     assert ran.code == 0
-    assert "no shield" in ran.out
-    assert "42.46 %" in ran.out  # the published share
+    assert "processor time" in ran.out.lower()
     assert str(page) in ran.out
-    found = Reproduction.from_json(file.read_text("utf-8"))
-    assert found.environments == ("german, sex",)
-    assert found.settings == TINY
-    assert "Fairness Shields, run again" in page.read_text("utf-8")
-
-
-def test_json_alone(evenhand, tiny):
-    ran = evenhand("reproduce", "shields", "--quick", "--only", "german:age", "--runs", 3, "--seed", 7, "--json", "-")
-    assert ran.code == 0
-    assert ran.json["kind"] == "reproduction"
-    assert (ran.json["seed"], ran.json["settings"]["runs"], ran.json["settings"]["periodic_runs"]) == (7, 3, 1)
-    assert len(ran.json["cells"]) == ran.json["wanted"] == 2 * 2 * 7
-    assert ran.err == ""
-
-
-def test_one_classifier_alone(evenhand, tiny):
-    ran = evenhand(
-        "reproduce", "shields", "--quick", "--only", "german:sex", "--classifier", "ERM", "--runs", 2, "--json", "-"
-    )
-    assert ran.code == 0
-    assert ran.json["settings"]["classifiers"] == ["ERM"]
-
-
-def test_quiet_says_nothing(evenhand, tiny):
-    ran = evenhand("reproduce", "shields", "--quick", "--only", "german:sex", "--quiet")
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-
-
-def test_what_was_complete_is_written_when_interrupted(evenhand, tiny, tmp_path, monkeypatch):
-    running = sys.modules["evenhand.reproduce.shields.run"]
-    whole, calls = running.simulate_runs, []
-
-    def stop(*arguments, **options):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return whole(*arguments, **options)
-
-    monkeypatch.setattr(running, "simulate_runs", stop)
-    ran = evenhand("reproduce", "shields", "--quick", "--only", "german", "--json", tmp_path / "out.json")
-    assert ran.code == 130
-    found = Reproduction.from_json((tmp_path / "out.json").read_text("utf-8"))
-    assert found.interrupted
-    assert len(found.cells) == 2
+    found = PaperReproduction.from_json(file.read_text("utf-8"))
+    assert (found.paper, found.quick, [table.number for table in found.tables]) == ("shields", True, ["Figure 3"])
+    assert found == PaperReproduction.from_json((out / "shields.json").read_text("utf-8"))
+    assert "run again" in page.read_text("utf-8")
+    again = evenhand(*options, "--resume", "--quiet")
+    assert (again.code, again.out, again.err) == (0, "", "")
+    tables = PaperReproduction.from_json(file.read_text("utf-8")).tables
+    assert tables == found.tables  # times too: the pieces were not done again
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--only", "adlut"], "no environment 'adlut'"),
-        (["--classifier", "SVM", "--only", "german:sex"], "no classifier 'SVM'"),
-        (["--runs", "0"], "expected 1 run or more, got 0"),
+        (["--table", "VII"], "expected a table of shields, got 'VII'"),
+        (["--resume"], "expected the folder to go on from"),
         (["--html", "nowhere/page.html"], "there is no folder"),
     ],
 )
-def test_bad_options_are_refused_before_any_work(evenhand, tiny, options, said, tmp_path, monkeypatch):
+def test_bad_options_are_refused_before_any_work(evenhand, options, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = evenhand("reproduce", "shields", "--quick", *options)
     assert ran.code == 2

@@ -51,14 +51,7 @@ from evenhand.reproduce.comparison import ComparedFigure, ComparedTable, OwnFigu
 from evenhand.reproduce.mitigation.record import DecisionCounts, MitigatedModel, MitigationRun
 from evenhand.reproduce.mitigation.run import MitigationExperimentSettings, MitigationTables
 from evenhand.reproduce.mitigation.subgroups import GIVEN
-from evenhand.reproduce.shields.record import (
-    FINITE,
-    PERIODIC,
-    ClassifierRecord,
-    SettingRuns,
-    ShieldExperimentSettings,
-)
-from evenhand.reproduce.shields.run import Reproduction
+from evenhand.reproduce.shields import ClassifierRecord
 from evenhand.schema import ColumnRoles, encode
 from evenhand.shields import (
     FairnessProperty,
@@ -232,35 +225,6 @@ def classifier_record(dataset: str, classifier: str, gap: float) -> ClassifierRe
         dataset=dataset, attribute=DATA[dataset], classifier=classifier, groups=("a", "b"), people=900, arriving=300,
         label=0.4, group_a=0.3, gap=0.1, accepted=(0.3, 0.4), accuracy=0.8, demographic_parity=gap,
         equal_opportunity=gap / 2, seconds=1.0,
-    )  # fmt: skip
-
-
-def shields_paper() -> Reproduction:
-    settings = ShieldExperimentSettings(runs=4, periodic_runs=4)
-    rng = np.random.default_rng(0)
-
-    def setting(experiment, dataset, name, kappa, which, periods) -> SettingRuns:
-        bias, alone = tuple(rng.random(4) * float(kappa)), tuple(rng.random(4))
-        return SettingRuns(
-            experiment=experiment, dataset=dataset, attribute=DATA[dataset], classifier="ERM", property=name,
-            kappa=kappa, empty_group="zero", shield=which, costs="constant", horizon=50, periods=periods, bias=bias,
-            bias_unshielded=alone, fair=(True,) * 4, fair_unshielded=tuple(one <= float(kappa) for one in alone),
-            assumed=(True,) * 4, interventions=(3,) * 4, cost=(3.0,) * 4, right=(40, 41, 39, 38),
-            right_unshielded=(43, 42, 40, 44), fair_at=(4,) * periods, fair_at_unshielded=(1,) * periods, seconds=1.0,
-        )  # fmt: skip
-
-    cells = [
-        setting(where, dataset, name, kappa, which, periods)
-        for dataset in DATA
-        for name in settings.horizons
-        for kappa in settings.kappas
-        for where, whiches, periods in (("bounded", (FINITE,), 1), ("periodic", PERIODIC, settings.periods))
-        for which in whiches
-    ]
-    environments = tuple(f"{data}, {attribute}" for data, attribute in DATA.items())
-    return Reproduction(
-        seed=0, seconds=1.0, settings=settings, environments=environments,
-        classifiers=tuple(classifier_record(one, "ERM", 0.2) for one in DATA), cells=tuple(cells), wanted=len(cells),
     )  # fmt: skip
 
 
@@ -460,7 +424,6 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "inspection": (inspection, {"interventions over time", "actions by counters"}),
     "simulation": (simulation, {"bias over time", "bias at the end"}),
     "kinds": (kinds, {"bias by kind of shield"}),
-    "shields paper": (shields_paper, {"reproduced bias", "reproduced losses", "reproduced periods"}),
     "language model": (language_audits.audit, {"language gaps", "causes of flips"}),
     "language change": (language_change, {"language changes"}),
     "alternatives": (alternatives, {"alternatives"}),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import HomeOption, PageOptions, SeedOption, WorkerOptions, WorkersOption
+from evenhand.cli.options import HomeOption, PageOptions, SeedOption, WorkersOption
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ app = typer.Typer(
 
 TITLES: dict[str, str] = {
     "maft": "MAFT (ICSE 2024): searches for individual discrimination with estimated gradients, on ten benchmarks.",
+    "shields": "Fairness Shields (AAAI 2025): shields on four data sets, with a bounded horizon and periodic.",
     "conditional-fairness": "Conditional Fairness for Generative AIs: sequences of two platforms, and enforcement.",
 }
 """Paper -> what its command's help says; the papers themselves are loaded when one is run."""
@@ -111,46 +112,6 @@ def _reproduce_paper(
 
 for _name, _title in TITLES.items():
     app.command(_name, help=_title)(grouped(_reproduce_paper))
-
-
-@app.command("shields")
-@grouped
-def shields(
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", help="adult, compas, german or bank, or one attribute: adult:race; may be repeated."),
-    ] = None,
-    classifier: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--classifier", help="ERM, DiffDP, HSIC, LAFTR or PR; may be repeated. Periodic shields are for the first."
-        ),
-    ] = None,
-    runs: Annotated[
-        int | None, typer.Option("--runs", help="Runs per setting; 50. Periodic settings get a fifth of it.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One threshold and fewer runs: minutes, not an hour.")] = False,
-    data_home: HomeOption = None,
-    seed: SeedOption = 0,
-    *,
-    working: WorkerOptions,
-    output: PageOptions,
-) -> None:
-    """Fairness Shields (AAAI 2025): shields on four data sets, with a bounded horizon and periodic."""
-    from evenhand import view
-    from evenhand.reproduce import shields as paper
-
-    output.check_places()
-    with view.show_progress(quiet=output.silent) as progress:
-        found = paper.reproduce_shields(
-            paper.ShieldExperimentSettings.of(quick=quick, runs=runs, classifiers=classifier or ()),
-            only=only or (),
-            data_home=data_home,
-            seed=seed,
-            workforce=working.workforce,
-            progress=progress,
-        )
-    _finish(found, output, interrupted=found.interrupted)
 
 
 @app.command("mitigation")

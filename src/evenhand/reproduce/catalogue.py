@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 PAPERS: dict[str, str] = {
     "maft": "evenhand.reproduce.maft",
     "conditional-fairness": "evenhand.reproduce.conditional_fairness",
+    "shields": "evenhand.reproduce.shields",
 }
 """Name of a paper -> the module that has its ``PAPER``, which is imported when it is asked for."""
 

@@ -9,7 +9,6 @@ from evenhand.reproduce.mitigation import tables
 from evenhand.reproduce.mitigation.record import MitigationRecord
 from evenhand.reproduce.mitigation.subgroups import GIVEN
 from evenhand.reproduce.mitigation.tables import method_label
-from evenhand.reproduce.shields.charts import BESIDE, WIDE, side_by_side
 from evenhand.view import LIGHT, SERIES, FigureSource, Spec, add_figures, drawing
 
 if TYPE_CHECKING:
@@ -20,6 +19,10 @@ LABELS = 120
 """Of these, the names of the rows."""
 
 SHAPES = ("diamond", "circle", "square", "triangle-up", "cross")
+
+WIDE = 880
+BESIDE = 700
+"""Pixels from which two panels stand side by side."""
 
 
 def plot_mitigation_tables(found: MitigationRecord) -> alt.TopLevelMixin:
@@ -55,7 +58,7 @@ def draw_gaps(found: MitigationRecord, *, width: int = WIDE) -> Spec:
         for row in rows
         if row.method == GIVEN
     )
-    return drawing.finish_chart(side_by_side(panels, width), f"The widest gap on people kept aside, before: {said}.")
+    return drawing.finish_chart(_side_by_side(panels, width), f"The widest gap on people kept aside, before: {said}.")
 
 
 def draw_classifiers(found: MitigationRecord, *, width: int = WIDE) -> Spec:
@@ -76,7 +79,7 @@ def draw_classifiers(found: MitigationRecord, *, width: int = WIDE) -> Spec:
         for name, title in (("demographic_parity", "Demographic parity"), ("equal_opportunity", "Equal opportunity"))
     ]  # fmt: skip
     said = "; ".join(f"{row.environment}, {row.classifier} {100 * row.demographic_parity:.1f} points" for row in rows)
-    return drawing.finish_chart(side_by_side(panels, width), f"Gap of demographic parity by environment: {said}.")
+    return drawing.finish_chart(_side_by_side(panels, width), f"Gap of demographic parity by environment: {said}.")
 
 
 def _dot_panels(rows: Sequence[Spec], series: Sequence[str], *, title: str, axis: str, width: int) -> Spec:
@@ -124,3 +127,8 @@ add_figures(
         "reproduced gaps": FigureSource(__name__, "draw_gaps", "svg"),
     }
 )
+
+
+def _side_by_side(panels: list[Spec], width: int) -> Spec:
+    """Return panels beside each other, or above each other where there is no room."""
+    return {"hconcat" if width >= BESIDE else "vconcat": panels, "spacing": 34}

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenhand import datasets
 from evenhand.core import Result, ResultPart
 from evenhand.errors import OptionError
+from evenhand.reproduce.shields.classifiers import CLASSIFIERS as METHODS
+from evenhand.reproduce.shields.classifiers import LAYERS, ClassifierRecord
 from evenhand.reproduce.shields.environments import ENVIRONMENTS, Environment
-from evenhand.reproduce.shields.record import ClassifierRecord
-from evenhand.reproduce.shields.record import ShieldExperimentSettings as ShieldsSettings
 from evenhand.schema import People, Schema, encode
 
 SUBGROUPS, CLASSIFIERS = "subgroups", "classifiers"
@@ -168,8 +168,8 @@ class MitigationExperimentSettings(BaseModel):
     support: float = 0.05
     permutations: int = 1000
     samples: int = 5000
-    classifiers: tuple[str, ...] = ShieldsSettings.model_fields["classifiers"].default
-    layers: tuple[int, ...] = ShieldsSettings.model_fields["layers"].default
+    classifiers: tuple[str, ...] = tuple(METHODS)
+    layers: tuple[int, ...] = LAYERS
 
     @classmethod
     def of(cls, *, quick: bool = False, runs: int | None = None) -> MitigationExperimentSettings:

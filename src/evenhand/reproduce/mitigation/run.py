@@ -22,8 +22,7 @@ from evenhand.reproduce.mitigation.record import (
 from evenhand.reproduce.mitigation.tables import models_frame
 from evenhand.reproduce.mitigation.wording import build_document
 from evenhand.reproduce.shields import classifiers, environments
-from evenhand.reproduce.shields.classifiers import describe_classifier
-from evenhand.reproduce.shields.record import ClassifierRecord
+from evenhand.reproduce.shields.classifiers import ClassifierRecord, describe_classifier
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:

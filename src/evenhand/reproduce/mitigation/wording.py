@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.reproduce.mitigation import tables
 from evenhand.reproduce.mitigation.record import MitigationRecord
 from evenhand.reproduce.mitigation.tables import format_share, method_label
 from evenhand.reproduce.shields import published as shields
-from evenhand.reproduce.shields.wording import beside_published, describe_left_out, numeric_columns
 from evenhand.text import format_count
 
 
@@ -162,3 +161,25 @@ def _method_facts(found: MitigationRecord) -> Facts:
         ("classifiers", f"hidden layers {layers}, trained on 40 % of the people as for the shields; they do not see "
          "the attribute whose groups are compared"),
     ))  # fmt: skip
+
+
+def describe_left_out(reasons: Mapping[str, str]) -> list[str]:
+    """Return which classifiers are missing, and why.
+
+    >>> describe_left_out({"HSIC": "no torch", "PR": "no torch"})
+    ['Left out: HSIC, PR: no torch']
+    """
+    return [
+        f"Left out: {', '.join(name for name, own in reasons.items() if own == why)}: {why}"
+        for why in dict.fromkeys(reasons.values())
+    ]
+
+
+def beside_published(own: str, theirs: float | None, digits: int = 2) -> str:
+    """Return a figure with the published one in brackets, where there is one."""
+    return own if theirs is None else f"{own} ({theirs:.{digits}f})"
+
+
+def numeric_columns(names: Sequence[str]) -> Iterator[Column]:
+    """Yield columns of numbers."""
+    return (Column(name, numeric=True) for name in names)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core import ResultPart
 from evenhand.errors import MissingExtraError, OptionError
 from evenhand.reproduce.shields.environments import EnvironmentSample
-from evenhand.reproduce.shields.record import ClassifierRecord
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Scores: TypeAlias = Floats
 Classifier: TypeAlias = Callable[[EnvironmentSample, Sequence[int], int], Scores]
 """People, sizes of the hidden layers, a seed -> the score of everyone, 0 to 1; above a half means accepted."""
+
+LAYERS = (512, 256, 64)
+"""Sizes of the hidden layers of the published networks."""
 
 STEPS = 150
 BATCH = {"german": 128}
@@ -175,6 +178,37 @@ def _encode_features(features: pd.DataFrame, train: Integers) -> NDArray[np.floa
 
 
 # How a classifier fares with the people who arrive at the shield.
+
+
+class ClassifierRecord(ResultPart):
+    """A classifier on an environment.
+
+    Attributes:
+        dataset, attribute, classifier: which.
+        groups: names of the two groups.
+        people, arriving: rows, and how many of them the classifier was not trained on: those arrive at the shield.
+        label: share with label 1; group_a: share in the first group; gap: of label 1 between the groups.
+        accepted: share of each group that is accepted.
+        accuracy: share of right decisions on those who arrive; demographic_parity, equal_opportunity: gaps there.
+        seconds: training took.
+        note: where our data differ from the paper's.
+    """
+
+    dataset: str
+    attribute: str
+    classifier: str
+    groups: tuple[str, str]
+    people: int
+    arriving: int
+    label: float
+    group_a: float
+    gap: float
+    accepted: tuple[float, float]
+    accuracy: float
+    demographic_parity: float
+    equal_opportunity: float
+    seconds: float
+    note: str = ""
 
 
 def describe_classifier(classifier: TrainedClassifier, seconds: float) -> ClassifierRecord:

@@ -6,7 +6,7 @@ AAAI 2025, Table 4; which rows and groups they are follows the authors' reposito
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ import numpy as np
 
 from evenhand import datasets
 from evenhand.datasets import Dataset
-from evenhand.errors import OptionError
 from evenhand.schema import Schema
 from evenhand.typing import Integers
 
@@ -120,25 +119,6 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("german", "sex", ("female", "male"), lambda column: column == "male", 1),
     Environment("german", "age", ("25 or younger", "older than 25"), lambda column: column > 25, 1),
 )  # fmt: skip
-
-
-def choose_environments(only: Sequence[str]) -> tuple[Environment, ...]:
-    """Return the environments of some data sets, or single ones (``adult:race``); all if nothing is named.
-
-    Raises:
-        OptionError: there is no such data set or environment among the paper's.
-    """
-    known = {f"{one.dataset}:{one.attribute}" for one in ENVIRONMENTS} | {one.dataset for one in ENVIRONMENTS}
-    for name in only:
-        if name not in known:
-            raise OptionError(
-                f"the paper has no environment {name!r}",
-                location="`only=`",
-                hint=f"one of: {', '.join(sorted(known))}",
-            )
-    return tuple(
-        one for one in ENVIRONMENTS if not only or one.dataset in only or f"{one.dataset}:{one.attribute}" in only
-    )
 
 
 def load_dataset(dataset: str, *, data_home: str | Path | None = None) -> Dataset:

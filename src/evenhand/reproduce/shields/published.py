@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PAPER = "Cano, Henzinger, Könighofer, Kueffner, Mallik: Fairness Shields: Safeguarding against Biased Decision Makers"
 WHERE = "AAAI 2025; extended version arXiv:2412.11994"
 
 
@@ -70,16 +69,14 @@ class PublishedClassifier:
     equal_opportunity: float
 
 
-BIAS_PLACE = "Table 9"
 BIAS: dict[tuple[str, str], PublishedBias] = {
     ("demographic_parity", "none"): PublishedBias(0.38, 0.83, 1.59, 1.22, 1.29, 42.46),
     ("demographic_parity", "FinHzn"): PublishedBias(0.18, 0.42, 0.74, 0.46, 0.31, 0.00),
     ("equal_opportunity", "none"): PublishedBias(0.67, 1.76, 3.62, 2.76, 3.01, 65.06),
     ("equal_opportunity", "FinHzn"): PublishedBias(0.00, 0.21, 0.50, 0.27, 0.28, 0.00),
 }
-"""By property and shield. Their table calls the shield Static-Fair, which in a single period is FinHzn."""
+"""Table 9. By property and shield. Their table calls the shield Static-Fair, which in a single period is FinHzn."""
 
-RATES_PLACE = "Table 2, its figures as the authors' analysis notebook prints them"
 RATES: dict[tuple[str, str], PublishedRates] = {
     ("demographic_parity", "none"): PublishedRates(None, 23.57),
     ("demographic_parity", "Static-Fair"): PublishedRates(0.00, 95.71),
@@ -90,9 +87,8 @@ RATES: dict[tuple[str, str], PublishedRates] = {
     ("equal_opportunity", "Static-BW"): PublishedRates(4.05, 56.43),
     ("equal_opportunity", "Dynamic"): PublishedRates(49.76, 100.00),
 }
-"""By property and shield; ERM alone."""
+"""Table 2, its figures as the authors' analysis notebook prints them. By property and shield; ERM alone."""
 
-PEOPLE_PLACE = "Table 4"
 PEOPLE: dict[tuple[str, str], PublishedPeople] = {
     ("adult", "race"): PublishedPeople(43131, 24.90, 9.80, 90.20, 0.14),
     ("adult", "sex"): PublishedPeople(45222, 24.78, 32.50, 67.50, 0.20),
@@ -102,7 +98,7 @@ PEOPLE: dict[tuple[str, str], PublishedPeople] = {
     ("german", "sex"): PublishedPeople(1000, 70.00, 31.00, 69.00, 0.07),
     ("german", "age"): PublishedPeople(1000, 70.00, 19.00, 81.00, 0.15),
 }
-"""By data set and attribute."""
+"""Table 4. By data set and attribute."""
 
 CLASSIFIED_PLACE = (
     "Tables 5 to 8; the rows have lost their names in the text that is at hand, and are taken to stand in the order in "
@@ -137,11 +133,11 @@ CLASSIFIED: dict[tuple[str, str, str], PublishedClassifier] = {
 }  # fmt: skip
 """By data set, attribute and classifier."""
 
-UTILITY_LOSS_PLACE = "The paper shows its own as a picture (Table 3), so there are no figures to set beside ours"
-
-SYNTHESIS_PLACE = "Section 5.1, on a desktop processor of 2020"
 SYNTHESIS: dict[str, tuple[float, float]] = {
     "demographic_parity": (1.0, 30.0),
     "equal_opportunity": (1.5, 1300.0),
 }
 """By property: about so many seconds and megabytes for the shield with a bounded horizon."""
+
+SYNTHESIS_HORIZON = {"demographic_parity": 100, "equal_opportunity": 75}
+"""By property: decisions of these shields."""
