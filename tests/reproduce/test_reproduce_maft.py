@@ -39,7 +39,7 @@ def test_bundled_networks_answer_as_published(name):
 
 
 def test_bundled_people_and_limits_are_those_of_the_benchmarks():
-    for name in (*benchmarks.BENCHMARKS, *benchmarks.JOINT):
+    for name in (*benchmarks.BUNDLED, *benchmarks.JOINT):
         bench = benchmarks.load_benchmark(name)
         assert bench.with_people == (name[0] != "M")
         assert len(bench.space.protected) == 1 + (name in benchmarks.JOINT)
@@ -226,3 +226,49 @@ def test_tables_without_work_are_explained():
     found = reproduce_paper(load_paper("maft"), tables=["figure 1", "figure 2"])
     assert [table.verdict for table in found.tables] == ["not compared", "not compared"]
     assert all(table.because for table in found.tables)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """As the authors' repository has Heart Health: a table of codes, and a network of Keras."""
+    h5py = pytest.importorskip("h5py", reason="Keras files are read with h5py (extra keras)")
+    rng = np.random.default_rng(3)
+    rows = np.column_stack([rng.integers(2, 7, 200), rng.integers(0, 2, (200, 2)), rng.integers(0, 2, 200)])
+    place = tmp_path / "datasets" / "heart_disease"
+    place.parent.mkdir()
+    place.write_text("0,1,2,3\n" + "".join(",".join(map(str, row)) + "\n" for row in rows), "utf-8")
+    model = tmp_path / "models" / "original_models" / "heart_model.h5"
+    model.parent.mkdir(parents=True)
+    units = ((3, 4, "relu"), (4, 1, "sigmoid"))
+    layers = [
+        {"class_name": "Dense", "config": {"name": f"dense_{i}", "units": after, "activation": name, "use_bias": True}}
+        for i, (_, after, name) in enumerate(units)
+    ]
+    with h5py.File(model, "w") as file:
+        config = {"class_name": "Sequential", "config": {"name": "sequential", "layers": layers}}
+        file.attrs["model_config"] = json.dumps(config)
+        for i, (before, after, _) in enumerate(units):
+            group = file.create_group(f"model_weights/dense_{i}/dense_{i}")
+            group["kernel:0"] = rng.normal(size=(before, after)).astype(np.float32)
+            group["bias:0"] = np.zeros(after, dtype=np.float32)
+    return tmp_path
+
+
+def test_a_checkout_of_the_authors_brings_the_benchmarks_that_are_not_bundled(checkout):
+    bench = benchmarks.load_benchmark("H-a", data_home=checkout)
+    assert bench.space.protected == ("0",)
+    assert len(bench.source.individuals) == 120
+    assert bench.source.schema.contains(bench.source.individuals).all()
+    rows = bench.source.individuals
+    assert (bench.model.predict(rows) == bench.network.decides(rows)).all()
+    found = slopes.measure_slopes("H-g", PieceContext(quick=True, data_home=checkout), quiet)
+    assert found["people"] == 120
+
+
+def test_without_a_checkout_its_benchmarks_are_named(tmp_path):
+    found = reproduce_paper(load_paper("maft"), tables=["table 2"], context=PieceContext(quick=True))
+    assert "--data-home" in found.left_out["checkout"]
+    rows = {one.row: one for one in found.tables[0].figures if one.measure == "accuracy"}
+    assert rows["Heart Health"].verdict == "not compared"
+    assert "checkout" in rows["Students"].because
+    assert rows["German Credit"].verdict == "agrees"

@@ -9,13 +9,12 @@ from typing import Literal
 import numpy as np
 
 from evenhand.reproduce.comparison import ComparedFigure, OwnFigure, Values, Verdict
-from evenhand.reproduce.maft.benchmarks import ABSENT
+from evenhand.reproduce.maft.benchmarks import CHECKED_OUT
 from evenhand.stats import student_quantile
 
-NOT_HERE = "the network was published in a binary format of Keras alone, and is not bundled"
+NOT_HERE = "network and people are not bundled: --data-home takes a checkout of the authors' repository"
+NEEDS = "a checkout of wangzh1998/MAFT for four of the benchmarks"
 DRAWN = "the paper draws it and prints no number"
-ABSENT_NAMES = ", ".join(ABSENT)
-LEFT_OUT = f"Without {ABSENT_NAMES}: their networks were published in a binary format of Keras alone."
 
 
 def half_width(values: Sequence[float], *, single: bool = False) -> float:
@@ -58,6 +57,17 @@ def claim(row: str, measure: str, text: str, ours: OwnFigure, *, holds: bool, be
 def pieces_of(values: Mapping[str, Values], kind: str) -> dict[str, Values]:
     """Return what pieces of one kind found, by their benchmark."""
     return {name.removeprefix(f"{kind}-"): found for name, found in values.items() if name.startswith(f"{kind}-")}
+
+
+def absent_rows(found: Mapping[str, Values], measure: str, *, method: str = "") -> list[ComparedFigure]:
+    """Return a row for each benchmark that needs a checkout of the authors' repository and was not run."""
+    return [
+        ComparedFigure(
+            row=f"{name}, {method}" if method else name, measure=measure, verdict="not compared", because=NOT_HERE
+        )
+        for name in CHECKED_OUT
+        if name not in found
+    ]
 
 
 def column(runs: Sequence[Values], name: str) -> list[float]:

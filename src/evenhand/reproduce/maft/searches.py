@@ -171,7 +171,8 @@ def measure_steps(name: str, context: PieceContext, progress: Progress) -> Value
         context: quick: one round, and every other h.
         progress: told after every round.
     """
-    bench, effort = load_benchmark(name), SearchEffort(1, 100, 100) if context.quick else HYPER
+    bench = load_benchmark(name, data_home=context.data_home)
+    effort = SearchEffort(1, 100, 100) if context.quick else HYPER
     steps = (1e-10, 1e-6, 1e-4, 1.0, 10.0) if context.quick else STEPS
     settings = [("AEQUITAS", 1.0), ("SG", 1.0), ("ADF", 1.0), ("EIDIG", 1.0), *(("MAFT", h) for h in steps)]
     runs: dict[str, list[Values]] = {}
@@ -208,7 +209,8 @@ def measure_numbers(name: str, context: PieceContext, progress: Progress) -> Val
         context: quick: one round of 200 seeds and 200 moves.
         progress: told after every round.
     """
-    bench, effort = load_benchmark(name), SearchEffort(1, 200, 200) if context.quick else WHOLE
+    bench = load_benchmark(name, data_home=context.data_home)
+    effort = SearchEffort(1, 200, 200) if context.quick else WHOLE
     if name.startswith("M") and not context.quick:
         effort = SearchEffort(2, 1000, 300)  # 137 inputs make slopes cost eleven times as much as on the census
     runs: dict[str, list[Values]] = {}

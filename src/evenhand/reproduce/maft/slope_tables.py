@@ -17,7 +17,7 @@ from evenhand.reproduce.comparison import (
     summarize_verdicts,
 )
 from evenhand.reproduce.maft import published
-from evenhand.reproduce.maft.figures import DRAWN, LEFT_OUT, claim, pieces_of, plain
+from evenhand.reproduce.maft.figures import DRAWN, NEEDS, absent_rows, claim, pieces_of, plain
 
 SIMILAR = {
     "Figure 5": ("gradients", "Similarity of estimated and true gradients"),
@@ -58,6 +58,7 @@ def compare_similarity(number: str, values: Mapping[str, Values]) -> ComparedTab
                 because=DRAWN if theirs is None else "",
             )
         )
+    figures += absent_rows(found, "mean cosine similarity")
     means = [piece[kind]["mean"] for piece in found.values()]
     if means:
         many = sum(mean > LARGE for mean in means)
@@ -76,7 +77,7 @@ def compare_similarity(number: str, values: Mapping[str, Values]) -> ComparedTab
         title=title,
         text=(
             "h = 1, up to 1,000 people; published: the authors' program on the same networks, since the drawing prints "
-            f"no numbers. Evenhand asks inside the domain and in double precision. {LEFT_OUT} {NUMBERED}"
+            f"no numbers. Evenhand asks inside the domain and in double precision. {NUMBERED}"
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
@@ -114,7 +115,7 @@ def compare_times(number: str, values: Mapping[str, Values]) -> ComparedTable:
         title=title,
         text=(
             "Processor seconds of networks in NumPy, person by person as the programs go, compared as ratios within "
-            f"one run; means over the benchmarks. {LEFT_OUT} {NUMBERED}"
+            f"one run; means over the benchmarks. {NUMBERED}"
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
@@ -208,7 +209,8 @@ def _use_times(use: str, seconds: dict[str, list[float]]) -> list[ComparedFigure
 def compare_plane(values: Mapping[str, Values]) -> ComparedTable:
     """Compare figure 11: gradients in the plane of their first two components."""
     figures = []
-    for name, piece in pieces_of(values, "slopes").items():
+    found = pieces_of(values, "slopes")
+    for name, piece in found.items():
         plane = piece["plane"]
         figures.append(
             claim(
@@ -220,13 +222,14 @@ def compare_plane(values: Mapping[str, Values]) -> ComparedTable:
                 because="the estimate with h = 1 is off by more than the loss's slope, which points the other way",
             )
         )
+    figures += absent_rows(found, "mean distance from EIDIG's gradients, MAFT")
     return ComparedTable(
         number="Figure 11",
         title="Gradients in the plane of their first two principal components",
         text=(
             "The paper shows clouds: MAFT's close to EIDIG's, ADF's distinctly apart. Distances are in units of the "
             "mean distance of EIDIG's gradients from their middle. ADF's are of the predicted label's loss, so that "
-            f"they point the other way. {LEFT_OUT}"
+            "they point the other way."
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
@@ -239,6 +242,7 @@ SLOPE_TABLES = tuple(
         f"Figure {number}",
         (SIMILAR | TIMED).get(f"Figure {number}", ("", ""))[1],
         partial(compare_similarity if f"Figure {number}" in SIMILAR else compare_times, f"Figure {number}"),
+        NEEDS,
     )
     for number in range(5, 11)
 )

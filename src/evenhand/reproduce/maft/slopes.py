@@ -12,11 +12,12 @@ from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.reproduce.comparison import PieceContext, Values
 from evenhand.reproduce.maft.benchmarks import (
-    DATASETS,
+    FILES,
     FairnessBenchmark,
     load_benchmark,
     load_network,
     load_tested,
+    read_checkout,
     read_domains,
 )
 from evenhand.typing import Booleans, Floats, Integers, Progress
@@ -33,7 +34,7 @@ def measure_slopes(name: str, context: PieceContext, progress: Progress) -> Valu
         context: quick: a fifth of the people.
         progress: told after each part.
     """
-    bench = load_benchmark(name)
+    bench = load_benchmark(name, data_home=context.data_home)
     rows = bench.space.seeds(SEEDS // 5 if context.quick else SEEDS, np.random.default_rng([context.seed, 5]))
     true, estimated = bench.network.gradient(rows), bench.network.estimate(rows, 1.0)
     profiles, which = bench.space.split(rows)
@@ -181,8 +182,8 @@ def _time_slopes(
 def measure_networks(context: PieceContext, progress: Progress) -> Values:
     """Measure the accuracy of the networks, and find out which methods do with a model's labels alone."""
     found: Values = {"data sets": {}, "agnostic": {}}
-    for dataset in DATASETS.values():
-        domain, tested = read_domains()[dataset], load_tested(dataset)
+    for dataset, domain in read_domains().items():
+        tested = load_tested(dataset)
         right = None if tested is None else int((load_network(dataset).decides(tested[0]) == (tested[1] == 1)).sum())
         found["data sets"][dataset] = {
             "individuals": domain["individuals"],
@@ -207,4 +208,18 @@ def measure_networks(context: PieceContext, progress: Progress) -> Values:
         except OptionError:
             found["agnostic"][method] = False
     progress("", 1.0)
+    return found
+
+
+def measure_checkout(context: PieceContext, progress: Progress) -> Values:
+    """Measure the accuracy of networks in a checkout of the authors' repository."""
+    found: Values = {}
+    for dataset in FILES:
+        one = read_checkout(dataset, context.data_home)
+        found[dataset] = {
+            "individuals": one.count,
+            "attributes": len(one.names),
+            "right": int((one.network.decides(one.tested.astype(np.float64)) == (one.labels == 1)).sum()),
+            "tested": len(one.labels),
+        }
     return found
