@@ -101,7 +101,9 @@ def test_only_the_pieces_of_a_table_are_done():
 
 
 def test_what_is_not_here_is_named_and_the_rest_is_done():
-    found = reproduce_paper(paper(Piece("net", ("Table I",), fetch, 1, 1)))
+    again = Piece("again", ("Figure 1",), fetch, 1, 1)
+    found = reproduce_paper(paper(Piece("net", ("Table I",), fetch, 1, 1), again))
+    assert "Left out: net, again: " in found.summary()
     assert "the network is not here" in found.left_out["net"]
     assert found.tables[0].missing == ("net",)
     assert len(found.tables[0].figures) == 3

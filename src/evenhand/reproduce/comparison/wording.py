@@ -31,7 +31,9 @@ def build_document(found: PaperReproductionRecord) -> Document:
     if found.interrupted:
         done = f"{len(found.pieces):,} of {found.wanted:,} pieces of the work were done before"
         blocks.append(Note(f"Interrupted: {done}.", "caution"))
-    blocks += [Note(f"Left out: {name}: {why}", "caution") for name, why in found.left_out.items()]
+    for why in dict.fromkeys(found.left_out.values()):
+        names = ", ".join(name for name, reason in found.left_out.items() if reason == why)
+        blocks.append(Note(f"Left out: {names}: {why}", "caution"))
     if found.quick:
         blocks.append(Note("A quick run: fewer runs or less time than published, so that figures vary more.", "info"))
     blocks += [Text(items=tuple(describe_outcome(found)), role="finding"), _overview(found)]
