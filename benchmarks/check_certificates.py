@@ -4,7 +4,7 @@
     python benchmarks/check_certificates.py AC-5 --boxes 100000         another number of them
     python benchmarks/check_certificates.py GC-1 --boxes 1000000 --sample 20000     projected from so many draws
 
-Compiling is not counted. The networks are looked for as in ``certify.py``.
+Compiling is not counted. The networks are those that ``evenhand reproduce fairquant`` certifies.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from certify import ROOT, cases
 from evenhand import certification, checker
+from evenhand.reproduce.fairquant.networks import load_network
 
 
 def main() -> None:
@@ -26,13 +26,9 @@ def main() -> None:
     parser.add_argument("--boxes", type=int, default=6000, metavar="N", help="boxes to make (default 6,000)")
     parser.add_argument("--sample", type=int, metavar="N", help="check so many draws and project, instead of all boxes")
     options = parser.parse_args()
-    folder = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared")) / "data" / "certify"
-    if not (folder / "expected.json").exists():
-        print(f"Skipped: no published networks in {folder}")
-        return
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    for case in cases(folder, options.names):
-        model = case["model"]
+    for name in options.names:
+        model = load_network(name, None)
         with tempfile.TemporaryDirectory() as place:
             path = Path(place) / "boxes.cert"
             # Once for the compiler.
@@ -45,7 +41,7 @@ def main() -> None:
             found = checker.check_certificate(path, model, sample=options.sample, exact=0, seed=1)
             checked = time.process_time() - started
             print(
-                f"{case['network']} {case['query']}: {found.boxes:,} boxes made in {made:.2f} s; {found.checked:,} "
+                f"{name}: {found.boxes:,} boxes made in {made:.2f} s; {found.checked:,} "
                 f"checked in {checked:.2f} s ({checked / made:.1f} times), {found.exact} in whole numbers, "
                 f"{found.failures} not confirmed"
                 + ("" if options.sample is None else f"; {1000 * checked / found.checked:.2f} ms a box, drawn by mass")

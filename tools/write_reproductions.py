@@ -35,8 +35,8 @@ def read_papers() -> list[PaperReproduction]:
 
 
 def write_page(found: PaperReproduction) -> dict[str, str]:
-    """Return the files of a paper by name: its page and its drawings."""
-    files: dict[str, str] = {}
+    """Return the files of a paper by name: its page, its drawings, and the JSON without line breaks."""
+    files = {f"{found.paper}.json": found.to_json(indent=None) + "\n"}
 
     def picture(figure: Figure) -> str:
         position = int(figure.arguments[0])

@@ -25,6 +25,7 @@ TITLES: dict[str, str] = {
     "maft": "MAFT (ICSE 2024): searches for individual discrimination with estimated gradients, on ten benchmarks.",
     "shields": "Fairness Shields (AAAI 2025): shields on four data sets, with a bounded horizon and periodic.",
     "conditional-fairness": "Conditional Fairness for Generative AIs: sequences of two platforms, and enforcement.",
+    "fairquant": "FairQuant (ICSE 2025): how much is certified for 32 networks, and the running example.",
 }
 """Paper -> what its command's help says; the papers themselves are loaded when one is run."""
 

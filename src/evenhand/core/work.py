@@ -63,11 +63,13 @@ class WorkClock:
 
     Args:
         work: what an earlier run recorded, ``result.work``; None: look at the clock.
+        seconds: the clock; ``time.process_time`` limits processor time.
     """
 
-    def __init__(self, work: Work | None = None) -> None:
+    def __init__(self, work: Work | None = None, *, seconds: Callable[[], float] = time.perf_counter) -> None:
         self._record = _Record(work)
-        self._began = time.perf_counter()
+        self._seconds = seconds
+        self._began = seconds()
         self._outermost = False
 
     @classmethod
@@ -99,7 +101,8 @@ class WorkClock:
     def from_now(self) -> WorkClock:
         """Return the same clock with the count of seconds begun again."""
         timer = WorkClock.__new__(WorkClock)
-        timer._record, timer._outermost, timer._began = self._record, self._outermost, time.perf_counter()
+        timer._record, timer._outermost = self._record, self._outermost
+        timer._seconds, timer._began = self._seconds, self._seconds()
         return timer
 
     def threads(self, number: int) -> int:
@@ -149,7 +152,7 @@ class WorkClock:
         return found if found.repeatable else found.model_copy(update={"threads": record.threads})
 
     def _elapsed(self) -> float:
-        return round(time.perf_counter() - self._began, 6)
+        return round(self._seconds() - self._began, 6)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from evenhand.datasets.identity.swapping import (
 )
 from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, draw_rows, list_pieces
 from evenhand.datasets.rows import MOST_IN_MEMORY, names_rows, open_data
+from evenhand.datasets.store import data_home
 from evenhand.datasets.tables import MISSING_MARKS, read_frame
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "check_name_list",
     "clearest_findings",
     "count_profiles",
+    "data_home",
     "dataset_card",
     "dataset_cards",
     "dataset_names",

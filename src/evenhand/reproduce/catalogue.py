@@ -15,6 +15,7 @@ PAPERS: dict[str, str] = {
     "maft": "evenhand.reproduce.maft",
     "conditional-fairness": "evenhand.reproduce.conditional_fairness",
     "shields": "evenhand.reproduce.shields",
+    "fairquant": "evenhand.reproduce.fairquant",
 }
 """Name of a paper -> the module that has its ``PAPER``, which is imported when it is asked for."""
 
