@@ -113,6 +113,16 @@ def test_a_network_is_certified_by_both_methods(monkeypatch):
     assert figures(table, "undecided, on the Bank domain that was meant")["BM-6"].ours is not None
 
 
+def test_an_interrupted_proof_is_not_kept(monkeypatch, tmp_path):
+    certified = pieces.certify(networks.load_network("AC-8", None), max_boxes=1, jobs=1)
+    stopped = certified.model_copy(update={"stopped_by": "interrupt"})
+    monkeypatch.setattr(pieces, "certify", lambda *args, **options: stopped)
+    paper = PAPER._replace(pieces=tuple(one for one in PAPER.pieces if one.name in ("sizes", "AC-8")))
+    found = reproduce_paper(paper, context=PieceContext(quick=True), folder=tmp_path)
+    assert found.interrupted
+    assert {path.stem for path in tmp_path.glob("*.json")} == {"sizes"}
+
+
 def test_figures_are_judged_by_the_published_method():
     values = {
         "AC-1": both(run(0.0931), run(0.01)),

@@ -50,7 +50,10 @@ def run_network(name: str, context: PieceContext, progress: Progress) -> Values:
 def prove(network: AdditiveNetwork, method: Method, seconds: float, seed: int) -> Values:
     """Return what a method proves in so many processor seconds on one thread, compiling not counted.
 
-    A domain that is small enough to ask about everybody is, by the default method.
+    By the default method, everybody is asked where the domain is small enough.
+
+    Raises:
+        KeyboardInterrupt: somebody stopped it; what was proved by then is no figure to compare.
     """
     enumeration = method == "linear"
     config = CertifyConfig(method=method, enumeration=enumeration, jobs=1, seed=seed)
@@ -58,6 +61,8 @@ def prove(network: AdditiveNetwork, method: Method, seconds: float, seed: int) -
         certify(network, config, samples=100, **small)
     clock = WorkClock(seconds=time.process_time)
     result = certify(network, config, time_limit=seconds, clock=clock)
+    if result.stopped_by == "interrupt":
+        raise KeyboardInterrupt
     return {
         "certified": result.certified,
         "falsified": result.falsified,

@@ -295,8 +295,9 @@ def _time_order(values: Found) -> Iterator[ComparedFigure]:
     ]
     if len(pairs) < 5:
         return
-    ranks = np.argsort(np.argsort(np.array(pairs, dtype=float), axis=0), axis=0)
-    correlation = float(np.corrcoef(ranks.T)[0, 1])
+    ranks = [np.argsort(np.argsort(column)) for column in np.array(pairs, dtype=float).T]
+    squares = float(((ranks[0] - ranks[1]) ** 2).sum())
+    correlation = 1 - 6 * squares / (len(pairs) * (len(pairs) ** 2 - 1))
     yield ComparedFigure(
         row=f"{len(pairs)} networks",
         measure="rank correlation of our times with the published ones",
