@@ -1,10 +1,10 @@
 """What an audit of many rows costs: CPU seconds, and the peak of memory of the process that does it.
 
-    .venv/bin/python benchmarks/rows.py [ROWS ...] [--folder FOLDER] [--keep]
+    .venv/bin/python benchmarks/rows.py [ROWS ...] [--folder FOLDER] [--keep] [--dossier selection|score]
 
 Decisions of made-up people, eight columns, are written as Parquet files of ten million rows each, every file of other
 random numbers, into a temporary folder (1 GB for a hundred million rows). Then ``evenhand audit FOLDER --decision ...``
-runs as a process of its own.
+runs as a process of its own; or ``evenhand dossier FOLDER``, of decisions or of scores.
 """
 
 import argparse
@@ -61,6 +61,34 @@ def measure(command):
     return cpu, time.perf_counter() - started, after.ru_maxrss / 1024, done.stdout
 
 
+DOSSIER = """
+outcome: {{column: {column}, kind: {kind}}}
+attributes: {{sex: {{column: sex}}, race: {{column: race}}, region: {{column: region}}}}
+reference: {{sex: male, race: a}}
+quantiles: [0.1, 0.5]
+"""
+
+
+def name_command(folder, dossier):
+    """The command that is measured."""
+    if dossier is None:
+        protected = [part for name in WORDS for part in ("--protected", name)]
+        columns = ["--decision", "selected", "--target", "repaid", "--score", "score", *protected]
+        return ["audit", str(folder), *columns, "--json", "-"]
+    config = folder.parent / "dossier.yaml"
+    config.write_text(DOSSIER.format(column="selected" if dossier == "selection" else "score", kind=dossier))
+    return ["dossier", str(folder), "--config", str(config), "--for", "ll144", "--for", "disparity", "--json", "-"]
+
+
+def describe(found):
+    """Some numbers of what was found, which are those of the same rows in memory."""
+    if found["kind"] == "dossier":
+        ratios = [row["ratio"] for row in found["runs"][0]["ll144"][0]["rows"]]
+        return f"median {found['median']}, impact ratios {ratios}"
+    auc = found["groups"]["overall"]["auc"]["value"]
+    return f"AUC {auc:.7f}, {found['subgroups']['found']} subgroups, {found['data']['fingerprint'][:12]}"
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("rows", nargs="*", type=int, default=[1_000_000, 10_000_000])
@@ -68,6 +96,7 @@ def main():
         "--folder", type=Path, help="where the files are, or are to be made; by default a temporary one"
     )
     options.add_argument("--keep", action="store_true", help="leave the files there")
+    options.add_argument("--dossier", choices=["selection", "score"], help="make a dossier in place of an audit")
     given = options.parse_args()
     for rows in sorted(given.rows):
         folder = (given.folder or Path(tempfile.mkdtemp())) / str(rows)
@@ -75,25 +104,11 @@ def main():
         try:
             make_files(folder, rows)
             size = sum(path.stat().st_size for path in folder.iterdir())
-            protected = [part for name in WORDS for part in ("--protected", name)]
-            columns = ["--decision", "selected", "--target", "repaid", "--score", "score", *protected]
-            cpu, seconds, peak, out = measure(
-                [
-                    sys.executable,
-                    "-c",
-                    "from evenhand.cli.main import main; main()",
-                    "audit",
-                    str(folder),
-                    *columns,
-                    "--json",
-                    "-",
-                ]
-            )
-            found = json.loads(out)
+            start = [sys.executable, "-c", "from evenhand.cli.main import main; main()"]
+            cpu, seconds, peak, out = measure([*start, *name_command(folder, given.dossier)])
             print(
                 f"{rows:>13,} rows, {size / 1e9:.2f} GB: {cpu:6.1f} CPU s, {seconds:6.1f} s, {peak:5.0f} MB; "
-                f"AUC {found['groups']['overall']['auc']['value']:.7f}, {found['subgroups']['found']} subgroups, "
-                f"{found['data']['fingerprint'][:12]}",
+                f"{describe(json.loads(out))}",
                 flush=True,
             )
         finally:

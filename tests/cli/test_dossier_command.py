@@ -90,3 +90,27 @@ def test_bad_people_write_nothing(folder):
     assert isinstance(failed.exception, DossierError)
     assert "people.csv, column 'sex', row 2" in str(failed.exception)
     assert not (folder / "evenhand-dossier").exists()
+
+
+def test_a_folder_of_parquet_files_is_counted_where_it_is(folder, monkeypatch):
+    for extra in ("duckdb", "pyarrow"):
+        pytest.importorskip(extra, reason="needs the extra duckdb")
+    frame = pd.read_csv("people.csv", keep_default_na=False)
+    (folder / "parts").mkdir()
+    for part in range(2):
+        frame.iloc[part::2].to_parquet(folder / "parts" / f"{part}.parquet")
+    frame.to_parquet("whole.parquet")
+    monkeypatch.setattr("evenhand.datasets.tables.read_rows", None)
+    common = ("--config", "dossier.yaml", "--for", "ll144", "--for", "ugesp", "--quiet")
+    assert run("whole.parquet", *common, "--json", "whole.json", catch=False).exit_code == 0
+    assert run("parts", *common, "--json", "parts.json", catch=False).exit_code == 0
+    whole, parts = (json.loads((folder / name).read_text()) for name in ("whole.json", "parts.json"))
+    assert parts.pop("data") == {"name": "parts", "sha256": None}
+    assert whole.pop("data")["sha256"] is not None
+    assert parts == whole
+    assert run("--check", "whole.json", "parts", "--quiet").exit_code == 0
+    frame.loc[7, "sex"] = "X"
+    frame.to_parquet(folder / "parts" / "2.parquet")
+    failed = run("parts", *common, "--json", "parts.json")
+    assert isinstance(failed.exception, DossierError)
+    assert "1 row, the first of them in row 8 of parts/2.parquet: 'X' is not among" in str(failed.exception)

@@ -200,7 +200,10 @@ def _count_pieces(subject: Subject, source: PiecesSource, state: UnitStore | Non
         if arrays is not None:
             counted = _Counted(**arrays)
         else:
-            parts = [_count(subject, frame, schema, source.name) for frame in piece.frames()]
+            parts, first = [], piece.first
+            for frame in piece.frames():
+                parts.append(_count(subject, frame, schema, source.name, piece, first))
+                first += len(frame)
             counted = _Counted.add(parts)
             if state is not None:
                 state.write(number, vars(counted))
@@ -218,7 +221,7 @@ class _Counted:
     Attributes:
         key: entries of the protected attributes, true label, decision and tenth, shape (cells, attributes + 3).
         counts: people in each cell.
-        sums: whole, rest, squares and squares_rest of ``ScoreSums``, shape (4, cells).
+        sums: what ``ScoreSums.ADDED`` names, shape (5, cells).
         ends: the least and the largest score in each cell, shape (2, cells); NaN without scores.
         bins: which of the ``BINS`` equal parts of the scores anybody is in, ascending, shape (filled,).
         ranked: people with and without the favourable true label in each of these, shape (2, filled).
@@ -272,9 +275,9 @@ class _Counted:
             entries = np.column_stack([entries, rows])
         sums = None
         if not np.isnan(self.ends).all():
-            whole, rest, squares, squares_rest = self.sums
             lowest, highest = self.ends
-            sums = ScoreSums(tenth, whole, rest, squares, squares_rest, lowest, highest, 0 * tenth)
+            added = dict(zip(ScoreSums.ADDED, self.sums, strict=True))
+            sums = ScoreSums(tenth, **added, lowest=lowest, highest=highest, unusable=0 * tenth)
             if sums.range[0] >= 0 and sums.range[1] <= 1:
                 (positive, negative), (least, largest) = self.ranked, self.spans
                 sums = replace(sums, area=RankedScores(positive, negative, least < largest))
@@ -284,10 +287,16 @@ class _Counted:
         )
 
 
-def _count(subject: Subject, frame: Any, schema: Schema, location: str) -> _Counted:
-    """Ask the model about some people, and count them."""
+def _count(
+    subject: Subject, frame: Any, schema: Schema, location: str, piece: datasets.RowGroup, first: int
+) -> _Counted:
+    """Ask the model about some people, who begin at a row of a file, and count them."""
+
+    def locate(column: str, row: int, value: Any) -> str:
+        return "" if counts is not None else f"row {first + row + 1:,} of {piece.path}"
+
     counts = frame.pop(datasets.PROFILES).to_numpy() if datasets.PROFILES in frame.columns else None
-    people = encode(schema, frame, location=location, counts=counts)
+    people = encode(schema, frame, location=location, counts=counts, locate=locate)
     # A model that is given columns as they stand in the data is given those of these people.
     scorer: Scorer = replace(subject, people=people).scorer if schema.carries_rows else subject.scorer
     reply = models.ask_people(scorer, people.individuals)
@@ -306,10 +315,10 @@ def _add_up(people: People, selected: Booleans, scores: Floats | None) -> _Count
     entries = people.individuals[:, people.schema.positions(people.schema.protected)]
     columns = [entries, people.labels, selected, one * 0 if sums is None else sums.tenth]
     key = np.column_stack(columns)
-    each = np.zeros((4, len(one)), dtype=np.int64)
+    each = np.zeros((len(ScoreSums.ADDED), len(one)), dtype=np.int64)
     ends = np.full((2, len(one)), np.nan)
     if sums is not None:
-        each = np.array([sums.whole, sums.rest, sums.squares, sums.squares_rest])
+        each = np.array([getattr(sums, name) for name in ScoreSums.ADDED])
         ends = np.array([sums.lowest, sums.highest])
     return _Counted.add([_Counted(key, one, each, ends, bins, ranked, spans)])
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import EncodingOption, HomeOption, OutputOptions, check_places, read_data
-from evenhand.errors import DataError, OptionError
+from evenhand.cli.options import EncodingOption, HomeOption, OutputOptions, check_places, open_data, read_data
+from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
-    from evenhand.dossier import DataFile, DossierName
+    from evenhand.dossier import DataFile, DossierConfig, DossierName, DossierResult
+
+T = TypeVar("T")
 
 DEFAULT_OUT = Path("evenhand-dossier")
 
@@ -25,7 +28,10 @@ DEFAULT_OUT = Path("evenhand-dossier")
 def dossier(
     output: OutputOptions,
     data: Annotated[
-        str | None, typer.Argument(help="CSV or Parquet file of people and outcomes, or a data set's name.")
+        str | None,
+        typer.Argument(
+            help="CSV or Parquet file of people and outcomes, a folder of Parquet files, or a data set's name."
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="What the columns mean, and who says so (YAML).")
@@ -86,8 +92,11 @@ def dossier(
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
     described, day = read_dossier_config(config), _read_day(as_of)
-    frame, source = _read_people(data, data_home, encoding)
-    result = compile_dossier(frame, described, dossiers=names, as_of=day, data=source, results=results or [])
+
+    def compute(frame: Any, source: DataFile) -> DossierResult:
+        return compile_dossier(frame, described, dossiers=names, as_of=day, data=source, results=results or [])
+
+    result = _compute(data, data_home, encoding, described, compute)
     written = view.write_dossier(result, folder) if folder is not None else ()
     if bom is not None:
         view.write_page(write_bom(result), bom)
@@ -123,17 +132,42 @@ def _read_day(text: str | None) -> dt.date | None:
         raise OptionError(f"expected a date, got {text!r}", location="--as-of", hint="such as 2026-06-30") from None
 
 
+def _compute(
+    data: str, data_home: Path | None, encoding: str | None, config: DossierConfig, use: Callable[[Any, DataFile], T]
+) -> T:
+    """Return what is made of the people of DATA; many rows are counted where they are.
+
+    Of a single file that cannot be counted all rows are read, as those of a small one are.
+    """
+    from evenhand.dossier import DataFile
+
+    large = None if config.proxy is not None else open_data(data, schema=None)
+    if large is not None:
+        path = Path(data)
+        try:
+            return use(large.frame, DataFile(name=large.name, sha256=_hash_file(path) if path.is_file() else None))
+        except EvenhandError:
+            if large.name == data:
+                raise
+    return use(*_read_people(data, data_home, encoding))
+
+
 def _read_people(data: str, data_home: Path | None, encoding: str | None) -> tuple[Any, DataFile]:
     """Return the people of DATA, words as they are written, and what was read."""
-    from evenhand.datasets import read_frame
+    from evenhand.datasets import names_rows, read_frame
     from evenhand.dossier import DataFile
 
     path = Path(data)
-    if not path.exists():
+    if names_rows(data) or not path.exists():
         source = read_data(data, schema=None, data_home=data_home)
         return source.frame, DataFile(name=source.name)
     frame = read_frame(path, words=True, missing=("",), encoding=encoding)
-    return frame, DataFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    return frame, DataFile(name=path.name, sha256=_hash_file(path))
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_dossier(
@@ -147,8 +181,11 @@ def _check_dossier(
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the dossier cannot be read: {error}", location=str(path)) from None
     written = DossierResult.from_json(text)
-    frame, source = _read_people(data, data_home, encoding)
-    changed = find_changed_cells(written, frame, results=results)
+
+    def compare(frame: Any, source: DataFile) -> tuple[list[str], DataFile]:
+        return find_changed_cells(written, frame, results=results), source
+
+    changed, source = _compute(data, data_home, encoding, written.config, compare)
     for one in changed:
         typer.echo(one, err=True)
     if written.data.sha256 != source.sha256:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,13 @@ class RowGroup:
 
     Attributes:
         path, group: the file, and the number of the row group in it.
-        rows: how many it has.
+        rows: how many it has; first: how many the file has before them.
     """
 
     path: Path
     group: int
     rows: int
+    first: int = 0
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
         """Yield its rows, some at a time.
@@ -65,7 +67,9 @@ def list_pieces(place: str | Path) -> list[RowGroup]:
         try:
             with parquet.ParquetFile(path) as file:
                 about = file.metadata
-                found += [RowGroup(path, i, about.row_group(i).num_rows) for i in range(about.num_row_groups)]
+                rows = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+                ends = itertools.accumulate(rows)
+                found += [RowGroup(path, i, n, end - n) for i, (n, end) in enumerate(zip(rows, ends, strict=True))]
         except (OSError, ValueError) as error:
             raise DataError(f"not a readable Parquet file: {error}", location=str(path)) from None
     return found

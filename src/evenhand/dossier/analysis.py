@@ -29,6 +29,7 @@ from evenhand.dossier.tables import (
 from evenhand.dossier.trade import ScoreComparisons, compare_scores
 from evenhand.errors import DossierError, OptionError
 from evenhand.groups import measure_proxies
+from evenhand.schema import is_lazy
 from evenhand.typing import Booleans
 
 
@@ -45,7 +46,8 @@ def compile_dossier(
     """Compute the tables that rules ask for, from people and outcomes alone, by the rules' own formulas.
 
     Args:
-        frame: a data frame, one person per row, with the columns that the configuration names.
+        frame: a data frame, one person per row, with the columns that the configuration names. The rows of a lazy one
+            (Polars, DuckDB, Spark, ...) are counted where they are; the numbers are the same.
         config: columns, categories, and what people must say.
         dossiers: which documents are wanted.
         as_of: the day by whose law it is made; by default the day of the audit, or today where that is open.
@@ -78,6 +80,12 @@ def compile_dossier(
             location="proxy",
             hint="leave proxy out, or write disparity",
         )
+    if config.proxy is not None and is_lazy(frame):
+        raise OptionError(
+            "groups known by names and places need every person, and these rows are counted where they are",
+            location="proxy",
+            hint="leave proxy out, or read a sample of the rows into memory",
+        )
     check_statements(config)
     evidence = read_evidence(results)
     open_fields = tuple(find_open_fields(config, dossiers, evidence))
@@ -90,17 +98,17 @@ def compile_dossier(
     unknown = np.zeros(len(people.assessed), dtype=bool)
     for column in people.attributes.values():
         unknown |= column.codes < 0
-    assessed = int(people.assessed.sum())
+    assessed, number = people.number(people.assessed), int(people.counts.sum())
     runs = tuple(
         _tabulate_outcome(of, who[people.assessed], crossings, exclusions, people) for of, who in people.outcomes
     )
     proxies, proxy_tables = _measure_proxies(frame, people, config, data.name)
     return DossierResult(
-        people=len(people.assessed),
-        no_outcome=len(people.assessed) - assessed,
+        people=number,
+        no_outcome=number - assessed,
         assessed=assessed,
-        unknown_any=int((unknown & people.assessed).sum()),
-        median=people.median,
+        unknown_any=people.number(unknown & people.assessed),
+        median=None if people.scores is None else people.scores.median,
         runs=runs,
         trade=_compare_scores(people, crossings, config),
         intervals=tuple(bound_rates(run.of, table) for run in runs for table in run.ll144),
@@ -161,11 +169,10 @@ def _compare_scores(
     people: AssessedPeople, crossings: Sequence[Crossing], config: DossierConfig
 ) -> tuple[ScoreComparisons, ...] | None:
     """Return what scores say by each attribute whose reference is declared; None without scores or references."""
-    if people.scores is None or people.median is None or not config.reference:
+    if people.scores is None or not config.reference:
         return None
-    scores = people.scores[people.assessed]
     return tuple(
-        compare_scores(table, scores, config.quantiles, people.median)
+        compare_scores(table, people.scores, people.assessed)
         for table in crossings
         if len(table.by) == 1 and table.reference is not None
     )

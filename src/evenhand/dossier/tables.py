@@ -130,7 +130,8 @@ class Crossing(NamedTuple):
 
     Attributes:
         by: its attributes; categories: its rows.
-        cells: each assessed person's row, shape (assessed,); -1 where a category is unknown.
+        cells: the row of each entry with an outcome, shape (assessed,); -1 where a category is unknown.
+        counts: people that each of these entries stands for, shape (assessed,).
         n: people by row; unknown: those in no row.
         reference: the row that is declared to be compared with, if it has people; None: the data picks.
     """
@@ -138,13 +139,20 @@ class Crossing(NamedTuple):
     by: tuple[str, ...]
     categories: tuple[Category, ...]
     cells: Integers
+    counts: Integers
     n: tuple[int, ...]
     unknown: int
     reference: int | None
 
     def count_rows(self, who: Booleans) -> tuple[int, ...]:
-        """Return how many of some assessed people there are in each row."""
-        return tuple(np.bincount(self.cells[who] + 1, minlength=len(self.n) + 1)[1:].tolist())
+        """Return how many people of some entries there are in each row."""
+        return tuple(_add_up(self.cells[who] + 1, self.counts[who], len(self.n) + 1)[1:].tolist())
+
+
+def _add_up(codes: Integers, counts: Integers, size: int) -> Integers:
+    """Return how many people there are of each code, shape (size,)."""
+    # Whole numbers below 2^53, which doubles add up exactly.
+    return np.bincount(codes, weights=counts, minlength=size).astype(np.int64)
 
 
 def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossing, ...]:
@@ -155,10 +163,10 @@ def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossin
     """
     names = tuple(config.attributes)
     declared = {name: _find_reference(people, name, category) for name, category in config.reference.items()}
-    crossings = []
+    crossings, counts = [], people.counts[people.assessed]
     for by in [*((name,) for name in names), *([names[:2]] if len(names) > 1 else [])]:
         columns = [people.attributes[name] for name in by]
-        cells = np.zeros(int(people.assessed.sum()), dtype=np.int64)
+        cells = np.zeros(len(counts), dtype=np.int64)
         known = np.ones(len(cells), dtype=bool)
         for column in columns:
             codes = column.codes[people.assessed]
@@ -166,11 +174,11 @@ def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossin
             cells = cells * len(column.names) + codes
         cells = np.where(known, cells, -1)
         categories = tuple(itertools.product(*(column.names for column in columns)))
-        counts = np.bincount(cells + 1, minlength=len(categories) + 1).tolist()
+        unknown, *n = _add_up(cells + 1, counts, len(categories) + 1).tolist()
         reference = None
         if set(by) <= set(declared):
             reference = categories.index(tuple(config.reference[name] for name in by))
-            if not counts[1 + reference]:
+            if not n[reference]:
                 if len(by) == 1:
                     (name,) = by
                     message = f"no person is in the reference category {config.reference[name]!r}"
@@ -180,7 +188,7 @@ def cross_people(people: AssessedPeople, config: DossierConfig) -> tuple[Crossin
                         message, code="empty-reference", location=f"reference.{name}", hint=hint, **given
                     )
                 reference = None
-        crossings.append(Crossing(by, categories, cells, tuple(counts[1:]), counts[0], reference))
+        crossings.append(Crossing(by, categories, cells, counts, tuple(n), unknown, reference))
     return tuple(crossings)
 
 
@@ -239,10 +247,10 @@ def tabulate_impact_ratios(
 
     Args:
         table: the cells.
-        selected: which assessed people count, shape (assessed,).
+        selected: which entries with an outcome count, shape (assessed,).
         exclusions: why categories are left out, by attributes and category.
     """
-    k, counted, assessed = table.count_rows(selected), sum(table.n), len(table.cells)
+    k, counted, assessed = table.count_rows(selected), sum(table.n), int(table.counts.sum())
     why = [exclusions.get((table.by, category)) for category in table.categories]
     rates = [Fraction(k[i], n) for i, n in enumerate(table.n) if n and why[i] is None]
     highest = max(rates, default=Fraction(0))
@@ -340,13 +348,13 @@ def compare_within_strata(
 
     Args:
         table: the cells.
-        selected: which assessed people count; strata: the stratum of each, shape (assessed,).
+        selected: which entries with an outcome count; strata: the stratum of each, shape (assessed,).
         reference: the category that the others are compared with.
     """
     width, number = len(table.n) + 1, int(strata.max()) + 1
     cells = strata * width + table.cells + 1
-    n = np.bincount(cells, minlength=width * number).reshape(number, width)[:, 1:]
-    k = np.bincount(cells[selected], minlength=width * number).reshape(number, width)[:, 1:]
+    n = _add_up(cells, table.counts, width * number).reshape(number, width)[:, 1:]
+    k = _add_up(cells[selected], table.counts[selected], width * number).reshape(number, width)[:, 1:]
     present = n.sum(axis=1) > 0
     n, k = n[present], k[present]
     return StratifiedComparisons(by=table.by, reference=reference, rows=tuple(_stratify(table, n, k, reference)))

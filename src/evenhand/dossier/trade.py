@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from evenhand.core import ResultPart
+from evenhand.dossier.people import AssessedScores, ScoreCut
 from evenhand.dossier.tables import Category, Crossing
-from evenhand.typing import Floats
+from evenhand.typing import Booleans
 
 
 class MeanScore(ResultPart):
@@ -48,55 +47,51 @@ class ScoreComparisons(ResultPart):
     quantiles: tuple[Quantile, ...]
 
 
-def compare_scores(table: Crossing, scores: Floats, quantiles: Sequence[float], median: float) -> ScoreComparisons:
+def compare_scores(table: Crossing, scores: AssessedScores, assessed: Booleans) -> ScoreComparisons:
     """Return the scores of every category against the table's declared reference.
 
     ``smd = (mean - mean_r) / sd``, sd that of all people in the table (n - 1). Quantile q is cut at the score of the
-    ``ceil(q N)``-th best of everybody with a score; who ties with it is in.
+    ``ceil(q N)``-th best of everybody with a score; who ties with it is in. Scores are added up as whole numbers, so
+    that the order of people decides nothing, not even the last digit.
 
     Args:
         table: the cells, with a declared reference.
-        scores: of the assessed people, shape (assessed,).
-        quantiles: shares to be selected from the top.
-        median: of the scores, from which they are measured so that sums lose no digits.
+        scores: of the people.
+        assessed: which entries have a score, shape (entries,).
     """
-    reference = table.reference
-    if reference is None:
+    reference, scale = table.reference, scores.scale
+    if reference is None or scale is None or scores.sums is None:
         raise ValueError("scores are compared with a declared reference")
-    # Summed from the lowest score up: the order of people decides nothing, not even the last digit.
-    known = np.flatnonzero(table.cells >= 0)
-    known = known[np.argsort(scores[known])]
-    cells, centred = table.cells[known], scores[known] - median
-    sums = np.bincount(cells, weights=centred, minlength=len(table.n)).tolist()
-    means = [total / n if n else None for total, n in zip(sums, table.n, strict=True)]
-    sd = float(centred.std(ddof=1)) if len(centred) > 1 else 0.0
-    base = means[reference]
+    sums = scores.sums.at(np.flatnonzero(assessed)[table.cells >= 0])
+    filled = np.flatnonzero(table.n)
+    n = np.array(table.n)[filled]
+    kind = np.searchsorted(filled, table.cells[table.cells >= 0])
+    means = dict(zip(filled.tolist(), sums.moments(kind, n)[0].tolist(), strict=True))
+    _, spread = sums.moments(0 * kind, n.sum(keepdims=True))
+    sd = math.sqrt(spread[0] / (n.sum() - 1)) if n.sum() > 1 else 0.0
     rows = [
         MeanScore(
             category=category,
-            n=n,
-            mean=None if mean is None else median + mean,
-            smd=(mean - base) / sd if mean is not None and base is not None and sd else None,
+            n=table.n[i],
+            mean=scale.low + scale.width * means[i] if i in means else None,
+            smd=(means[i] - means[reference]) / sd if i in means and reference in means and sd else None,
         )
-        for category, n, mean in zip(table.categories, table.n, means, strict=True)
+        for i, category in enumerate(table.categories)
     ]
     return ScoreComparisons(
         by=table.by,
         reference=table.categories[reference],
         rows=tuple(rows),
-        quantiles=tuple(_cut_scores(table, scores, q, reference) for q in quantiles),
+        quantiles=tuple(_count_reached(table, cut, assessed, reference) for cut in scores.cuts),
     )
 
 
-def _cut_scores(table: Crossing, scores: Floats, q: float, reference: int) -> Quantile:
-    # As the decimal fraction that was written: 0.1 of 140 are 14 people, and not the 15 of binary fractions.
-    place = math.ceil(Fraction(str(q)) * len(scores))
-    cut = float(np.partition(scores, len(scores) - place)[len(scores) - place])
-    reached = scores >= cut
+def _count_reached(table: Crossing, cut: ScoreCut, assessed: Booleans, reference: int) -> Quantile:
+    reached = cut.reached[assessed]
     k = table.count_rows(reached)
     k_r, n_r = k[reference], table.n[reference]
     rows = [
         RatioAtCut(category=category, k=k[i], ratio=k[i] * n_r / (n * k_r) if n and k_r else None)
         for i, (category, n) in enumerate(zip(table.categories, table.n, strict=True))
     ]
-    return Quantile(q=q, cut=cut, selected=int(reached.sum()), rows=tuple(rows))
+    return Quantile(q=cut.q, cut=cut.cut, selected=int(table.counts[reached].sum()), rows=tuple(rows))

@@ -17,7 +17,21 @@ from evenhand.schema.people import People, decode, encode
 from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership, read_known_groups
 from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
 from evenhand.schema.review import ColumnProposal
-from evenhand.schema.rows import RankedScores, ScoreSums, is_lazy, is_missing, plain_value
+from evenhand.schema.rows import (
+    RankedScores,
+    Scale,
+    ScoredCells,
+    ScoreRange,
+    ScoreSums,
+    count_rows,
+    count_scored,
+    find_ranked,
+    is_lazy,
+    is_missing,
+    locate_value,
+    measure_range,
+    plain_value,
+)
 from evenhand.schema.rules import Dependency, Link, Proposal
 from evenhand.schema.schema import Schema, attribute_to_yaml, read_schema, schema_to_yaml, write_schema
 from evenhand.schema.subdomain import Runs, Subdomain, list_entries, parse_subdomain
@@ -63,8 +77,11 @@ __all__ = [
     "ReplicateWeights",
     "Runs",
     "SampleRoles",
+    "Scale",
     "Schema",
+    "ScoreRange",
     "ScoreSums",
+    "ScoredCells",
     "Subdomain",
     "Target",
     "TargetKind",
@@ -73,11 +90,14 @@ __all__ = [
     "add_sample_columns",
     "attribute_to_yaml",
     "change_target",
+    "count_rows",
+    "count_scored",
     "counterparts_of",
     "decode",
     "describe_groups",
     "describe_scale",
     "encode",
+    "find_ranked",
     "infer_schema",
     "is_lazy",
     "is_missing",
@@ -85,7 +105,9 @@ __all__ = [
     "list_entries",
     "list_names",
     "list_replicates",
+    "locate_value",
     "looks_like_points",
+    "measure_range",
     "parse_constraint",
     "parse_subdomain",
     "plain_value",

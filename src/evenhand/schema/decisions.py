@@ -36,6 +36,8 @@ from evenhand.schema.rows import (
     ScoreSums,
     count_rows,
     is_lazy,
+    locate_score,
+    locate_value,
     rank_scores,
 )
 from evenhand.schema.schema import Schema
@@ -251,6 +253,7 @@ class DecisionRoles:
             table.select(list(names)).filter(known.tolist()).to_native(),
             location=location,
             counts=None if counts is None else counts[known],
+            locate=None if counted is None else lambda column, _, value: locate_value(frame, column, value),
         )
         kept = np.flatnonzero(known)[people.rows]
         labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
@@ -318,9 +321,10 @@ class DecisionRoles:
         if sums is not None:
             sums = sums.at(kept)
             if sums.unusable.any():
+                first = locate_score(frame, str(self.score))
                 raise DataError(
                     f"column {self.score!r}: expected finite numbers as scores ({int(sums.unusable.sum()):,} rows have "
-                    "none)",
+                    f"none{f', the first of them {first}' if first else ''})",
                     hint="leave those rows or the column of scores out",
                 )
             if thresholds is not None and counted.selected is not None:

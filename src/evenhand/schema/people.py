@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -106,7 +107,14 @@ class People:
         )
 
 
-def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data", counts: Integers | None = None) -> People:
+def encode(
+    schema: Schema,
+    frame: IntoDataFrame,
+    *,
+    location: str = "data",
+    counts: Integers | None = None,
+    locate: Callable[[str, int, Any], str] | None = None,
+) -> People:
     """Read individuals from any data frame that narwhals knows (pandas, polars, pyarrow, ...).
 
     Args:
@@ -114,6 +122,7 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data", coun
         frame: one row per person; columns that the schema does not name are ignored.
         location: how to call the data in messages.
         counts: how many people each row stands for, shape (n,); None: one.
+        locate: where a row is in the data, by column, position and value, for messages; None: it is the position.
 
     Raises:
         DataError: a column is missing, a value is outside its domain, or missing where it must not be;
@@ -131,7 +140,11 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data", coun
         )
     if len(table) == 0:
         raise DataError("there are no rows", location=location)
-    columns = [CodedColumn.read(table[name], counts) for name in schema.names]
+
+    def read(name: str) -> CodedColumn:
+        return CodedColumn.read(table[name], counts, None if locate is None else partial(locate, name))
+
+    columns = [read(name) for name in schema.names]
     gone = [
         _missing_mask(column, schema.missing_markers) | _unknown_mask(column, attribute.unknown)
         for attribute, column in zip(schema.attributes, columns, strict=True)
@@ -156,9 +169,9 @@ def encode(schema: Schema, frame: IntoDataFrame, *, location: str = "data", coun
     ]
     labels, numbers = None, None
     if schema.target.name in table.columns and schema.target.is_number:
-        numbers = _encode_target_numbers(schema, CodedColumn.read(table[schema.target.name], counts), keep, location)
+        numbers = _encode_target_numbers(schema, read(schema.target.name), keep, location)
     elif schema.target.name in table.columns:
-        schema, labels = _encode_labels(schema, CodedColumn.read(table[schema.target.name], counts), keep, location)
+        schema, labels = _encode_labels(schema, read(schema.target.name), keep, location)
     rows = np.flatnonzero(keep)
     if len(rows) == 0:
         raise DataError("no row is left after dropping those with missing values", location=location)

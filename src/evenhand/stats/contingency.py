@@ -19,6 +19,9 @@ from evenhand.typing import Floats, Integers
 NEAR = 1e-9
 """Tables whose probabilities differ by less, relatively, are compared in integers."""
 
+LEAST = 1e-300
+"""Of the likeliest table's probability; one that is less likely has a p-value of 0."""
+
 
 class TwoRates(NamedTuple):
     """Selected and all people of a category, then of the reference."""
@@ -59,7 +62,7 @@ def fisher_exact(table: TwoRates) -> float:
     Given the margins, ``k`` is hypergeometric: ``P(x) = C(n, x) C(n_r, m - x) / C(n + n_r, m)`` with ``m = k + k_r``
     (Fisher, "The logic of inductive inference", Journal of the Royal Statistical Society 1935). Whether a table is
     likelier than the one seen is decided in integers, so that ties are ties. The probabilities are multiplied up from
-    the likeliest table; those below 1e-320 of it are left out, as Hoeffding's inequality bounds them.
+    the likeliest table; those below 1e-300 of it are left out, as Hoeffding's inequality bounds them, and count as 0.
     """
     k, n, _, n_r = table
     m = table.k + table.k_r
@@ -75,6 +78,8 @@ def fisher_exact(table: TwoRates) -> float:
     falling = np.cumprod(down * (n_r - m + down) / ((n - down + 1) * (m - down + 1)))
     weights = np.concatenate([falling[::-1], [1.0], rising])
     seen = float(weights[k - first]) if first <= k <= last else 0.0
+    if seen < LEAST:
+        return 0.0
     counted = weights <= seen * (1 - NEAR)
     for i in np.flatnonzero(np.abs(weights - seen) <= seen * NEAR):
         counted[i] = _is_not_likelier(first + int(i), table)

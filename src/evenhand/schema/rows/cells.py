@@ -48,6 +48,7 @@ class ScoreSums:
         tenth: tenth of the score, 0 to 9.
         whole, rest: sums of q and of r.
         squares, squares_rest: sums of a and b, where ``q^2 = 2^24 a + b``.
+        cross: sums of ``floor(q r / 2^24)``.
         lowest, highest: the least and the largest score, as they were given.
         unusable: how many people have no score, or one that is not a finite number; they are in no sum.
         low_is_good: whether low ones are good as they were given; the sums are of 1 minus these.
@@ -59,19 +60,22 @@ class ScoreSums:
     rest: Integers
     squares: Integers
     squares_rest: Integers
+    cross: Integers
     lowest: Floats
     highest: Floats
     unusable: Integers
     low_is_good: bool = False
     area: RankedScores | None = None
 
-    COLUMNS: ClassVar = ("tenth", "whole", "rest", "squares", "squares_rest", "lowest", "highest", "unusable")
+    ADDED: ClassVar = ("whole", "rest", "squares", "squares_rest", "cross")
+    COLUMNS: ClassVar = ("tenth", *ADDED, "lowest", "highest", "unusable")
 
     @classmethod
     def of(cls, scores: Floats, counts: Integers) -> ScoreSums:
         """Return the sums of people in memory: those that each entry stands for have its score, shape (n,)."""
         inside = np.clip(scores, 0.0, 1.0)
         whole = np.floor(inside * UNIT)
+        rest = np.floor((inside * UNIT - whole) * UNIT)
         squares = np.floor(whole * whole / UNIT)
 
         def added(part: Floats) -> Integers:
@@ -80,9 +84,10 @@ class ScoreSums:
         return cls(
             tenth=np.minimum(np.floor(inside * TENTHS), TENTHS - 1).astype(np.int64),
             whole=added(whole),
-            rest=added(np.floor((inside * UNIT - whole) * UNIT)),
+            rest=added(rest),
             squares=added(squares),
             squares_rest=added(whole * whole - squares * UNIT),
+            cross=added(np.floor(whole * rest / UNIT)),
             lowest=scores,
             highest=scores,
             unusable=np.zeros(len(scores), dtype=np.int64),
@@ -104,8 +109,8 @@ class ScoreSums:
     def moments(self, kind: Integers, people: Integers) -> tuple[Floats, Floats]:
         """Return the mean of the scores of each kind, and their sum of squared distances from it, (kinds,) each.
 
-        With ``Q = sum(q)`` of n people the distances of the q are ``sum(q^2) - Q^2 / n``, in whole numbers, which do
-        not cancel.
+        With ``y = 2^24 x = q + r / 2^24`` the squared distances of n people are ``sum(y^2) - sum(y)^2 / n``, in whole
+        numbers, which do not cancel; of ``y^2 = q^2 + 2 q r / 2^24 + ...`` less than 3 is left out.
 
         Args:
             kind: of each cell, shape (cells,).
@@ -118,10 +123,11 @@ class ScoreSums:
             np.add.at(total, kind, column)
             return total.astype(object)  # whole numbers without a limit
 
-        whole, squares = add_up(self.whole), add_up(self.squares) * unit + add_up(self.squares_rest)
-        mean = (whole * unit + add_up(self.rest)) / (n * unit**2)
-        spread = (n * squares - whole * whole) / (n * unit**2)
-        return mean.astype(np.float64), spread.astype(np.float64)
+        total = add_up(self.whole) * unit + add_up(self.rest)
+        squares = add_up(self.squares) * unit + add_up(self.squares_rest) + 2 * add_up(self.cross)
+        # What is left out may make a spread of none negative.
+        spread = np.maximum(n * squares * unit**2 - total * total, 0) / (n * unit**4)
+        return (total / (n * unit**2)).astype(np.float64), spread.astype(np.float64)
 
     @property
     def given_range(self) -> Floats:
@@ -205,11 +211,11 @@ def count_rows(
     rows = nw.from_native(frame).lazy()
     _check_values(rows, columns, location)
     if score is None:
-        found = _add_up(rows, columns, [], [])
-        counts = _whole(found[OWN + "n"])
+        found = add_up_rows(rows, columns, [], [])
+        counts = whole_numbers(found[OWN + "n"])
         return CountedRows(found.select(list(columns)), _require_rows(counts, location))
-    given, sums = nw.col(OWN + "given"), ("whole", "rest", "squares", "squares_rest", "unusable")
-    rows, by = _split_scores(_read_scores(rows, score), low_is_good), [*columns, OWN + "tenth"]
+    given, sums = nw.col(OWN + "given"), (*ScoreSums.ADDED, "unusable")
+    rows, by = _split_scores(read_scores(rows, score), low_is_good), [*columns, OWN + "tenth"]
     if threshold is not None:
         reached = given <= threshold if low_is_good else given >= threshold
         rows, by = (
@@ -217,12 +223,12 @@ def count_rows(
             [*by, OWN + "selected"],
         )
     ends = [given.min().alias(OWN + "lowest"), given.max().alias(OWN + "highest")]
-    found = _add_up(rows, by, sums, ends)
-    counts = _require_rows(_whole(found[OWN + "n"]), location)
+    found = add_up_rows(rows, by, sums, ends)
+    counts = _require_rows(whole_numbers(found[OWN + "n"]), location)
     lowest, highest = (np.asarray(found[OWN + end].to_numpy(), np.float64) for end in ("lowest", "highest"))
-    whole: dict[str, Any] = {name: _whole(found[OWN + name]) for name in ("tenth", *sums)}
+    whole: dict[str, Any] = {name: whole_numbers(found[OWN + name]) for name in ("tenth", *sums)}
     scores = ScoreSums(**whole, lowest=lowest, highest=highest, low_is_good=low_is_good)
-    selected = None if threshold is None else _whole(found[OWN + "selected"]) == 1
+    selected = None if threshold is None else whole_numbers(found[OWN + "selected"]) == 1
     return CountedRows(found.select(list(columns)), counts, scores, selected)
 
 
@@ -248,13 +254,19 @@ def _check_values(rows: Any, columns: Sequence[str], location: str) -> None:
             )
 
 
-def _read_scores(rows: Any, score: str) -> Any:
-    """Return the rows with a score as it is given, NULL where it is not a finite number."""
+def read_scores(rows: Any, score: str) -> Any:
+    """Return the rows with a score as it is given, NULL where it is not a finite number.
+
+    Raises:
+        DataError: the column does not hold numbers.
+    """
     import narwhals as nw
 
     kind = rows.collect_schema()[score]
     if not (kind.is_numeric() or kind == nw.Boolean):
-        raise DataError(f"expected numbers in the column of scores, {score!r}")
+        raise DataError(
+            f"expected numbers in the column of scores, {score!r}", hint="write them as numbers, not as words"
+        )
     number = rows.with_columns(nw.col(score).cast(nw.Float64).alias(OWN + "number"))
     usable = nw.col(OWN + "number").is_finite()
     return number.with_columns(nw.when(usable).then(nw.col(OWN + "number")).alias(OWN + "given"))
@@ -281,6 +293,7 @@ def _split_scores(rows: Any, low_is_good: bool) -> Any:
         (own("q") * own("q") / UNIT).floor().alias(OWN + "a"),
     )
     return rows.with_columns(
+        (own("q") * ((own("scaled") - own("q")) * UNIT).floor() / UNIT).floor().cast(nw.Int64).alias(OWN + "cross"),
         own("q").cast(nw.Int64).alias(OWN + "whole"),
         own("a").cast(nw.Int64).alias(OWN + "squares"),
         (own("q") * own("q") - own("a") * UNIT).cast(nw.Int64).alias(OWN + "squares_rest"),
@@ -312,16 +325,16 @@ def rank_scores(
     assert counts is not None
     # Of few people each score is a bin: 0 is added, so that -0 is not another one.
     place = given + 0.0 if counts.sum() <= 2**BINS else ((given - start) * scale).floor().cast(nw.Int64)
-    rows = _read_scores(rows, score).with_columns(
+    rows = read_scores(rows, score).with_columns(
         place.alias(OWN + "bin"),
         given.alias(OWN + "value"),
         nw.col(label).is_in(list(favourable)).cast(nw.Int64).alias(OWN + "positive"),
     )
     value = nw.col(OWN + "value")
     ends = [value.min().alias(OWN + "lowest"), value.max().alias(OWN + "highest")]
-    found = _add_up(rows, [OWN + "bin"], ["positive"], ends)
+    found = add_up_rows(rows, [OWN + "bin"], ["positive"], ends)
     order = np.argsort(found[OWN + "bin"].to_numpy())
-    n, positive = _whole(found[OWN + "n"])[order], _whole(found[OWN + "positive"])[order]
+    n, positive = whole_numbers(found[OWN + "n"])[order], whole_numbers(found[OWN + "positive"])[order]
     differ = (found[OWN + "lowest"].to_numpy() < found[OWN + "highest"].to_numpy())[order]
     return RankedScores(positive, n - positive, np.asarray(differ))
 
@@ -357,7 +370,7 @@ def collect(rows: Any) -> Any:
         ) from None
 
 
-def _add_up(rows: Any, by: Sequence[str], sums: Sequence[str], ends: Sequence[Any]) -> Any:
+def add_up_rows(rows: Any, by: Sequence[str], sums: Sequence[str], ends: Sequence[Any]) -> Any:
     """Return how many rows there are of each kind, sums of whole numbers of our own, and other aggregates."""
     import narwhals as nw
 
@@ -367,5 +380,6 @@ def _add_up(rows: Any, by: Sequence[str], sums: Sequence[str], ends: Sequence[An
     return collect(added.with_columns(*(nw.col(name).cast(nw.Int64) for name in (OWN + "n", *own))))
 
 
-def _whole(column: Any) -> Integers:
+def whole_numbers(column: Any) -> Integers:
+    """Return a column of whole numbers of a table in memory as an array."""
     return np.asarray(column.to_numpy(), dtype=np.int64)

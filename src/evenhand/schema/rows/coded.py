@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.text import format_count
 from evenhand.typing import Booleans, Floats, Integers
 
 
@@ -21,27 +22,32 @@ class CodedColumn:
         known: the different values, and the position of each row's among them; None where they are found when needed.
         array: the numbers of the rows, where all are numbers; else None, shape (n,).
         counts: how many people each row stands for, shape (n,); None: one.
+        locate: where a row is in the data, by its position and its value; None: it is the position.
     """
 
     known: tuple[tuple[Any, ...], Integers] | None
     array: NDArray[Any] | None = None
     counts: Integers | None = None
+    locate: Callable[[int, Any], str] | None = None
 
     @classmethod
-    def read(cls, series: Any, counts: Integers | None = None) -> CodedColumn:
+    def read(
+        cls, series: Any, counts: Integers | None = None, locate: Callable[[int, Any], str] | None = None
+    ) -> CodedColumn:
         """Return a column of a table that narwhals wraps.
 
         Args:
             series: the column.
             counts: how many people each row stands for; None: one.
+            locate: where a row is in the data, by its position and its value; None: it is the position.
         """
         if series.dtype.is_integer() or series.dtype.is_float():
             array = series.to_numpy()
             if array.dtype.kind == ("f" if series.dtype.is_float() else "i"):
-                return cls(None, array, counts)
+                return cls(None, array, counts, locate)
         words = _code_words(series)
         if words is not None:
-            return cls(words, counts=counts)
+            return cls(words, None, counts, locate)
         column = series.to_list()
         kinds = set(map(type, column))
         if any(issubclass(kind, np.generic) for kind in kinds):
@@ -51,10 +57,10 @@ class CodedColumn:
         try:
             numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         except TypeError:  # some value has no hash
-            return cls((tuple(column), np.arange(len(column))), counts=counts)
+            return cls((tuple(column), np.arange(len(column))), None, counts, locate)
         codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
         values = tuple(numbers if keys is column else (key[1] for key in numbers))
-        return cls((values, codes), counts=counts)
+        return cls((values, codes), None, counts, locate)
 
     def __len__(self) -> int:
         return len(self.codes if self.array is None else self.array)
@@ -102,11 +108,13 @@ class CodedColumn:
         return int(rows.sum() if self.counts is None else self.counts[rows].sum())
 
     def place(self, rows: Booleans) -> str:
-        """Return where the first of some rows is; where rows were counted, how many have the same value."""
+        """Return where the first of some rows is; where rows were counted, also how many have the same value."""
         first = int(np.argmax(rows))
+        found = "" if self.locate is None else self.locate(first, self.at(first))
         if self.counts is None:
-            return f"row {first + 1}"
-        return f"{self.people(rows & (self.codes == self.codes[first])):,} rows"
+            return found or f"row {first + 1}"
+        many = self.people(rows & (self.codes == self.codes[first]))
+        return format_count(many, "row", "rows") + (f", the first of them {found}" if found else "")
 
 
 def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
