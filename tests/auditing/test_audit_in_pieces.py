@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -134,6 +135,18 @@ def test_the_schema_knows_values_that_no_sample_shows(tmp_path):
     found = auditing.audit_pieces(Asked(), write(tmp_path / "people", frame), **QUICK)
     assert found.described["race"].values == ("A", "B", "C", "rare")
     assert (found.described["amount"].lower, found.described["amount"].upper) == (0, 777)
+
+
+def test_a_bad_value_is_named_with_its_file_and_row(tmp_path):
+    frame = people(2000)
+    schema = ROLES.read(frame).schema
+    frame.loc[1333, "race"] = "Z"
+    source = replace(write(tmp_path / "people", frame), roles=replace(ROLES, schema=schema))
+    # The first 667 rows are in the first file; the second one has row groups of 400 rows that are read 150 at a time.
+    with pytest.raises(EvenhandError, match=r"column 'race', row 667 of .*1\.parquet: 'Z' is not one of its values"):
+        auditing.audit_pieces(Asked(), source, **QUICK)
+    assert datasets.describe_place(source.pieces, "note", None).endswith(f"{source.pieces[0].path}")
+    assert datasets.describe_place(source.pieces, "race", "A").startswith(f"{(frame['race'] == 'A').sum():,} rows, ")
 
 
 def test_state_of_another_audit_is_refused(tmp_path):

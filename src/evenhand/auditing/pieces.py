@@ -73,6 +73,10 @@ class PiecesSource:
     roles: ColumnRoles
     name: str
 
+    def locate(self, column: str, row: int, value: Any) -> str:
+        """Return how many people have a value, and in which row of which file the first of them is, for messages."""
+        return datasets.describe_place(self.pieces, column, value)
+
     @property
     def rows(self) -> int:
         """How many rows there are."""
@@ -115,14 +119,14 @@ def audit_pieces(
     _refuse_settings(config)
     say("looking at the rows", 0.0)
     drawn = datasets.draw_rows(source.pieces, PIECES_SAMPLE, config.seed, MOST_WORDS)
-    schema = source.roles.read(drawn.occurring, location=source.name).schema
+    schema = source.roles.read(drawn.occurring, location=source.name, locate=source.locate).schema
     if schema.target.kind != "label":
         raise OptionError(
             f"{schema.target.name!r} holds {'numbers' if schema.target.is_number else 'several labels'}, and models "
             "are asked piece by piece where they decide yes or no",
             hint="audit a sample of the rows",
         )
-    sample = encode(schema, drawn.frame, location=source.name)
+    sample = encode(schema, drawn.frame, location=source.name, locate=source.locate)
     subject = Subject(model, sample, data_name=source.name, trust=trust)
     if config.threshold:
         thresholds = Thresholds.parse(config.threshold)
@@ -200,10 +204,7 @@ def _count_pieces(subject: Subject, source: PiecesSource, state: UnitStore | Non
         if arrays is not None:
             counted = _Counted(**arrays)
         else:
-            parts, first = [], piece.first
-            for frame in piece.frames():
-                parts.append(_count(subject, frame, schema, source.name, piece, first))
-                first += len(frame)
+            parts = [_count(subject, frame, schema, source) for frame in piece.frames()]
             counted = _Counted.add(parts)
             if state is not None:
                 state.write(number, vars(counted))
@@ -287,16 +288,11 @@ class _Counted:
         )
 
 
-def _count(
-    subject: Subject, frame: Any, schema: Schema, location: str, piece: datasets.RowGroup, first: int
-) -> _Counted:
-    """Ask the model about some people, who begin at a row of a file, and count them."""
-
-    def locate(column: str, row: int, value: Any) -> str:
-        return "" if counts is not None else f"row {first + row + 1:,} of {piece.path}"
-
+def _count(subject: Subject, frame: Any, schema: Schema, source: PiecesSource) -> _Counted:
+    """Ask the model about some people, and count them."""
     counts = frame.pop(datasets.PROFILES).to_numpy() if datasets.PROFILES in frame.columns else None
-    people = encode(schema, frame, location=location, counts=counts, locate=locate)
+    locate = source.locate if counts is None else None
+    people = encode(schema, frame, location=source.name, counts=counts, locate=locate)
     # A model that is given columns as they stand in the data is given those of these people.
     scorer: Scorer = replace(subject, people=people).scorer if schema.carries_rows else subject.scorer
     reply = models.ask_people(scorer, people.individuals)

@@ -16,7 +16,7 @@ from evenhand.datasets.identity.swapping import (
     text_finding,
     words_of,
 )
-from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, draw_rows, list_pieces
+from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, describe_place, draw_rows, list_pieces
 from evenhand.datasets.rows import MOST_IN_MEMORY, names_rows, open_data
 from evenhand.datasets.store import data_home
 from evenhand.datasets.tables import MISSING_MARKS, read_frame
@@ -44,6 +44,7 @@ __all__ = [
     "dataset_card",
     "dataset_cards",
     "dataset_names",
+    "describe_place",
     "draw_rows",
     "list_pieces",
     "load_dataset",

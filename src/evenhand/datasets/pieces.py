@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +26,12 @@ class RowGroup:
 
     Attributes:
         path, group: the file, and the number of the row group in it.
-        rows: how many it has; first: how many the file has before them.
+        rows: how many it has.
     """
 
     path: Path
     group: int
     rows: int
-    first: int = 0
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
         """Yield its rows, some at a time.
@@ -67,12 +65,28 @@ def list_pieces(place: str | Path) -> list[RowGroup]:
         try:
             with parquet.ParquetFile(path) as file:
                 about = file.metadata
-                rows = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
-                ends = itertools.accumulate(rows)
-                found += [RowGroup(path, i, n, end - n) for i, (n, end) in enumerate(zip(rows, ends, strict=True))]
+                found += [RowGroup(path, i, about.row_group(i).num_rows) for i in range(about.num_row_groups)]
         except (OSError, ValueError) as error:
             raise DataError(f"not a readable Parquet file: {error}", location=str(path)) from None
     return found
+
+
+def describe_place(pieces: Sequence[RowGroup], column: str, value: Any) -> str:
+    """Return how many rows have a value, and where the first of them is, for messages.
+
+    Args:
+        pieces: row groups of files, in order.
+        column: which column; value: None or NaN stand for a missing one.
+    """
+    many, first, before = 0, "", 0
+    for number, piece in enumerate(pieces):
+        before = before if number and pieces[number - 1].path == piece.path else 0
+        for frame in piece.frames([column]):
+            same = (frame[column].isna() if value is None or value != value else frame[column] == value).to_numpy()
+            if same.any() and not many:
+                first = f"row {before + int(np.argmax(same)) + 1:,} of {piece.path}"
+            many, before = many + int(same.sum()), before + len(frame)
+    return first if many <= 1 else f"{many:,} rows, the first of them in {first}"
 
 
 PROFILES = "evenhand n"

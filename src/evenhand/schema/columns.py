@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema, order_labels
-from evenhand.schema.people import People, encode
+from evenhand.schema.people import People, RowLocator, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
 from evenhand.text import suggest_name
@@ -43,7 +43,9 @@ class ColumnRoles:
     outcome: OutcomeRole | None = None
     accept_proposals: bool = False
 
-    def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
+    def read(
+        self, frame: Any, *, location: str = "data", varied: bool = True, locate: RowLocator | None = None
+    ) -> People:
         """Return the people in a data frame.
 
         Args:
@@ -51,6 +53,7 @@ class ColumnRoles:
             location: how to call the data in messages.
             varied: whether protected attributes will be given other values. Where they are only compared, they may be
                 numbers as well.
+            locate: as for ``encode``.
 
         Raises:
             EvenhandError: nothing says what is decided or who is protected, or the data do not fit what is said.
@@ -59,7 +62,7 @@ class ColumnRoles:
         target = self._name_target(columns)
         if self.y is not None:
             frame, columns = _add_labels(frame, self.y, target), [*columns, target]
-        return encode(self._resolve(frame, target, columns, varied), frame, location=location)
+        return encode(self._resolve(frame, target, columns, varied), frame, location=location, locate=locate)
 
     def _name_target(self, columns: list[str]) -> str:
         """Return the column of the true labels.

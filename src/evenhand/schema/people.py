@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
 T = TypeVar("T")
+
+RowLocator: TypeAlias = Callable[[str, int, Any], str]
+"""Where a row is in the data, by the column, its position and its value there."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def encode(
     *,
     location: str = "data",
     counts: Integers | None = None,
-    locate: Callable[[str, int, Any], str] | None = None,
+    locate: RowLocator | None = None,
 ) -> People:
     """Read individuals from any data frame that narwhals knows (pandas, polars, pyarrow, ...).
 
