@@ -2,7 +2,10 @@
 
 import importlib
 import json
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -81,3 +84,40 @@ def test_a_termination_before_there_is_any_result_says_so(evenhand, case, folder
     importlib.import_module("stopped_model").calls = 9
     ran = evenhand("search", "stopped_model:terminated", case.data, "--schema", case.schema)
     assert ran.code == 143
+
+
+STOPPING = """
+import os, signal, threading
+from pathlib import Path
+
+CALLS = Path("calls")
+
+def decide(frame):
+    with CALLS.open("ab") as file:
+        file.write(b".")
+    if CALLS.stat().st_size == 13:  # the last question of the search, of both workers together
+        os.kill(os.getppid(), getattr(signal, os.environ["STOP_BY"]))
+        threading.Event().wait()
+    return (frame["grade"] + 4 * (frame["sex"] == "m") > 12).map({True: "yes", False: "no"})
+"""
+
+
+RUN = "from evenhand.cli.main import main; main()"
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), pytest.param("SIGINT", 130, marks=pytest.mark.full)])
+def test_a_search_by_workers_that_is_stopped_writes_what_it_found(case, folder, name, code):
+    """A worker stops the command and answers no more, so that nothing depends on who is faster."""
+    (folder / "stopping_model.py").write_text(STOPPING)
+    about = ["stopping_model:decide", str(case.data), "--schema", str(case.schema), "--workers", "2"]
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, "search", *about, "--json", "found.json", "--quiet"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"STOP_BY": name, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+    )
+    assert (ran.returncode, ran.stderr) == (code, "")
+    found = json.loads((folder / "found.json").read_text())
+    assert found["interrupted"]
+    assert found["profiles"] > 0

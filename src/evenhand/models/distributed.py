@@ -65,7 +65,12 @@ class DistributedScorer(WrappedScorer):
         if ledger is not None:
             ledger.charge(answers_per_row(self.model) * len(individuals))
         starts = range(0, len(individuals), PIECE_ROWS)
-        parts = list(self._threads.map(lambda at: self._ask(individuals[at : at + PIECE_ROWS]), starts))
+        try:
+            parts = list(self._threads.map(lambda at: self._ask(individuals[at : at + PIECE_ROWS]), starts))
+        except KeyboardInterrupt:
+            # What the caller asks next, to end its work, does not wait for answers that nobody wants any more.
+            self._pool.give_up()
+            raise
         scores = np.concatenate([np.empty((0, len(self.classes))), *(part.scores for part in parts)])
         labels = np.concatenate([np.empty(0, dtype=np.int64), *(part.labels for part in parts)])
         return Reply(scores, labels, self.label_only)

@@ -6,8 +6,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
@@ -28,6 +28,18 @@ class _Process(Worker):
 
     def __init__(self) -> None:
         super().__init__(_start_process())
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Return the future result of a call; the first one starts the process.
+
+        Ctrl-C on a terminal reaches this process too, and would end it before it has come so far as to ignore it: what
+        is blocked here, is in what is started from here.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(function, *arguments)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def replace(self) -> None:
         self.close()

@@ -91,6 +91,7 @@ class WorkerPool:
         self.size = len(workers)
         self.repeated = 0
         self._stopped = False
+        self._given_up = 0
         self._workers = workers
         self._free: SimpleQueue[Worker] = SimpleQueue()
         self._left: set[Worker] = set()  # others stand in for them
@@ -104,11 +105,12 @@ class WorkerPool:
 
         Raises:
             WorkerLostError: it ended ``MOST_LOSSES`` workers.
+            CancelledError: it was given up meanwhile.
         """
-        losses, running = 0, set[_Call]()
+        losses, running, given_up = 0, set[_Call](), self._given_up
         try:
             while True:
-                if self._stopped:
+                if self._stopped or self._given_up > given_up:
                     raise CancelledError
                 if not running:
                     running.add(self._send(self._free.get(), function, *arguments))
@@ -143,10 +145,14 @@ class WorkerPool:
         finally:
             for call in running:
                 call.future.cancel()
-                self._release(call.worker, replace=False)
+                self._release(call.worker, replace=self._given_up > given_up)
+
+    def give_up(self) -> None:
+        """Give up calls that are under way: each raises ``CancelledError``, and its worker begins again."""
+        self._given_up += 1
 
     def stop(self) -> None:
-        """Give up calls that are under way: each raises ``CancelledError`` where it is waited for."""
+        """Give up calls that are under way, and take no others: each raises ``CancelledError``."""
         self._stopped = True
 
     def close(self) -> None:

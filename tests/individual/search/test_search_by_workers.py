@@ -2,7 +2,7 @@
 
 import json
 import threading
-from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from evenhand.errors import ModelError, OptionError
 from evenhand.individual.search import search
 from evenhand.models import distributed
 from evenhand.schema import ColumnRoles
-from evenhand.workers import Workforce
+from evenhand.workers import Worker, WorkerPool, Workforce
 
 OF_THE_RUN = {"seconds", "work"}
 
@@ -83,3 +83,33 @@ def test_what_workers_cannot_answer_is_refused():
         found_by(workforce=Workforce(Threads(1), "kept"))
     with pytest.raises(ModelError, match="asking the model ended 3 workers"):
         found_by(workforce=Workforce(Threads(1, range(4, 10_000))))
+
+
+class Stuck(Worker):
+    """A worker that answers nothing until it begins again."""
+
+    def __init__(self):
+        self.begun, self.replaced = threading.Event(), 0
+
+    def submit(self, function, *arguments):
+        future = Future()
+        if self.replaced:
+            future.set_result(function(*arguments))
+        self.begun.set()
+        return future
+
+    def replace(self):
+        self.replaced += 1
+
+
+def test_what_is_asked_after_an_interrupt_does_not_wait_for_calls_that_were_given_up():
+    worker = Stuck()
+    pool = WorkerPool([worker])
+    with ThreadPoolExecutor(1) as threads:
+        given_up = threads.submit(pool.call, abs, -1)
+        worker.begun.wait()
+        pool.give_up()
+        with pytest.raises(CancelledError):
+            given_up.result()
+    assert pool.call(abs, -2) == 2
+    assert worker.replaced == 1
