@@ -139,6 +139,10 @@ def compare_spread(number: str, found: Found) -> ComparedTable:
     return build_table(number, figures)
 
 
+SHOWN_PERIODS = 3
+"""Every so many periods are shown."""
+
+
 def compare_periods(found: Found) -> ComparedTable:
     """Draw shares of fair runs by period, and compare the bias at the end with what the text says of Figure 9."""
     figures = []
@@ -152,7 +156,8 @@ def compare_periods(found: Found) -> ComparedTable:
             total = sum(len(cell["fair"]) for cell in cells)
             counts = np.sum([cell[f"fair_at{suffix}"] for cell in cells], axis=0)
             row = f"{SHORT[kept]}, {'no shield' if shield == 'none' else shield}"
-            for period, count in enumerate(counts, 1):
+            for period in range(1, len(counts) + 1, SHOWN_PERIODS):
+                count = counts[period - 1]
                 figures.append(
                     ComparedFigure(
                         row=row,
@@ -169,25 +174,27 @@ def compare_periods(found: Found) -> ComparedTable:
 
 
 def _end_figure(row: str, shield: str, cells: Sequence[Values], bare: Sequence[Values]) -> ComparedFigure:
-    """Return the median bias at the end, which the text says is smaller with any shield."""
-    without = float(np.median([value for cell in bare for value in cell["bias_unshielded"]]))
+    """Return the mean bias at the end, which the text says is smaller with any shield."""
+    without = float(np.mean([value for cell in bare for value in cell["bias_unshielded"]]))
     key = "bias_unshielded" if shield == "none" else "bias"
-    value = float(np.median([one for cell in cells for one in cell[key]]))
-    improved = shield != "none" and value < without
+    value = float(np.mean([one for cell in cells for one in cell[key]]))
+    verdict: Verdict = "agrees" if value < without else "differs"
+    because = "" if value < without else f"without a shield it is {without:.2f}"
+    if shield in ("none", DYNAMIC_STRICT):
+        verdict = "not compared"
+        because = "its figure is lost" if shield == "none" else "the paper has no strict ends"
     return ComparedFigure(
         row=row,
-        measure="median bias at the end, divided by the threshold",
-        published_text="" if shield in ("none", DYNAMIC_STRICT) else "less than without a shield",
+        measure="mean bias at the end, divided by the threshold",
+        published_text="" if verdict == "not compared" else "less than without a shield",
         ours=OwnFigure(value=value, kind="estimated"),
-        verdict="not compared" if shield in ("none", DYNAMIC_STRICT) else "agrees" if improved else "differs",
-        because="its figure is lost"
-        if shield == "none"
-        else "the paper has no strict ends"
-        if shield == DYNAMIC_STRICT
-        else ""
-        if improved
-        else f"without a shield it is {without:.2f}",
+        verdict=verdict,
+        because=because,
     )
+
+
+CONSERVATIVE, CLOSE = 0.5, 0.75
+"""Biases divided by the threshold: overly conservative up to the first, slightly below it from the second on."""
 
 
 def compare_assumed(found: Found) -> ComparedTable:
@@ -220,7 +227,8 @@ def compare_assumed(found: Found) -> ComparedTable:
                     )
                 )
                 continue
-            right = median is not None and median <= 1.0
+            low, high = (0.0, CONSERVATIVE) if shield == STATIC_BW else (CLOSE, 1.0)
+            right = median is not None and low <= median <= high
             figures.append(
                 ComparedFigure(
                     row=row,
@@ -230,7 +238,11 @@ def compare_assumed(found: Found) -> ComparedTable:
                     if median is not None
                     else None,
                     verdict="agrees" if right else "not compared" if median is None else "differs",
-                    because="no run meets the assumption" if median is None else "" if right else "it is above 1",
+                    because="no run meets the assumption"
+                    if median is None
+                    else ""
+                    if right
+                    else f"that is taken to be from {low:g} to {high:g}",
                 )
             )  # fmt: skip
     return build_table("Figure 10", figures)
