@@ -26,6 +26,7 @@ from evenhand.reproduce.maft.figures import (
     pieces_of,
     plain,
 )
+from evenhand.reproduce.maft.searches import WHOLE
 from evenhand.stats import equal_means_p_value
 
 METHODS = ("AEQUITAS", "SG", "ADF", "EIDIG")
@@ -48,7 +49,7 @@ def compare_steps(values: Mapping[str, Values]) -> ComparedTable:
         sizes = sorted(
             {float(name.split()[1]) for piece in found.values() for name in piece["runs"] if name[:4] == "MAFT"}
         )
-        rows = [(method, method, None) for method in METHODS]
+        rows: list[tuple[str, str, float | None]] = [(method, method, None) for method in METHODS]
         rows += [("MAFT", f"MAFT {h:g}", float(np.log10(h))) for h in sizes]
         for measure in ("instances", "success"):
             figures += [_drawn_steps(found, row, label, at, measure) for row, label, at in rows]
@@ -264,8 +265,7 @@ def _long_count(name: str, method: str, piece: Values) -> ComparedFigure:
             column(piece["runs"]["default"], "profiles"), basis=f"plausible profiles, with {asked:,} questions"
         )
     ours = average(counts, basis=f"{piece['seeds']:,} seeds x {piece['local']:,} moves")
-    whole = piece["seeds"] * piece["local"] > 300_000 or (name[0] in "GD" and piece["local"] == 1000)
-    if not theirs or not whole:
+    if not theirs or piece["local"] < WHOLE.local:
         return ComparedFigure(
             row=f"{name}, {method}",
             measure="instances",

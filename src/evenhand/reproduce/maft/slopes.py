@@ -47,7 +47,7 @@ def measure_slopes(name: str, context: PieceContext, progress: Progress) -> Valu
         "own gradients": _summarize(cosines(own(profiles, which), true[:, columns])),
     }
     progress("directions", 0.3)
-    partner, discriminates = _partners(bench, profiles)(which)
+    partner, discriminates = _find_partners(bench, profiles, which)
     pairs = {
         "true": _pair(lambda at, under: bench.network.gradient(bench.space.rows_as(at, under))[:, columns]),
         "estimated": _pair(lambda at, under: bench.network.estimate(bench.space.rows_as(at, under), 1.0)[:, columns]),
@@ -131,23 +131,21 @@ def _pair(slopes: Callable[[Floats, Integers], Floats]) -> Callable[[Floats, Int
     return lambda at, one, other: np.stack([slopes(at, one), slopes(at, other)])
 
 
-def _partners(bench: FairnessBenchmark, profiles: Floats) -> Callable[[Integers], tuple[Integers, Booleans]]:
-    count = len(bench.space.assignments)
+def _find_partners(bench: FairnessBenchmark, profiles: Floats, which: Integers) -> tuple[Integers, Booleans]:
+    """Return the assignment whose probability is farthest from one's own, and who is decided differently."""
+    everyone = np.arange(len(profiles))
     scores = np.stack(
         [
-            bench.network.probability(bench.space.rows_as(profiles, np.full(len(profiles), which)))
-            for which in range(count)
+            bench.network.probability(bench.space.rows_as(profiles, np.full(len(profiles), other)))
+            for other in range(len(bench.space.assignments))
         ],
         axis=1,
     ).astype(np.float64)
+    apart = np.abs(scores - scores[everyone, which][:, None])
+    apart[everyone, which] = -1.0
     labels = scores > 0.5
-
-    def choose(which: Integers) -> tuple[Integers, Booleans]:
-        apart = np.abs(scores - scores[np.arange(len(which)), which][:, None])
-        apart[np.arange(len(which)), which] = -1.0
-        return np.argmax(apart, axis=1), labels.any(axis=1) & ~labels.all(axis=1)
-
-    return choose
+    partner = np.asarray(np.argmax(apart, axis=1), dtype=np.int64)
+    return partner, np.asarray(labels.any(axis=1) & ~labels.all(axis=1))
 
 
 def _time_slopes(
