@@ -69,7 +69,7 @@ def test_the_faulty_bank_domain_compares_age_at_0_and_10():
 
 
 def test_a_network_that_is_not_bundled_is_taken_from_the_data_folder(tmp_path):
-    with pytest.raises(DataError, match="GC-3 is not bundled"):
+    with pytest.raises(DataError, match="neither bundled nor in the data folder"):
         pieces.run_network("GC-3", PieceContext(data_home=tmp_path), quiet)
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "GC-3.npz", W0=rng.normal(size=(20, 9)), b0=np.zeros(9), W1=np.ones((9, 1)), b1=np.zeros(1))

@@ -84,8 +84,8 @@ def _overview(found: PaperReproductionRecord) -> Table:
 
 def _table_blocks(found: PaperReproductionRecord, table: ComparedTable) -> Iterator[Block]:
     yield Heading(f"{table.number}: {table.title}")
-    if table.text:
-        yield Text(table.text)
+    if table.text or not table.figures:
+        yield Text(table.text or table.because)
     if table.missing:
         yield Note(f"Without {', '.join(table.missing)}, which were not done.", "caution")
     if table.horizontal and any(figure.at is not None for figure in table.figures):

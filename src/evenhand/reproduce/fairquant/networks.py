@@ -114,8 +114,8 @@ def _read_layers(name: str, home: Path | None) -> Layers:
     path = next((one for one in (folder / f"{name}.npz", folder / "fairquant" / f"{name}.npz") if one.is_file()), None)
     if path is None:
         raise DataError(
-            f"the network {name} is not bundled, and {name}.npz is not in the data folder",
-            hint=f"make it of what {ARTIFACT} has in models: arrays W0, b0, W1, b1, ...",
+            "the network is neither bundled nor in the data folder",
+            hint=f"{ARTIFACT} has it in models: save its arrays W0, b0, W1, b1, ... as NAME.npz in that folder",
         )
     try:
         with np.load(path) as arrays:

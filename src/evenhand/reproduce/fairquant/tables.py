@@ -178,7 +178,7 @@ def compare_intervals(values: Found) -> ComparedTable:
                     ours=None if ours is None else OwnFigure(value=round(ours, 6), kind="proved"),
                     default=None
                     if found is None
-                    else OwnFigure(value=round(found["exact"][node][end], 6), kind="proved", basis="everybody asked"),
+                    else OwnFigure(value=round(found["exact"][node][end], 6), kind="proved", basis="by asking all"),
                     verdict="not compared" if ours is None else judge(bounds[end], ours, within=0.005),
                     because="The piece was not done." if ours is None else "",
                 )
