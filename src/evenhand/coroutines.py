@@ -1,4 +1,4 @@
-"""Code that is written once, as coroutines, and either runs in an event loop or blocks whoever calls it.
+"""Code that is written once, as coroutines, and either runs in an event loop or blocks its caller.
 
 Whatever waits asks `is_blocking` and waits in one way or the other. A method that has a twin with the suffix ``_async``
 is awaited in an event loop; every other function runs in a thread there, so that it holds up nothing else.

@@ -73,7 +73,7 @@ ON_USE = frozenset(
     {"PIL", "altair", "diffusers", "duckdb", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars",
      "pyarrow", "scipy", "skl2onnx", "sklearn", "skops", "torch", "transformers", "vl_convert", "xgboost", "zstandard"}
 )  # fmt: skip
-BASES = {"fair_classifier.py": frozenset({"sklearn"})}
+BASES = {name: frozenset({"sklearn"}) for name in ("fair_classifier.py", "fair_threshold.py")}
 """What a class is derived from has to be there when it is defined; nobody imports these modules before using them."""
 SERVING = frozenset({"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "alembic"})
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import BaseEstimator, ClassifierMixin
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -92,6 +92,8 @@ def test_a_score_is_the_gap_counted_by_hand(rows):
     truth, decided, group = (np.array(column) for column in zip(*rows, strict=True))
 
     class Given(ClassifierMixin, BaseEstimator):
+        classes_ = np.array([0, 1])
+
         def predict(self, X):
             return decided.astype(int)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
+    from evenhand.metrics.fair_threshold import BoundNotMetWarning, FairnessThreshold
     from evenhand.metrics.scorers import make_fairness_scorer
-    from evenhand.metrics.thresholds import BoundNotMetWarning, FairnessThreshold
 
 __all__ = ["BoundNotMetWarning", "FairnessThreshold", "make_fairness_scorer"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import make_scorer
 
 from evenhand.errors import OptionError
 from evenhand.groups import GAP_NAMES, measure_decisions
@@ -43,6 +42,8 @@ def make_fairness_scorer(
     Example:
         >>> scorer = make_fairness_scorer("equal_opportunity_difference")
     """
+    from sklearn.metrics import make_scorer
+
     if metric not in SCORED:
         raise OptionError(
             f"expected the name of a gap, got {metric!r}",
@@ -67,7 +68,6 @@ def _measure_gap(
     if sensitive_features is None:
         raise OptionError(
             "expected the groups of the people",
-            location="`sensitive_features=`",
             hint="set_score_request(sensitive_features=True) on the scorer, and params={'sensitive_features': ...}",
         )
     truth, decided = np.asarray(y_true), np.asarray(y_pred)

@@ -178,8 +178,7 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         if not self.protected:
             raise OptionError(
                 "expected to know the groups",
-                location="`sensitive_features=`",
-                hint="give them to fit, or name columns of X: `protected=[...]`",
+                hint="give sensitive_features to fit, or name columns of X: `protected=[...]`",
             )
         if hasattr(X, "columns"):
             names = [X.columns[one] if isinstance(one, int) else one for one in self.protected]
