@@ -49,8 +49,8 @@ from evenhand.mitigation.alternatives import AlternativesResult, find_alternativ
 from evenhand.models import Subject
 from evenhand.schema import People, Schema, encode
 from evenhand.view import drawing as charts
-from subgroup_cases import SHARED
 
+SHARED = Path(os.environ.get("EVENHAND_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 FOLDER = Path(__file__).parent / "results" / "alternatives"
 MOST = 12_000
 """People to learn from and choose on."""

@@ -47,14 +47,15 @@ from rich.table import Table
 
 import individual as networks
 from evenhand import mitigation, subgroups
+from evenhand.errors import FetchError
 from evenhand.mitigation import SubgroupGapMetric
 from evenhand.mitigation.learners import find_learner
 from evenhand.mitigation.methods.registry import METHODS, load_methods
 from evenhand.mitigation.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
+from evenhand.reproduce.mitigation.record import CASES, ExperimentCase, load_people
 from evenhand.schema import People, Schema, encode
 from mitigation_network import flips, flips_tables
-from subgroup_cases import SHARED, SOURCES, Source, population
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = {
@@ -76,7 +77,19 @@ AGAIN = 20
 HALVED = "halved"
 NETWORK = "network"
 
+SHARED = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared"))
+SOURCES = {case.name: case for case in CASES}
+
 Row = dict[str, Any]
+
+
+def population(source: ExperimentCase) -> People | None:
+    """Return everybody in a data set; None where it is not here."""
+    tables = SHARED / "data" / "tabular"
+    try:
+        return load_people(source, data_home=tables if tables.is_dir() else None)
+    except FetchError:
+        return None
 
 
 def mended_gaps(name: str, seed: int, rounds: int, tried: tuple[str, ...]) -> list[Row]:
@@ -149,7 +162,7 @@ def deciding(people: People, seed: int) -> AdditiveNetwork:
 
 
 def widest(
-    given: Scorer, people: People, source: Source, seed: int
+    given: Scorer, people: People, source: ExperimentCase, seed: int
 ) -> tuple[subgroups.SubgroupResult, subgroups.Finding]:
     """What stands out, the widest gap alone; where nothing does, the widest of all."""
     result = subgroups.find_subgroups(

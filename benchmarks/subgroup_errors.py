@@ -44,6 +44,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from evenhand import subgroups
+from evenhand.errors import FetchError
+from evenhand.reproduce.mitigation.record import CASES, load_people
 from evenhand.schema import People, Schema, Value
 from evenhand.stats import clopper_pearson, normal_quantile
 from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, assess_candidates
@@ -54,9 +56,9 @@ from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.measures import minimum_sizes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
 from evenhand.subgroups.tabulate import OccupiedCells, find_occupied_cells, sum_rule_sets, tabulate_people
-from subgroup_cases import SOURCES, population
 
 ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared"))
 NAMES = ("census", "german", "compas")
 PLANTED = "census"
 """The data set in which gaps are planted."""
@@ -123,9 +125,11 @@ class Decisions:
 
 def place(name: str) -> Place | None:
     """A data set ready to be simulated on; None where it is not here."""
-    source = SOURCES[name]
-    people = population(source)
-    if people is None:
+    source = next(case for case in CASES if case.name == name)
+    tables = SHARED / "data" / "tabular"
+    try:
+        people = load_people(source, data_home=tables if tables.is_dir() else None)
+    except FetchError:
         return None
     cuts, codes = cut_attributes(people, source.sensitive, CONFIG.bins)
     others = [at for at, one in enumerate(people.schema.names) if one not in source.sensitive]

@@ -1,15 +1,12 @@
-"""How fast subgroups are searched and what is found: our search, the published method, other tools, on real data.
+"""How fast subgroups are searched, and what other tools answer about the same decisions, on real data.
 
-    python benchmarks/subgroups.py                     every data set that is here; some minutes
+    python benchmarks/subgroups.py                     every data set that is here; a minute, longer with other tools
     python benchmarks/subgroups.py census compas       some of them
-    python benchmarks/subgroups.py --model boosting    another model than the network with six layers
 
-Four tables. Speed: a model trained on a half of each data set, asked once about everybody; seconds of that and of all
-after it, and rule sets per second end to end, of the processor, beside those published for TestSGD (Zhang and others,
-2023, Table 5) and beside its method run here on the same model (``method="sampled"``, which asks in batches). Its own
-findings (Table 4) judged: how many people of the real data they are about, and what our model does with them. Peers:
-what other tools answer, asked about the same people in the same cells. Fair models: the same decisions dealt out by
-chance, so that everything found is false.
+Three tables. Speed: a network with six layers trained on a part of each data set, asked once about everybody; seconds
+of that and of all after it, and rule sets per second end to end, of the processor. Peers: what other tools answer,
+asked about the same people in the same cells. Fair models: the same decisions dealt out by chance, so that everything
+found is false. Such networks by the published method, beside the published figures: ``evenhand reproduce testsgd``.
 
 The data is looked for in ``data`` of the folder that EVENHAND_SHARED names, else of ``shared`` beside this checkout; a
 data set that is not there is left out. Other tools are asked if they can be imported, in an environment of their own:
@@ -45,26 +42,49 @@ from rich.console import Console
 from rich.table import Table
 
 import subgroup_peers
-import subgroup_texts
 from evenhand import subgroups
+from evenhand.errors import FetchError
+from evenhand.mitigation import TrainingSet, split_people
 from evenhand.models import Scorer, WrappedScorer, predict_labels
+from evenhand.reproduce.mitigation.record import CASES, ExperimentCase, MitigationExperimentSettings, load_people
+from evenhand.reproduce.mitigation.subgroups import PublishedNetworkLearner
+from evenhand.schema import People
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.result import Finding, SubgroupResult
-from evenhand.view import drawing as charts
-from subgroup_cases import MODELS, SOURCES, Case, case
-from subgroup_texts import TEXTS
 
 ROOT = Path(__file__).resolve().parent.parent
-BAR = 1000
-"""Times the published rule sets per second that the search should reach, end to end."""
-SINGLY = 200
-"""People asked about one at a time, to know what that costs."""
+SHARED = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared"))
+SOURCES = {case.name: case for case in CASES}
 LONGEST = 160
 """Letters of another tool's description that the table shows; all of it is among the figures."""
 DEALT_OUT = "compas"
 """The data set whose decisions are dealt out by chance."""
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """People and a network of them: the data set's name and source, and the accuracy on people kept aside."""
+
+    name: str
+    source: ExperimentCase
+    people: People
+    model: Scorer
+    accuracy: float
+
+
+def case(name: str) -> Case | None:
+    """A data set with a network trained on it; None where the data is not here."""
+    tables = SHARED / "data" / "tabular"
+    try:
+        people = load_people(SOURCES[name], data_home=tables if tables.is_dir() else None)
+    except FetchError:
+        return None
+    parts = split_people(people, seed=0)
+    model = PublishedNetworkLearner(MitigationExperimentSettings()).fit(TrainingSet.plain(parts.train), seed=0)
+    right = (predict_labels(model, parts.test.individuals) == model.favourable) == parts.test.favourable
+    return Case(name, SOURCES[name], people, model, float(right.mean()))
 
 
 @dataclass
@@ -111,12 +131,11 @@ def search(asked: Case, **options: Any) -> tuple[SubgroupResult, Row]:
     }
 
 
-def speed(asked: Case, repeats: int, cap: float) -> Row:
-    """Our search beside the published figures and the published method."""
+def speed(asked: Case, repeats: int) -> Row:
+    """Our search, and rule sets per second of the processor."""
     runs = [search(asked) for _ in range(repeats)]
     result = runs[0][0]
     seconds = {key: statistics.median(each[key] for _, each in runs) for key in runs[0][1]}
-    source = asked.source
     return {
         "data": asked.name,
         "people": len(asked.people),
@@ -128,47 +147,8 @@ def speed(asked: Case, repeats: int, cap: float) -> Row:
         "found": result.found,
         "critical": result.critical,
         "top": shown(result.findings[0]) if result.findings else None,
-        "published_seconds": source.seconds,
-        "published_rule_sets": source.rule_sets,
-        "sampled": sampled(asked, cap),
-    }
-
-
-def compared(row: Row) -> Row:
-    """A row with rule sets per second of the processor, and how many times those published and those sampled here."""
-    for name in ("rule_sets", "tested"):
-        row[f"{name}_per_second"] = row[name] / row["cpu"]
-    if row["published_seconds"]:
-        row["published_per_second"] = row["published_rule_sets"] / row["published_seconds"]
-        for name in ("rule_sets", "tested"):
-            row[f"{name}_times_published"] = row[f"{name}_per_second"] / row["published_per_second"]
-    if own := row["sampled"]:
-        own["per_second"] = own["tested"] / own["cpu"]
-        row["times_sampled"] = row["tested_per_second"] / own["per_second"]
-    return row
-
-
-def sampled(asked: Case, cap: float) -> Row:
-    """The published method on the same model, at most ``cap`` seconds of it.
-
-    The model is asked in batches. ``one_by_one`` is what its answers alone would take one sample at a time, as
-    published: so many samples times the seconds of a single one.
-    """
-    result, seconds = search(asked, method="sampled", time_limit=cap)
-    done = result.tested
-    rows = asked.people.individuals[:SINGLY]
-    started = time.process_time()
-    for i in range(len(rows)):
-        asked.model.predict(rows[i : i + 1])
-    singly = (time.process_time() - started) / len(rows)
-    return {
-        **seconds,
-        "one_by_one": singly * seconds["asked"],
-        "rule_sets": result.rule_sets,
-        "tested": done,
-        "interrupted": result.interrupted,
-        "found": result.found,
-        "top": shown(result.findings[0]) if result.findings else None,
+        "rule_sets_per_second": result.rule_sets / seconds["cpu"],
+        "tested_per_second": result.tested / seconds["cpu"],
     }
 
 
@@ -176,29 +156,6 @@ def shown(finding: Finding) -> Row:
     """What a table shows of a finding."""
     kept = ("words", "size", "rest", "rate", "rest_rate", "gap", "low", "high", "adjusted_p", "found")
     return {key: getattr(finding, key) for key in kept}
-
-
-def judged(asked: Case) -> list[Row]:
-    """The published top findings, by the real people they are about and by what our model decides."""
-    result, _ = search(asked, judged=tuple(each.rules for each in asked.source.findings))
-    rows = []
-    for rank, (published, own) in enumerate(zip(asked.source.findings, result.judged, strict=True), start=1):
-        row = {
-            "data": asked.name,
-            "rank": rank,
-            "rules": published.rules,
-            "published_inside": published.inside,
-            "published_rest": published.rest,
-            "same_label": asked.source.same_label,
-            "size": own.size,
-            "rest": own.rest,
-        }
-        if isinstance(own, Finding):
-            row |= {"verdict": "stands out" if own.found else "does not stand out"} | shown(own)
-        else:
-            row |= {"verdict": "refused", "reason": own.reason}
-        rows.append(row)
-    return rows
 
 
 def table_of_cells(asked: Case) -> pd.DataFrame:
@@ -288,23 +245,13 @@ def fair(asked: Case, models: int, slow: int) -> list[Row]:
 def speed_table(rows: list[Row]) -> Table:
     """Seconds and rule sets."""
     table = columns("Search for subgroups, everybody asked once; seconds are the processor's", ("Data",), (
-        "People", "Model s", "After s", "After s (wall)", "Rule sets", "Tested", "Found", "Rule sets/s", "Published/s",
-        "x", "x by tested", "Sampled here", "x by tested", "Its answers one by one",
+        "People", "Model s", "After s", "After s (wall)", "Rule sets", "Tested", "Found", "Rule sets/s", "Tested/s",
     ))  # fmt: skip
     for row in rows:
-        own = row["sampled"]
-        known = row["published_seconds"] is not None
         table.add_row(
             row["data"], f"{row['people']:,}", f"{row['model_cpu']:.3f}", f"{row['after_cpu']:.3f}",
             f"{row['after_wall']:.3f}", f"{row['rule_sets']:,}", f"{row['tested']:,}", f"{row['found']:,}",
-            f"{row['rule_sets_per_second']:,.0f}",
-            f"{row['published_per_second']:.2f}" if known else "",
-            f"{row['rule_sets_times_published']:,.0f}" if known else "",
-            f"{row['tested_times_published']:,.0f}" if known else "",
-            "none in time" if not own
-            else f"{own['tested']:,} in {own['cpu']:.1f} s" + (", cut short" if own["interrupted"] else ""),
-            f"{row['times_sampled']:,.0f}" if own else "",
-            f"{own['one_by_one']:,.0f} s" if own and "one_by_one" in own else "",
+            f"{row['rule_sets_per_second']:,.0f}", f"{row['tested_per_second']:,.0f}",
         )  # fmt: skip
     return table
 
@@ -320,24 +267,6 @@ def top_table(rows: list[Row]) -> Table:
                 row["data"], top["words"], f"{top['size']:,}", f"{top['rest']:,}", f"{top['rate']:.1%}",
                 f"{top['rest_rate']:.1%}", f"{top['gap']:+.3f}", f"{top['low']:+.3f} to {top['high']:+.3f}",
             )  # fmt: skip
-    return table
-
-
-def judged_table(rows: list[Row]) -> Table:
-    """Published findings and what stands behind them."""
-    table = columns("Published top findings (TestSGD, Table 4) judged", ("Data", "Rule set"), (
-        "Inside", "Rest", "Published rates", "Our model's", "Adjusted 95 % interval", "Verdict"
-    ))  # fmt: skip
-    for row in rows:
-        refused = row["verdict"] == "refused"
-        table.add_row(
-            row["data"], row["rules"], f"{row['size']:,}", f"{row['rest']:,}",
-            f"{row['published_inside']:.1%} / {row['published_rest']:.1%}" + ("" if row["same_label"] else " *"),
-            "" if refused else f"{row['rate']:.1%} / {row['rest_rate']:.1%}",
-            "" if refused else f"{row['low']:+.3f} to {row['high']:+.3f}",
-            f"refused: {row['reason']}" if refused else row["verdict"],
-        )  # fmt: skip
-    table.caption = "* another label than our favourable one: see benchmarks/subgroup_cases.py"
     return table
 
 
@@ -390,43 +319,11 @@ def columns(title: str, words: tuple[str, ...], numbers: tuple[str, ...]) -> Tab
     return table
 
 
-def drawing(rows: list[Row]) -> charts.Spec:
-    """Rule sets per second: published, the published method here, ours, one line per data set."""
-    names = ("published", "published method, here", "every rule set, one pass")
-    points = [
-        {"data": row["data"], "way": way, "per_second": per_second}
-        for row in rows
-        for way, per_second in zip(
-            names,
-            (row.get("published_per_second"), (row["sampled"] or {}).get("per_second"), row["rule_sets_per_second"]),
-            strict=True,
-        )
-        if per_second
-    ]
-    colours = [charts.LIGHT[role] for role in charts.SERIES[: len(names)]]
-    return charts.finish_chart(
-        charts.mark_layer(
-            points,
-            {"type": "point", "size": 70, "filled": True, "opacity": 1},
-            y={"field": "data", "type": "nominal", "title": None, "sort": None, "axis": {"grid": True}},
-            x={"field": "per_second", "type": "quantitative", "scale": {"type": "log"},
-               "title": "rule sets per second, end to end", "axis": {"tickCount": 6, "format": "~s"}},
-            color={"field": "way", "type": "nominal", "scale": {"domain": list(names), "range": colours},
-                   "title": None},
-            shape={"field": "way", "type": "nominal", "title": None,
-                   "scale": {"domain": list(names), "range": ["diamond", "square", "circle"]}},
-        ) | {"width": 480, "height": {"step": 26}},
-        "Rule sets per second by data set: as published, by the published method here, and by counting.",
-    )  # fmt: skip
-
-
 def main() -> None:
     """Measure, show, keep the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("names", nargs="*", metavar="DATA", help=f"data sets: {', '.join([*SOURCES, *TEXTS])}")
-    parser.add_argument("--model", choices=MODELS, default="mlp", help="what is trained (default mlp)")
+    parser.add_argument("names", nargs="*", metavar="DATA", help=f"data sets: {', '.join(SOURCES)}")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="searches whose median is shown")
-    parser.add_argument("--cap", type=float, default=20.0, metavar="S", help="seconds for the published method, each")
     parser.add_argument("--fair", type=int, default=20, metavar="N", help="fair models; 0 leaves them out")
     parser.add_argument("--slow", type=int, default=5, metavar="N", help="fair models for fairlearn's bootstraps")
     parser.add_argument("--no-peers", action="store_true", help="leave other tools out")
@@ -437,37 +334,25 @@ def main() -> None:
         help="where to keep the figures; - is standard output, alone (default benchmarks/results/subgroups.json)",
     )
     options = parser.parse_args()
-    unknown = [name for name in options.names if name not in {**SOURCES, **TEXTS}]
+    unknown = [name for name in options.names if name not in SOURCES]
     if unknown:
-        sys.exit(f"There is no data set {', '.join(unknown)}. There are {', '.join([*SOURCES, *TEXTS])}.")
+        sys.exit(f"There is no data set {', '.join(unknown)}. There are {', '.join(SOURCES)}.")
     if options.no_peers:
         subgroup_peers.installed = list
     elif subgroup_peers.absent():
         print(f"Not installed, left out: {', '.join(subgroup_peers.absent())}", file=sys.stderr)
     started = time.perf_counter()
     speeds: list[Row] = []
-    verdicts: list[Row] = []
     others: list[Row] = []
     fairs: list[Row] = []
-    for name in options.names or [*SOURCES, *TEXTS]:
+    for name in options.names or SOURCES:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        if name in TEXTS:
-            source = TEXTS[name]
-            learned = subgroup_texts.trained(source)
-            if learned is None:
-                print(f"{name}: no data here, left out", file=sys.stderr)
-                continue
-            texts = subgroup_texts.everything(source)
-            speeds.append(compared(subgroup_texts.speed(name, source, *learned, texts, options.cap)))
-            verdicts += subgroup_texts.judged(name, source, learned[0], texts)
-            continue
-        asked = case(name, options.model)
+        asked = case(name)
         if asked is None:
             print(f"{name}: no data here, left out", file=sys.stderr)
             continue
         search(asked)  # compiles, and is not counted
-        speeds.append(compared(speed(asked, options.repeats, options.cap)))
-        verdicts += judged(asked)
+        speeds.append(speed(asked, options.repeats))
         if not options.no_peers:
             others += peers(asked, speeds[-1])
         if name == DEALT_OUT and options.fair:
@@ -478,13 +363,11 @@ def main() -> None:
     figures = {
         "cores": len(os.sched_getaffinity(0)),
         "seconds": time.perf_counter() - started,
-        "model": options.model,
         "versions": {
             name: importlib.metadata.version(name)
             for name in ("evenhand", "numpy", "scikit-learn", *(p.version_of for p in subgroup_peers.installed()))
         },
         "speed": speeds,
-        "judged": verdicts,
         "peers": others,
         "fair": fairs,
     }
@@ -493,7 +376,7 @@ def main() -> None:
         return
     console = Console(width=None if sys.stdout.isatty() else 190)
     for table, rows in (
-        (speed_table(speeds), speeds), (top_table(speeds), speeds), (judged_table(verdicts), verdicts),
+        (speed_table(speeds), speeds), (top_table(speeds), speeds),
         (peers_table(others), others), (fair_table(fairs), fairs),
     ):  # fmt: skip
         if rows:
@@ -501,9 +384,7 @@ def main() -> None:
     target = Path(options.json)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
-    picture = target.with_suffix(".svg")
-    picture.write_text(charts.to_svg(drawing(speeds), name="subgroups") + "\n", "utf-8")
-    print(f"The figures: {target}; the plot: {picture}")
+    print(f"The figures: {target}")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,9 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from evenhand import subgroups
+from evenhand.reproduce.mitigation.record import load_people
+from evenhand.reproduce.testsgd.people import find_case
+from evenhand.reproduce.testsgd.published import SUBGROUPS
 from evenhand.schema import People, Schema, Value
 from evenhand.subgroups import Finding, RefusedRuleSet
-from support import ROOT, shared
+from support import shared
 
 SIZES = {
     "census": [(13_749, 35_093), (12_947, 35_895), (13_856, 34_986)],
@@ -27,19 +26,6 @@ SIZES = {
     "crime": [(768, 1_226), (639, 1_355), (371, 1_623)],
 }
 """People inside and outside, counted in the tables by pandas, row by row."""
-
-
-@pytest.fixture(scope="module")
-def cases() -> Iterator[ModuleType]:
-    """The benchmark's data sets and the findings published about them."""
-    spec = importlib.util.spec_from_file_location("subgroup_cases", ROOT / "benchmarks" / "subgroup_cases.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look for their module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
 
 
 @dataclass(frozen=True)
@@ -72,27 +58,29 @@ class TrueLabels:
         return np.eye(len(self.classes))[self.predict(individuals)]
 
 
-def judged(cases: ModuleType, name: str, **options: Any) -> list[Finding | RefusedRuleSet]:
+def everybody(name: str) -> People:
+    """The people of a data set."""
+    home = None if name in ("census", "german") else shared("data", "tabular")
+    return load_people(find_case(name), data_home=home)
+
+
+def judged(name: str, **options: Any) -> list[Finding | RefusedRuleSet]:
     """The three published findings of a data set, judged on its true labels."""
-    if name not in ("census", "german"):
-        shared("data", "tabular")
-    source = cases.SOURCES[name]
-    people = cases.population(source)
-    assert people is not None
+    people = everybody(name)
     result = subgroups.find_subgroups(
-        TrueLabels(people), people, attributes=source.sensitive, depth=2, bins=5, permutations=200,
-        judged=tuple(each.rules for each in source.findings), **options,
+        TrueLabels(people), people, attributes=find_case(name).sensitive, depth=2, bins=5, permutations=200,
+        judged=tuple(each.rules for each in SUBGROUPS[name]), **options,
     )  # fmt: skip
     return list(result.judged)
 
 
 @pytest.mark.parametrize("name", list(SIZES))
-def test_published_findings_come_with_the_people_they_are_about(cases: ModuleType, name: str) -> None:
-    assert [(each.size, each.rest) for each in judged(cases, name)] == SIZES[name]
+def test_published_findings_come_with_the_people_they_are_about(name: str) -> None:
+    assert [(each.size, each.rest) for each in judged(name)] == SIZES[name]
 
 
-def test_a_contrast_with_nine_people_is_refused_and_says_why(cases: ModuleType) -> None:
-    first, second, third = judged(cases, "bank")
+def test_a_contrast_with_nine_people_is_refused_and_says_why() -> None:
+    first, second, third = judged("bank")
     assert isinstance(first, RefusedRuleSet)
     assert "9" in first.reason
     assert "30" in first.reason
@@ -103,8 +91,8 @@ def test_a_contrast_with_nine_people_is_refused_and_says_why(cases: ModuleType) 
         assert each.high < 0
 
 
-def test_ten_women_are_refused_and_two_hundred_men_are_judged(cases: ModuleType) -> None:
-    first, second, third = judged(cases, "german")
+def test_ten_women_are_refused_and_two_hundred_men_are_judged() -> None:
+    first, second, third = judged("german")
     assert isinstance(first, RefusedRuleSet)
     assert isinstance(second, RefusedRuleSet)
     assert "10" in first.reason
@@ -112,17 +100,17 @@ def test_ten_women_are_refused_and_two_hundred_men_are_judged(cases: ModuleType)
     assert isinstance(third, Finding)
 
 
-def test_a_floor_of_nine_lets_the_published_contrast_through_without_a_finding_to_trust(cases: ModuleType) -> None:
+def test_a_floor_of_nine_lets_the_published_contrast_through_without_a_finding_to_trust() -> None:
     # 7 of the 9 subscribed: even where somebody lowers the floor, the interval says how little that is.
-    first = judged(cases, "bank", min_size=9)[0]
+    first = judged("bank", min_size=9)[0]
     assert isinstance(first, Finding)
     assert first.rest_positives == 7
     assert first.high - first.low > 0.4
 
 
-def test_judged_intervals_are_those_of_the_counts(cases: ModuleType) -> None:
-    people = cases.population(cases.SOURCES["census"])
-    first = judged(cases, "census")[0]
+def test_judged_intervals_are_those_of_the_counts() -> None:
+    people = everybody("census")
+    first = judged("census")[0]
     assert isinstance(first, Finding)
     frame = people.frame
     inside = (

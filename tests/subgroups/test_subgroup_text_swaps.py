@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evenhand.datasets import IdentityCategory
 from evenhand.datasets.identity import TermRow, categories_named
 from evenhand.errors import LimitError, OptionError
-from evenhand.subgroups import text
+from evenhand.subgroups import RefusedRuleSet, text
 from serving import serving
 from support import scaled, shared
 
@@ -227,7 +227,7 @@ def test_the_published_method():
     assert [one.rules for one in alone.judged] == [{"colour": ("green",), "pet": ("cat",)}, {"colour": ("red",)}]
     assert alone.judged[0].gap == pytest.approx(pair.gap, abs=0.1)
     few = text.find_text_subgroups(biased, texts[:9], protected=[COLOURS, PETS], method="sampled", judged=asked)
-    assert [one.reason[:34] for one in few.judged] == ["9 texts speak of all of colour, pe", "9 texts speak of all of colour: fe"]
+    assert all(isinstance(one, RefusedRuleSet) and "9 texts speak of all of colour" in one.reason for one in few.judged)
     with pytest.raises(OptionError, match="sampled method"):
         text.find_text_subgroups(biased, texts, protected=[COLOURS], method="sampled", measure="score")
     calls = []

@@ -26,6 +26,7 @@ TITLES: dict[str, str] = {
     "shields": "Fairness Shields (AAAI 2025): shields on four data sets, with a bounded horizon and periodic.",
     "conditional-fairness": "Conditional Fairness for Generative AIs: sequences of two platforms, and enforcement.",
     "fairquant": "FairQuant (ICSE 2025): how much is certified for 32 networks, and the running example.",
+    "testsgd": "TestSGD (TOSEM 2023): subgroups of people and texts, error bounds, times, THEMIS, FairFictPlay.",
 }
 """Paper -> what its command's help says; the papers themselves are loaded when one is run."""
 

@@ -18,7 +18,7 @@ from evenhand.datasets.identity.swapping import (
 )
 from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, describe_place, draw_rows, list_pieces
 from evenhand.datasets.rows import MOST_IN_MEMORY, names_rows, open_data
-from evenhand.datasets.store import data_home
+from evenhand.datasets.store import data_home, find_table
 from evenhand.datasets.tables import MISSING_MARKS, read_frame
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "dataset_names",
     "describe_place",
     "draw_rows",
+    "find_table",
     "list_pieces",
     "load_dataset",
     "load_name_list",

@@ -8,7 +8,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -33,11 +33,33 @@ def data_home(given: str | Path | None = None) -> Path:
 
 def find_file(entry: DatasetEntry, home: Path) -> Path | None:
     """Return the file of a data set in a folder: under a recognised name, plain, compressed, or zipped as published."""
-    for file in entry.files:
-        for suffix in ("", *COMPRESSIONS):
-            if (path := home / (file + suffix)).is_file():
-                return path
-    return next((path for path in _download_paths(entry, home) if path.is_file()), None)
+    found = _first_file(entry.files, home)
+    return found or next((path for path in _download_paths(entry, home) if path.is_file()), None)
+
+
+def find_table(names: Sequence[str], home: str | Path | None = None, *, hint: str = "") -> Path:
+    """Return the first of some files that is in the folder of data files, plain or compressed.
+
+    Args:
+        names: of the files, without the suffix of a compression.
+        home: the folder; by default ``$EVENHAND_DATA_HOME`` or the user's cache folder.
+        hint: where they can be got.
+
+    Raises:
+        FetchError: none of them is there.
+    """
+    folder = data_home(home)
+    found = _first_file(names, folder)
+    if found is None:
+        raise FetchError(
+            f"none of these files is in {folder}: {', '.join(names)}", hint=hint or "put one of them there"
+        )
+    return found
+
+
+def _first_file(names: Sequence[str], folder: Path) -> Path | None:
+    paths = (folder / (name + suffix) for name in names for suffix in ("", *COMPRESSIONS))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def manual_path(entry: DatasetEntry, home: Path) -> Path:

@@ -16,6 +16,7 @@ PAPERS: dict[str, str] = {
     "conditional-fairness": "evenhand.reproduce.conditional_fairness",
     "shields": "evenhand.reproduce.shields",
     "fairquant": "evenhand.reproduce.fairquant",
+    "testsgd": "evenhand.reproduce.testsgd",
 }
 """Name of a paper -> the module that has its ``PAPER``, which is imported when it is asked for."""
 

@@ -1,7 +1,7 @@
 """The published methods to compare with, each selectable by name."""
 
 from evenhand.subgroups.methods import linear, sampled, themis
-from evenhand.subgroups.methods.published import PublishedMethod
+from evenhand.subgroups.methods.published import PublishedMethod, StoppingRule, sample_until_margin
 
 METHODS: dict[str, PublishedMethod] = {
     "linear": linear.audit_linear,
@@ -10,4 +10,4 @@ METHODS: dict[str, PublishedMethod] = {
 }
 """What each name runs."""
 
-__all__ = ["METHODS", "PublishedMethod"]
+__all__ = ["METHODS", "PublishedMethod", "StoppingRule", "sample_until_margin"]
