@@ -14,7 +14,8 @@ from genai_reference import misses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import FetchError, ModelError
+from evenhand.coroutines import run_blocking
+from evenhand.errors import FetchError, ModelError, OptionError
 from evenhand.genai import (
     AnswerSeries,
     AttemptLimits,
@@ -326,3 +327,95 @@ def no_thread_is_left() -> Iterator[None]:
     for thread in threading.enumerate():
         if thread.name == "evenhand-call":
             thread.join(5)
+
+
+# ---- what it costs
+
+
+def priced(budget: dict[str, Any], repeated: Sequence[int] = (3, 3), **more: Any) -> GenerationConfig:
+    about = keeping(repeated, **more).model_dump(mode="json", exclude_defaults=True)
+    guard = {"price": {"item": 0.04, "call": 0.01}, "budget": budget}
+    return GenerationConfig.read({**about, "guard": guard})
+
+
+def guard_with_budget(about: GenerationConfig, generator: Any, candidates: int = 1) -> tuple[Guard, Enforcer]:
+    guard, enforcer = guard_of(about, generator, "before")
+    guard.limits = AttemptLimits(candidates, enforcer.retries + 1, about.guard.price, about.guard.budget)
+    return guard, enforcer
+
+
+def test_every_attempt_has_its_cost() -> None:
+    guard, _ = guard_with_budget(priced({}), ScriptedSeveral(["v0"], [False, True]), candidates=2)
+    answers = guard.answer_several(LEADER, 3)
+    # The first two are of one call for three; the last one takes two candidates of one call.
+    assert [round(answer.cost, 9) for answer in answers] == [0.05, 0.04, 0.09]
+    assert answers[2].attempts[0].to_dict()["cost"] == pytest.approx(0.05)
+
+
+def test_tokens_are_paid_for_as_they_are_counted() -> None:
+    price = priced({}).guard.price.model_copy(update={"tokens": (1.0, 2.0)})
+    cost = price.cost(calls=1, items=1, usage={"prompt_tokens": 1000, "completion_tokens": 500})
+    assert cost == pytest.approx(0.05 + 0.001 + 0.001)
+
+
+def test_a_budget_that_is_spent_refuses_and_no_deadline_is_missed() -> None:
+    """What has to be shown is due for the next request then: among what is delivered every deadline is kept."""
+    generator = ScriptedSeveral(["v0"], [False, False, True])
+    guard, enforcer = guard_with_budget(priced({"request": 0.1}), generator)
+    answers = [guard.answer(LEADER) for _ in range(30)]
+    refused = [answer for answer in answers if answer.item is None]
+    assert refused
+    assert {answer.status for answer in refused} == {"refused"}
+    assert all(answer.budget is not None and "0.1" in answer.reason for answer in refused)
+    assert all(answer.cost <= 0.1 + 1e-12 for answer in answers)
+    shown = [int(answer.values["age"][1:]) + 1 for answer in answers if answer.item is not None]
+    assert len(shown) > 15
+    assert not misses(shown, [3, 3])
+    assert enforcer.counts["leader: age"]["missed"] == 0
+
+
+def test_a_budget_that_is_spent_delivers_where_it_is_told_to_and_counts_what_is_missed() -> None:
+    generator = ScriptedSeveral(["v0"], [False])
+    guard, enforcer = guard_with_budget(priced({"request": 0.1, "when_spent": "deliver"}), generator)
+    answers = [guard.answer(LEADER) for _ in range(6)]
+    assert all(answer.item is not None for answer in answers)
+    assert "violation" in {answer.status for answer in answers}
+    shown = [int(answer.values["age"][1:]) + 1 for answer in answers]
+    assert len(misses(shown, [3, 3])) == enforcer.counts["leader: age"]["missed"] > 0
+
+
+@settings(max_examples=scaled(40), deadline=None)
+@given(
+    plain=SHOWN, obeys=OBEYS, counts=COUNTS, cap=st.sampled_from([0.05, 0.1, 0.17, 0.3]),
+    candidates=st.integers(1, 3), loop=st.booleans(), deliver=st.booleans(),
+)  # fmt: skip
+def test_a_budget_is_never_passed(
+    plain: list[str], obeys: list[bool], counts: list[int], cap: float, candidates: int, loop: bool, deliver: bool
+) -> None:
+    about = priced({"request": cap, "when_spent": "deliver" if deliver else "refuse"}, (3, 4, 9))
+    guard, enforcer = guard_with_budget(about, Awaited(plain, obeys), candidates)
+
+    async def ask(count: int) -> float:
+        series = AnswerSeries(guard, LEADER, count)
+        answers = [await series.answer() for _ in range(count)]
+        return sum(one.cost for one in answers) + sum(one.cost for one in await series.supply.leftovers())
+
+    for count in counts:
+        spent = asyncio.run(ask(count)) if loop else run_blocking(ask(count))
+        assert spent <= count * cap + 1e-9
+    if not deliver:
+        assert enforcer.counts["leader: age"]["missed"] == 0 or not all(obeys)
+    assert enforcer.state()["leader: age"]["window"] == []
+
+
+@pytest.mark.parametrize(
+    ("guard", "message"),
+    [
+        ({"budget": {"request": 1}}, "a budget needs a price"),
+        ({"price": {"item": 0.04}, "budget": {"day": 0.03}}, "does not pay for one item"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused(guard: dict[str, Any], message: str) -> None:
+    about = keeping((3, 3)).model_dump(mode="json", exclude_defaults=True)
+    with pytest.raises(OptionError, match=message):
+        GenerationConfig.read({**about, "guard": guard})

@@ -36,6 +36,14 @@ class Pipeline:
     judge: Judge
     instruct: InstructionWriter = field(default_factory=InstructionWriter)
 
+    @property
+    def limits(self) -> AttemptLimits:
+        """How often items are made for a request, and what they may cost."""
+        about = self.configuration
+        return AttemptLimits(
+            about.guard.candidates, about.simulation.retries + 1, about.guard.price, about.guard.budget
+        )  # fmt: skip
+
     def guard(self, keeper: EnforcerProtocol | None = None, *, generator: Generator | None = None) -> Guard:
         """Return a guard around the generator, in the way that is configured.
 
@@ -52,7 +60,7 @@ class Pipeline:
             groups=about.values,
             when_unsure=about.guard.when_unsure,
             instruct=self.instruct,
-            limits=AttemptLimits(about.guard.candidates, about.simulation.retries + 1),
+            limits=self.limits,
         )
 
 

@@ -1,8 +1,8 @@
 """What the service does, as numbers for Prometheus.
 
-Labels are names that the service's file gives, and words of the service: never an id, a prompt or a group. What is
-counted is counted by each process for itself, so sum it over replicas; where streams stand is read from the store, and
-is the same everywhere.
+Labels are names that the service's file gives, and words of the service: never an id, a prompt or a person's group.
+What is counted is counted by each process for itself, so sum it over replicas; where streams stand is read from the
+store, and is the same everywhere.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class Metrics:
         self._items = counter("evenhand_items", "Requests to guarded generators, by what they came to",
                               ["stream", "status"])  # fmt: skip
         self._changed = counter("evenhand_prompts_changed", "Requests whose prompt was changed", stream)
+        self._cost = counter("evenhand_generator_cost", "Spent on the generator, in the currency of its prices",
+                             ["stream", "used"])  # fmt: skip
+        self._cost_by_value = counter("evenhand_generator_cost_by_value", "The same of items that were delivered, by "
+                                      "what they show", ["stream", "group", "value"])  # fmt: skip
         self._upstream = histogram("evenhand_upstream_seconds", "What the generator took of a request", stream,
                                    buckets=ANSWER_BUCKETS)  # fmt: skip
         self._guarding = histogram("evenhand_guarding_seconds", "What all else took of it: judge, classifier, store",
@@ -99,10 +103,15 @@ class Metrics:
         def count_answer(served: ServedAnswer) -> None:
             self._items.labels(guard.name, served.answer.status).inc()
             self._changed.labels(guard.name).inc(served.answer.changed)
+            self._cost.labels(guard.name, "yes").inc(served.answer.cost)
+            if served.answer.item is not None:
+                for group, value in served.answer.values.items():
+                    self._cost_by_value.labels(guard.name, group, value or "none").inc(served.answer.cost)
             self._upstream.labels(guard.name).observe(served.upstream_seconds)
             self._guarding.labels(guard.name).observe(max(0.0, served.seconds - served.upstream_seconds))
 
         guard.observers.append(count_answer)
+        guard.cost_observers.append(lambda _count, cost: self._cost.labels(guard.name, "no").inc(cost))
         about = guard.pipeline.configuration
         version, enforcer = self._enforcers.get(guard.name, (guard.version, None))
         if enforcer is not None and version != guard.version:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.errors import DecisionError
 from evenhand.genai import Admission, Enforcer, ItemOutcome
+from evenhand.service.spending import SpendingTally
 from evenhand.shields import Shield
 
 Operation: TypeAlias = Mapping[str, Any]
@@ -370,6 +371,7 @@ class _OpenAdmission:
     replica: str
     admission: Admission
     call: str | None
+    reserve: int = 0
 
 
 class GuardMachine:
@@ -387,7 +389,8 @@ class GuardMachine:
       "call"}``: the same of one admission, if it is open.
     - ``{"op": "record"}``: nothing; it is there for what the log is to keep.
 
-    Every operation may carry a ``note``, which decides nothing.
+    Every operation may carry a ``note``, which decides nothing, and ``cost`` and ``hour``: what was spent, which
+    admissions with a ``budget`` depend on (see ``SpendingTally``).
 
     Args:
         enforcer: at its beginning.
@@ -402,6 +405,7 @@ class GuardMachine:
         self.configuration: Mapping[str, Any] = configuration
         self.digest = digest
         self._open: dict[int, _OpenAdmission] = {}
+        self._spending = SpendingTally()
 
     @property
     def open(self) -> Mapping[int, Admission]:
@@ -425,17 +429,23 @@ class GuardMachine:
         return True
 
     def state(self) -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "rows": self.enforcer.state(),
-            "open": [[number, one.replica, one.admission.to_dict(), one.call] for number, one in self._open.items()],
+            "open": [
+                [number, one.replica, one.admission.to_dict(), one.call, *([one.reserve] if one.reserve else [])]
+                for number, one in self._open.items()
+            ],
         }
+        spent = self._spending.state()
+        return {**found, "spent": spent} if spent else found
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.enforcer.restore(state["rows"])
         self._open = {
-            number: _OpenAdmission(replica, Admission.from_dict(admission), call)
-            for number, replica, admission, call in state["open"]
+            number: _OpenAdmission(replica, Admission.from_dict(admission), call, *reserve)
+            for number, replica, admission, call, *reserve in state["open"]
         }
+        self._spending.load(state.get("spent", ()))
 
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         return {replica for _number, replica, *_ in state["open"]}
@@ -444,6 +454,11 @@ class GuardMachine:
         return self.enforcer.items_until_due()
 
     def apply(self, operation: Operation, number: int) -> dict[str, Any]:
+        answer = self._carry_out(operation, number)
+        self._spending.count(operation)
+        return answer
+
+    def _carry_out(self, operation: Operation, number: int) -> dict[str, Any]:
         # Draws among equally urgent values depend on the entry alone, so that a replay draws the same.
         self.enforcer.set_seed(number)
         what = operation.get("op")
@@ -462,10 +477,14 @@ class GuardMachine:
         call = operation.get("call")
         if call is not None and any(one.call == call for one in self._open.values()):
             raise DecisionError(f"the call {call!r} is under way", code="repeated", hint="give every call its own name")
+        budget = operation.get("budget")
+        if budget is not None:
+            self._spending.check(budget, sum(one.reserve for one in self._open.values()))
         admission = self.enforcer.admit(
             _operation_field(operation, "conditions"), fixed=operation.get("fixed", ()), prefer=operation.get("prefer")
         )
-        self._open[number] = _OpenAdmission(_operation_field(operation, "replica"), admission, call)
+        reserve = 0 if budget is None else int(budget["reserve"])
+        self._open[number] = _OpenAdmission(_operation_field(operation, "replica"), admission, call, reserve)
         return admission
 
     def _judge(self, operation: Operation) -> ItemOutcome:

@@ -8,18 +8,18 @@ judge or the classifier fails, it does what was configured, and says so in the a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 from evenhand.coroutines import call, call_quick, run_blocking
-from evenhand.errors import DecisionError, OptionError
+from evenhand.errors import BudgetError, DecisionError, OptionError
 from evenhand.genai.backends.generator import Generator, Item, add_instruction
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
-from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, describe_failure
+from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, Spending, describe_failure
 from evenhand.genai.judges import Judge
-from evenhand.genai.spec.pipeline_config import WhenUnsure
+from evenhand.genai.spec.pipeline_config import BudgetConfig, PriceConfig, WhenUnsure
 from evenhand.services import ContentRefusedError
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]
@@ -52,15 +52,26 @@ class EnforcerProtocol(Protocol):
 
 
 class AttemptLimits(NamedTuple):
-    """How items are made that must show something.
+    """How often items are made, and what they may cost.
 
     Attributes:
         candidates: how many are asked for at once; the first that fits is taken.
         attempts: how many an enforcer lets be made for one request in all; None: that is not known.
+        price: of the generator.
+        budget: what one request may cost, and what happens where that is reached.
     """
 
     candidates: int = 1
     attempts: int | None = None
+    price: PriceConfig = PriceConfig()
+    budget: BudgetConfig = BudgetConfig()
+
+    @property
+    def most(self) -> float:
+        """What one item can cost at most, as far as that is known before its tokens are counted."""
+        tries = self.candidates if self.attempts is None else self.attempts + 1
+        most = self.price.cost(calls=tries, items=tries, usage={})
+        return most if self.budget.request is None else min(most, self.budget.request)
 
     def round_size(self, made: int) -> int:
         """Return how many to ask for next, after so many that did not fit."""
@@ -88,6 +99,7 @@ class GuardedAnswer:
         slots: the slot of the item, by specification.
         attempts: in their order.
         reason: why it is not ok.
+        budget: why no other attempt was made, where the budget of the request did not pay for one.
     """
 
     item: Item | None
@@ -100,11 +112,17 @@ class GuardedAnswer:
     slots: Mapping[str, int] = field(default_factory=dict)
     attempts: tuple[ItemAttempt, ...] = ()
     reason: str = ""
+    budget: BudgetError | None = None
 
     @property
     def values(self) -> ItemValues:
         """What the item shows, by concept group; empty if it was not classified."""
         return self.attempts[-1].values if self.attempts else {}
+
+    @property
+    def cost(self) -> float:
+        """What its attempts cost; candidates that were not looked at are not among them."""
+        return sum(attempt.cost for attempt in self.attempts)
 
     @property
     def refusal(self) -> ContentRefusedError | None:
@@ -260,7 +278,9 @@ class AnswerSeries:
         watch: Callable[[ItemAttempt], None] = lambda attempt: None,
     ) -> None:
         making = guard.generator if generator is None else generator
-        self.supply = ItemSupply(prompt, making, guard.classifier, guard.groups)
+        cap = None if guard.limits.budget.request is None else count * guard.limits.budget.request
+        spending = Spending(guard.limits.price, cap)
+        self.supply = ItemSupply(prompt, making, guard.classifier, guard.groups, spending)
         self._guard, self._prompt, self._left, self._prefer, self._watch = guard, prompt, count, prefer, watch
         self._judged: tuple[frozenset[str], frozenset[str]] | None = None
 
@@ -301,7 +321,10 @@ class AnswerSeries:
         """Answer a prompt of which it is unknown what it counts for."""
         if self._guard.when_unsure == "refuse":
             return GuardedAnswer(None, "refused", self._prompt, reason=reason)
-        attempt = await self.supply.take(self._prompt, self._left, look=False)
+        try:
+            attempt = await self.supply.take(self._prompt, self._left, look=False)
+        except BudgetError as error:
+            return GuardedAnswer(None, "refused", self._prompt, reason=error.message, budget=error)
         self._watch(attempt)
         reasons = "; ".join(filter(None, (reason, attempt.error)))
         status: AnswerStatus = "refused" if attempt.item is None else "unguarded"
@@ -311,29 +334,59 @@ class AnswerSeries:
         self, conditions: frozenset[str], fixed: frozenset[str], admission: Admission
     ) -> GuardedAnswer:
         """Return the item of a request that was admitted."""
-        guard, keeper = self._guard, self._guard.keeper
+        guard = self._guard
         attempts: list[ItemAttempt] = []
+        spent: BudgetError | None = None
         try:
             while True:
                 words = await call(guard.instruct, self._prompt, admission.must)
                 count = guard.limits.round_size(admission.attempt) if admission.must else self._left
                 # Where an item counts for nothing, nothing depends on what it shows, nor on who looks at it.
-                attempt = await self.supply.take(words, count, look=bool(admission.counts))
-                attempts.append(attempt)
-                self._watch(attempt)
+                try:
+                    attempt = await self.supply.take(words, count, look=bool(admission.counts))
+                except BudgetError as error:
+                    spent = error
+                    last = attempts[-1] if attempts and guard.limits.budget.when_spent == "deliver" else None
+                    attempt = ItemAttempt(words) if last is None else last
+                else:
+                    attempts.append(attempt)
+                    self._watch(attempt)
                 item = None if attempt.error and guard.when_unsure == "refuse" else attempt.item
-                outcome = await (
-                    call_quick(keeper.fail, admission)
-                    if item is None
-                    else call_quick(keeper.complete, admission, attempt.values)
-                )
+                outcome = await self._decide(admission, item, attempt, final=spent is not None)
                 if outcome.status != "retry" or outcome.admission is None:
                     break
                 admission = outcome.admission
-            return _build_answer(item, outcome, self._prompt, conditions, fixed, admission.must, attempts)
+            answer = _build_answer(
+                item, outcome, self._prompt, conditions, fixed, admission.must, attempts or [attempt]
+            )
+            return (
+                answer
+                if spent is None
+                else replace(
+                    answer,
+                    attempts=tuple(attempts),
+                    budget=spent,
+                    reason="; ".join(filter(None, (answer.reason, spent.message))),
+                )
+            )
         except BaseException as error:
             await self._abandon_admission(admission, error)
             raise
+
+    async def _decide(
+        self, admission: Admission, item: Item | None, attempt: ItemAttempt, *, final: bool
+    ) -> ItemOutcome:
+        """Return what becomes of an item; where it is the last one, no other attempt is left after it."""
+        keeper = self._guard.keeper
+        while True:
+            outcome = await (
+                call_quick(keeper.fail, admission)
+                if item is None
+                else call_quick(keeper.complete, admission, attempt.values)
+            )
+            if not final or outcome.status != "retry" or outcome.admission is None:
+                return outcome
+            admission = outcome.admission
 
     async def _abandon_admission(self, admission: Admission, error: BaseException) -> None:
         """Complete an admission whose item will never come."""

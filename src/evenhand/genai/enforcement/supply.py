@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.coroutines import call, is_blocking
-from evenhand.errors import EvenhandError, ModelError
+from evenhand.errors import BudgetError, EvenhandError, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
+from evenhand.genai.spec.pipeline_config import PriceConfig
 from evenhand.models import summarize_error
 from evenhand.services import ContentRefusedError
 
@@ -55,6 +56,7 @@ class ItemAttempt:
         error: why there is no item, or no answer about it; empty if nothing went wrong.
         refusal: the same, if the generator works and refuses what was asked of it.
         item: what was made; None if there is none.
+        cost: what it cost, as the prices say; that of a call for several items is with the first.
     """
 
     prompt: str
@@ -62,10 +64,12 @@ class ItemAttempt:
     error: str = ""
     refusal: ContentRefusedError | None = None
     item: Item | None = field(default=None, repr=False)
+    cost: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values, without the item."""
-        return {"prompt": self.prompt, "values": dict(self.values), "error": self.error}
+        cost = {"cost": self.cost} if self.cost else {}
+        return {"prompt": self.prompt, "values": dict(self.values), "error": self.error, **cost}
 
 
 class _Pool:
@@ -77,8 +81,40 @@ class _Pool:
     """
 
     def __init__(self) -> None:
-        self.ready: deque[ItemAttempt | Callable[[], Awaitable[ItemAttempt]]] = deque()
+        self.ready: deque[ItemAttempt | partial[Coroutine[Any, Any, ItemAttempt]]] = deque()
         self.pending: set[asyncio.Task[ItemAttempt | None]] = set()
+
+
+class Spending:
+    """What one request costs, and what it may cost at most.
+
+    Args:
+        price: of the generator.
+        cap: what may be spent; None: any amount.
+    """
+
+    def __init__(self, price: PriceConfig, cap: float | None) -> None:
+        self.price, self.cap = price, cap
+        self._spent = self._due = 0.0
+
+    def allow(self, count: int, *, together: bool) -> int:
+        """Return how many of so many items may be asked for now, in one call or in one each, and set their price aside.
+
+        Raises:
+            BudgetError: not even one.
+        """
+        for size in range(count, 0, -1):
+            cost = self.price.cost(calls=1 if together else size, items=size, usage={})
+            # Sums of prices are rounded: one that is met exactly is not passed.
+            if self.cap is None or self._spent + self._due + cost <= self.cap * (1 + 1e-9):
+                self._due += cost
+                return size
+        raise BudgetError(f"the budget of a request, {self.cap:g}, does not pay for another attempt")
+
+    def settle(self, count: int, *, together: bool, paid: float) -> None:
+        """Count what items cost in place of what was set aside for them."""
+        self._due -= self.price.cost(calls=1 if together else count, items=count, usage={})
+        self._spent += paid
 
 
 class ItemSupply:
@@ -89,14 +125,22 @@ class ItemSupply:
         generator: makes items.
         classifier: looks at them.
         groups: the values of every concept group.
+        spending: what items cost, and may cost.
 
     Attributes:
         busy_seconds: for how long the generator was at work, however many calls there were at the same time.
     """
 
     def __init__(
-        self, prompt: str, generator: Generator, classifier: Classifier, groups: Mapping[str, Sequence[str]]
+        self,
+        prompt: str,
+        generator: Generator,
+        classifier: Classifier,
+        groups: Mapping[str, Sequence[str]],
+        spending: Spending,
     ) -> None:
+        self._spending = spending
+        self._together = isinstance(generator, SeveralGenerator)
         self._prompt, self._generator, self._classifier, self._groups = prompt, generator, classifier, groups
         self._pools: dict[tuple[str, bool], _Pool] = {}
         self._calls, self._since = 0, 0.0
@@ -109,6 +153,9 @@ class ItemSupply:
             words: the prompt as it is sent.
             count: how many to ask for if none is left of those that were asked for before.
             look: whether what it shows is of any account.
+
+        Raises:
+            BudgetError: none is left, and no other one may be asked for.
         """
         pool = self._pools.setdefault((words, look), _Pool())
         while not pool.ready:
@@ -126,7 +173,10 @@ class ItemSupply:
             await asyncio.wait(pending)
         left: list[ItemAttempt] = []
         for (words, _look), pool in self._pools.items():
-            left += [one if isinstance(one, ItemAttempt) else ItemAttempt(words) for one in pool.ready]
+            left += [
+                one if isinstance(one, ItemAttempt) else ItemAttempt(words, item=one.args[1], cost=one.args[3])
+                for one in pool.ready
+            ]
             pool.ready.clear()
         return left
 
@@ -139,12 +189,14 @@ class ItemSupply:
     # ---- making
 
     async def _ask(self, pool: _Pool, words: str, count: int, look: bool) -> None:
-        several = count > 1 and isinstance(self._generator, SeveralGenerator)
-        if several:
-            await self._run(pool, self._make_several(pool, words, count, look))
-            return
+        together = self._together and count > 1
         # Where every call blocks, the next one is not made before it is known that it is needed.
-        for _ in range(1 if is_blocking() else count):
+        wanted = count if together or not is_blocking() else 1
+        size = self._spending.allow(wanted, together=together)
+        if together:
+            await self._run(pool, self._make_several(pool, words, size, look))
+            return
+        for _ in range(size):
             await self._run(pool, self._make(words, look))
 
     async def _run(self, pool: _Pool, work: Coroutine[Any, Any, ItemAttempt | None]) -> None:
@@ -162,36 +214,54 @@ class ItemSupply:
         try:
             made = await self._timed(call(self._generator.generate, words))
         except Exception as failure:
-            return _failed(words, failure)
-        return await self._look_at(words, made, look)
+            cost = self._spending.price.cost(calls=1, items=0, usage={})
+            self._spending.settle(1, together=False, paid=cost)
+            return _failed(words, failure, cost)
+        cost = self._cost(made, calls=1)
+        self._spending.settle(1, together=False, paid=cost)
+        return await self._look_at(words, made, look, cost)
 
     async def _make_several(self, pool: _Pool, words: str, count: int, look: bool) -> ItemAttempt | None:
         assert isinstance(self._generator, SeveralGenerator)
+        made: list[Item] = []
+        failure: Exception = ModelError("it answered without an item")
         try:
-            made = await self._timed(call(self._generator.generate_several, words, count))
-        except Exception as failure:
-            if not _refuses_several(failure):
-                return _failed(words, failure)
-            for _ in range(1 if is_blocking() else count):
-                await self._run(pool, self._make(words, look))
-            return None
-        for item in made[:count]:
+            made = (await self._timed(call(self._generator.generate_several, words, count)))[:count]
+        except Exception as error:
+            failure = error
+        if not made:
+            refused = _refuses_several(failure)
+            cost = 0.0 if refused else self._spending.price.cost(calls=1, items=0, usage={})
+            self._spending.settle(count, together=True, paid=cost)
+            if refused:
+                # From now on each is asked for by itself.
+                self._together = False
+                return None
+            return _failed(words, failure, cost)
+        costs = [self._cost(item, calls=int(k == 0)) for k, item in enumerate(made)]
+        self._spending.settle(count, together=True, paid=sum(costs))
+        for item, cost in zip(made, costs, strict=True):
             if is_blocking():
-                pool.ready.append(partial(self._look_at, words, item, look))
+                pool.ready.append(partial(self._look_at, words, item, look, cost))
             else:
-                await self._run(pool, self._look_at(words, item, look))
-        return None if made else _failed(words, ModelError("it answered without an item"))
+                await self._run(pool, self._look_at(words, item, look, cost))
+        return None
 
-    async def _look_at(self, words: str, made: object, look: bool) -> ItemAttempt:
+    def _cost(self, made: object, *, calls: int) -> float:
+        usage = made.usage if isinstance(made, Item) else {}
+        return self._spending.price.cost(calls=calls, items=1, usage=usage)
+
+    async def _look_at(self, words: str, made: object, look: bool, cost: float) -> ItemAttempt:
         if not isinstance(made, Item):
-            return _failed(words, ModelError(f"it answered with a {type(made).__name__}, and not with an item"))
+            wrong = ModelError(f"it answered with a {type(made).__name__}, and not with an item")
+            return _failed(words, wrong, cost)
         # Words that were put in say nothing of what was made: they are gone before anything looks at it.
         item = clean_item(made, self._prompt, words)
         try:
             values = known_values(await call(self._classifier.classify, item), self._groups) if look else {}
         except Exception as failure:
-            return ItemAttempt(words, error=describe_failure("the classifier", failure), item=item)
-        return ItemAttempt(words, values, item=item)
+            return ItemAttempt(words, error=describe_failure("the classifier", failure), item=item, cost=cost)
+        return ItemAttempt(words, values, item=item, cost=cost)
 
     async def _timed(self, work: Coroutine[Any, Any, Any]) -> Any:
         if not self._calls:
@@ -231,9 +301,9 @@ def describe_failure(who: str, error: Exception) -> str:
     return f"{who} failed: {what}"
 
 
-def _failed(words: str, error: Exception) -> ItemAttempt:
+def _failed(words: str, error: Exception, cost: float) -> ItemAttempt:
     refusal = error if isinstance(error, ContentRefusedError) else None
-    return ItemAttempt(words, error=describe_failure("the generator", error), refusal=refusal)
+    return ItemAttempt(words, error=describe_failure("the generator", error), refusal=refusal, cost=cost)
 
 
 def _refuses_several(error: Exception) -> bool:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from evenhand.core import first_fault
 from evenhand.errors import OptionError
@@ -297,6 +297,49 @@ class InstructionConfig(WordingConfig):
     rewrite: RemoteConfig | None = None
 
 
+Money: TypeAlias = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
+Cap: TypeAlias = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
+
+
+class PriceConfig(ConfigPart):
+    """What the generator charges, in any currency.
+
+    Attributes:
+        item: for each picture or text that it makes.
+        call: for each call, whatever comes of it.
+        tokens: of a million tokens read and of a million written, as the generator counts them.
+    """
+
+    item: Money = 0.0
+    call: Money = 0.0
+    tokens: Annotated[tuple[Money, Money], BeforeValidator(list_to_tuple)] = (0.0, 0.0)
+
+    def cost(self, *, calls: int, items: int, usage: Mapping[str, Any]) -> float:
+        """Return what calls, the items that they made and the tokens that they counted cost."""
+        read, written = (
+            next((found for name in names if isinstance(found := usage.get(name), int | float)), 0)
+            for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
+        )
+        return calls * self.call + items * self.item + (read * self.tokens[0] + written * self.tokens[1]) / 1e6
+
+
+class BudgetConfig(ConfigPart):
+    """What may be spent on the generator at most, in the currency of the prices.
+
+    Attributes:
+        request: for one item that is asked for, all attempts and candidates together.
+        hour: by the service for this guard, in an hour by the clock.
+        day: the same in 24 hours, the one under way included.
+        when_spent: what happens if a request may not pay for another attempt: ``refuse``: there is no item;
+            ``deliver``: the last one is delivered, and the broken promise is counted.
+    """
+
+    request: Cap | None = None
+    hour: Cap | None = None
+    day: Cap | None = None
+    when_spent: Literal["refuse", "deliver"] = "refuse"
+
+
 class GuardConfig(ConfigPart):
     """How a generator is guarded.
 
@@ -305,12 +348,34 @@ class GuardConfig(ConfigPart):
         instruction: the words that ask for values.
         when_unsure: what happens if the judge or the classifier fails: ``refuse``, or ``pass`` and record.
         candidates: how many items are asked for at once where one must show something; the first that fits is taken.
+        price: of the generator.
+        budget: what may be spent at most.
     """
 
     mode: Literal["before", "after"] = "before"
     when_unsure: WhenUnsure = "refuse"
     instruction: InstructionConfig = Field(default_factory=InstructionConfig)
     candidates: Annotated[Whole, Field(ge=1, le=16)] = 1
+    price: PriceConfig = PriceConfig()
+    budget: BudgetConfig = BudgetConfig()
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> GuardConfig:
+        caps = {name: cap for name in ("request", "hour", "day") if (cap := getattr(self.budget, name)) is not None}
+        least = self.price.cost(calls=1, items=1, usage={})
+        for name, cap in caps.items():
+            if self.price == PriceConfig():
+                raise OptionError(
+                    "a budget needs a price",
+                    location="guard.price",
+                    hint="write what the generator charges: price: {item: 0.04}",
+                )
+            if cap < least:
+                raise OptionError(
+                    f"{cap:g} does not pay for one item, which costs {least:g}",
+                    location=f"guard.budget.{name}", hint="raise it, or correct price",
+                )  # fmt: skip
+        return self
 
 
 AnyGeneratorConfig: TypeAlias = (
@@ -337,6 +402,8 @@ def pipeline_entries() -> dict[str, list[str]]:
     """Return the entries known at every place, by place and kind."""
     found = {
         "guard": list(GuardConfig.model_fields),
+        "guard.price": list(PriceConfig.model_fields),
+        "guard.budget": list(BudgetConfig.model_fields),
         "guard.instruction": list(InstructionConfig.model_fields),
         "guard.instruction.rewrite": list(RemoteConfig.model_fields),
     }
@@ -495,6 +562,15 @@ HINTS = {
     "rewrite": "name a chat model: rewrite: {url: http://127.0.0.1:8080/v1, model: llama}",
     "languages": "write languages: {de: {words: [ein, eine, der, die, und], template: '(zu sehen: {values})'}}",
     "when_unsure": "refuse or pass",
+    "price": "write what the generator charges, such as price: {item: 0.04}",
+    "item": "write an amount, 0 or more",
+    "call": "write an amount, 0 or more",
+    "tokens": "write what a million tokens cost, read and written, such as tokens: [0.15, 0.60]",
+    "budget": "write what may be spent, such as budget: {request: 0.20, day: 50}",
+    "request": "write an amount, more than 0",
+    "hour": "write an amount, more than 0",
+    "day": "write an amount, more than 0",
+    "when_spent": "refuse or deliver",
     "candidates": "write a whole number from 1 to 16, at most one more than retries under simulation",
     "url": "write where it answers, such as url: http://127.0.0.1:8080/v1",
     "model": "name the model, such as model: llava",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -97,6 +98,8 @@ def http_status(error: EvenhandError) -> int:
     if isinstance(error, AccessError):
         return ACCESS_STATUSES[error.code]
     if isinstance(error, DecisionError):
+        if error.code == "budget":
+            return 429
         return 404 if error.code in ABSENT_CODES else 409 if error.code in CONFLICT_CODES else 422
     if isinstance(error, StoreError):
         return 503
@@ -119,6 +122,9 @@ def error_response(error: EvenhandError) -> JSONResponse:
     """Return an error as an answer."""
     status = http_status(error)
     headers = {"www-authenticate": "Bearer"} if status == 401 else {"retry-after": "1"} if status == 429 else None
+    if isinstance(error, DecisionError) and error.code == "budget":
+        # Spending is counted by the hour: before the next one, asking again is of no use.
+        headers = {"retry-after": str(3600 - int(time.time()) % 3600), "x-should-retry": "false"}
     return JSONResponse(describe_error(error), status, headers)
 
 

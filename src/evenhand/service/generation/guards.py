@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -22,6 +22,7 @@ from evenhand.genai import (
     GenerationConfig,
     Generator,
     GuardedAnswer,
+    ItemAttempt,
     Pipeline,
     add_usage,
     build_classifier,
@@ -34,8 +35,15 @@ from evenhand.http import SecretRedactor
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
 from evenhand.service.generation.guardrail import Guardrail
 from evenhand.service.generation.pictures import PictureStore
-from evenhand.service.generation.stored_enforcer import LogMetadata, RetryQueue, StoredEnforcer, wait_for_store
+from evenhand.service.generation.stored_enforcer import (
+    LogMetadata,
+    RetryQueue,
+    StoredEnforcer,
+    cost_entries,
+    wait_for_store,
+)
 from evenhand.service.settings import ServedGuardConfig
+from evenhand.service.spending import to_micro
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.ledger import Ledger
@@ -84,6 +92,7 @@ class ServedGuard:
         retry_queue: what the store could not take.
         guardrail: for a gateway that makes items itself.
         observers: are told of every request that was answered, in whichever thread.
+        cost_observers: are told of what items cost that were asked for and not used: how many, and their cost.
     """
 
     def __init__(
@@ -102,6 +111,7 @@ class ServedGuard:
         self.limiter = ConcurrencyLimiter(entry.name, at_once=entry.at_once, waiting=entry.waiting)
         self.retry_queue = RetryQueue(ledger, entry.name)
         self.observers: list[Callable[[ServedAnswer], None]] = []
+        self.cost_observers: list[Callable[[int, float], None]] = []
         self.guardrail = Guardrail(self)
 
     def request(
@@ -124,7 +134,7 @@ class ServedGuard:
         """
         return GuardedRequest(self, prompt, generator or self.pipeline.generator, route, address=address, count=count)
 
-    async def serve(self, request: GuardedRequest, seconds: float) -> AsyncIterator[Served]:
+    async def serve(self, request: GuardedRequest, seconds: float) -> AsyncGenerator[Served, None]:
         """Yield what comes of each item that a request asks for, as soon as it is decided.
 
         Args:
@@ -161,7 +171,18 @@ class ServedGuard:
 
     def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
         """Return what admits and completes one request in the store, by this version of the guard."""
-        return StoredEnforcer(self.ledger, self.name, self.replica, notes, call=call, version=self.version)
+        about = self.pipeline.configuration.guard.budget
+        caps = {name: cap for name in ("hour", "day") if (cap := getattr(about, name)) is not None}
+        budget = {name: to_micro(cap) for name, cap in {**caps, "reserve": self.pipeline.limits.most}.items()}
+        return StoredEnforcer(
+            self.ledger,
+            self.name,
+            self.replica,
+            notes,
+            call=call,
+            version=self.version,
+            budget=budget if caps else None,
+        )
 
     def log_start(self) -> None:
         """Log by what this replica reads prompts, and makes and classifies items, from now on."""
@@ -222,7 +243,7 @@ class GuardedRequest:
                     found = error
                 told += 1
                 tell(found)
-            await self._series.supply.leftovers()
+            self._log_unused(await self._series.supply.leftovers())
         finally:
             for _ in range(self.count - told):
                 tell(StoreError("the service is stopping", hint="ask another replica, or again later"))
@@ -254,6 +275,16 @@ class GuardedRequest:
             observer(served)
         return served
 
+    def _log_unused(self, left: Sequence[ItemAttempt]) -> None:
+        """Log what was asked for and not used: candidates that were not needed, items that were made ahead."""
+        if not left:
+            return
+        cost = sum(one.cost for one in left)
+        note = {"what": "unused", "items": sum(one.item is not None for one in left), "asked": len(left)}
+        self._guard.retry_queue.submit({"op": "record", "note": note, **cost_entries(cost)})
+        for observer in self._guard.cost_observers:
+            observer(len(left), cost)
+
     async def _without_store(self) -> GuardedAnswer:
         """Return the item without a guarantee, if the configuration allows it."""
         reason, last = "the store failed", self._notes.attempt
@@ -282,7 +313,8 @@ class GuardedRequest:
             ],
             **notes.describe_request(),
         }  # fmt: skip
-        asked = self._guard.retry_queue.submit({"op": "record", "note": note})
+        asked = self._guard.retry_queue.submit({"op": "record", "note": note, **notes.unlogged_cost()})
+        notes.unlogged = 0.0
         if keeper.number is not None or asked is None:
             return keeper.number
         try:

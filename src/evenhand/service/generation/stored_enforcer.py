@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from evenhand.coroutines import is_blocking, run_blocking
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.genai import Admission, Instruction, InstructionWriter, ItemAttempt, ItemOutcome
 from evenhand.http import SecretRedactor
+from evenhand.service.spending import SECONDS, to_micro
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger, OperationResult
 
@@ -38,6 +40,7 @@ class StoredEnforcer:
         notes: for the log.
         call: a name for its admissions; by default a unique one.
         version: of the guard that reads the prompt, among those of its name.
+        budget: ``reserve``, what a request may cost at most, and caps, in millionths: ``hour``, ``day``; None: no caps.
 
     Attributes:
         call: under which its admissions are open too, until they are complete; callers that do not know whether there
@@ -55,8 +58,9 @@ class StoredEnforcer:
         *,
         call: str | None = None,
         version: int = 1,
+        budget: Mapping[str, int] | None = None,
     ) -> None:
-        self._version = version
+        self._version, self._budget = version, budget
         self._ledger, self._stream, self._replica = ledger, stream, replica
         self._notes = notes
         self._given = call
@@ -97,6 +101,9 @@ class StoredEnforcer:
         }
         if self._version > 1:
             operation["version"] = self._version
+        if self._budget:
+            caps = {name: cap for name, cap in self._budget.items() if name != "reserve"}
+            operation["budget"] = {"hour": current_hour(), "caps": caps, "reserve": self._budget["reserve"]}
         if prefer:
             operation["prefer"] = {group: list(values) for group, values in prefer.items()}
         if self._notes is not None:
@@ -138,6 +145,7 @@ class StoredEnforcer:
         assert isinstance(admission, StoredAdmission)
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_item(admission.must))
+            operation |= self._notes.unlogged_cost()
         # With its call: should the store have lost the admission in a crash, another one may have got its number.
         known = {"admission": admission.number, "call": admission.call}
         try:
@@ -146,11 +154,23 @@ class StoredEnforcer:
             if error.code != "unknown-id":
                 raise
             raise StoreError("this request was given up meanwhile: its replica was silent", hint="ask again") from None
+        if self._notes is not None:
+            self._notes.unlogged = 0.0
         outcome = done.answer["outcome"]
         again = None
         if outcome["admission"] is not None:
             again = _stored_admission(outcome["admission"], admission.number, admission.call)
         return ItemOutcome(outcome["status"], again, outcome["reason"], outcome["slots"])
+
+
+def current_hour() -> int:
+    """Return the hour since 1970, by which spending is counted."""
+    return int(time.time()) // SECONDS
+
+
+def cost_entries(cost: float) -> dict[str, int]:
+    """Return what an operation says of a cost; nothing where there is none."""
+    return {"cost": to_micro(cost), "hour": current_hour()} if cost else {}
 
 
 async def wait_for_store(future: Future[OperationResult]) -> OperationResult:
@@ -185,16 +205,23 @@ class LogMetadata:
 
     Attributes:
         attempt: the last item that was asked for; None: none was.
+        unlogged: what attempts cost that no entry of the log has yet.
     """
 
     def __init__(self, prompt: str, *, route: str, log_prompts: bool, instruct: InstructionWriter) -> None:
         self._prompt, self._instruct = prompt, instruct
         self._route, self._log_prompts = route, log_prompts
         self.attempt: ItemAttempt | None = None
+        self.unlogged = 0.0
 
     def watch(self, attempt: ItemAttempt) -> None:
         """Describe this attempt from now on."""
         self.attempt = attempt
+        self.unlogged += attempt.cost
+
+    def unlogged_cost(self) -> dict[str, int]:
+        """Return what an entry of the log says of the cost that no entry has yet."""
+        return cost_entries(self.unlogged)
 
     def describe_request(self) -> Mapping[str, Any]:
         """Describe the request."""

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Annotated, Any, Literal, TypeGuard
 from uuid import uuid4
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from evenhand.errors import EvenhandError
 from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
 from evenhand.service.api.context import Here, ServiceContext, example_response
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import ServiceHTTPException, describe_error, error_body
 from evenhand.service.api.routes.idempotency import IdempotentRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
 from evenhand.service.generation.generators import (
@@ -179,6 +180,7 @@ def disclosure_body(answer: GuardedAnswer, number: int | None) -> dict[str, Any]
         "disclosure": answer.disclosure,
         "reason": public_reason(answer),
         "entry": number,
+        **({"cost": round(answer.cost, 9)} if answer.cost else {}),
     }
 
 
@@ -196,6 +198,14 @@ def refusal_error(
             worst.refusal.message,
             code=worst.refusal.code,
             hint=worst.refusal.hint,
+            headers={**disclosure_headers(answers, numbers), "x-should-retry": "false"},
+        )
+    if worst.budget is not None:
+        return ServiceHTTPException(
+            429,
+            f"there is no {what}: {worst.budget.message}",
+            code="budget",
+            hint="ask for less, or raise request under budget of the guard",
             headers={**disclosure_headers(answers, numbers), "x-should-retry": "false"},
         )
     return ServiceHTTPException(
@@ -250,26 +260,25 @@ class ImagesRequest(BaseModel):
     stream: bool | None = None
 
 
-@router.post("/images/generations", responses=example_response(PICTURES_EXAMPLE))
+@router.post("/images/generations", response_model=dict[str, Any], responses=example_response(PICTURES_EXAMPLE))
 async def generate_images(
     asked: ImagesRequest, request: Request, response: Response, here: Here, caller: GeneratingCaller
-) -> dict[str, Any]:
+) -> Any:
     """Pictures for a prompt; each is a request of its own for the guard, even where they are asked for together.
 
-    Where only some of several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are
-    not there.
+    With ``stream`` each is sent as an event of its own as soon as it is decided, and none before. Where only some of
+    several pictures could be made, those are answered, and ``x-evenhand-missing`` says how many are not there.
     """
-    if asked.stream:
-        raise ServiceHTTPException(
-            400, "pictures are not streamed: they are looked at first", code="stream", hint="leave stream out"
-        )
     guard = find_guard(here, caller, asked.model, "image")
     options = known_options(asked.model_extra or {}, {*PICTURE_OPTIONS, *guard.entry.pass_on})
     generator, ignored = with_picture_options(guard.pipeline.generator, options)
     address = asked.response_format == "url"
     base = _picture_base(request, here) if address else None
     wanted = guard.request(asked.prompt, generator=generator, route="images", address=address, count=asked.n or 1)
-    found, missing = await answer_request(guard, wanted, here.settings.limits.upstream_seconds, what="picture")
+    seconds = here.settings.limits.upstream_seconds
+    if asked.stream:
+        return await _stream_pictures(guard.serve(wanted, seconds), base, ignored)
+    found, missing = await answer_request(guard, wanted, seconds, what="picture")
     response.headers.update(disclosure_headers([one.answer for one in found], [one.number for one in found]))
     if missing:
         response.headers["x-evenhand-missing"] = str(missing)
@@ -278,6 +287,58 @@ async def generate_images(
     usage = reduce(add_usage, (one.usage for one in found), dict[str, Any]())
     data = [_picture_answer(one, base) for one in found]
     return {"created": int(time.time()), "data": data, **({"usage": usage} if usage else {})}
+
+
+async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None, ignored: Collection[str]) -> Response:
+    """Return an answer that sends each picture as an event once it is decided.
+
+    Raises:
+        ServiceHTTPException: there is none at all; then nothing was sent.
+    """
+    missing: list[Served] = []
+    async for first in found:
+        if is_answered(first):
+            break
+        missing.append(first)
+    else:
+        raise unanswered_error(missing, what="picture")
+    said = {**disclosure_headers([first.answer], [first.number]), "cache-control": "no-cache"}
+    if ignored:
+        said["x-evenhand-ignored"] = ", ".join(ignored)
+
+    async def events() -> AsyncIterator[str]:
+        try:
+            yield _picture_event(first, base)
+            async for one in found:
+                if is_answered(one):
+                    yield _picture_event(one, base)
+                else:
+                    missing.append(one)
+            if missing:
+                error = unanswered_error(missing, what="picture")
+                why = describe_error(error) if isinstance(error, EvenhandError) else error_body(
+                    str(getattr(error, "detail", "the service failed")), kind="server_error",
+                    code=getattr(error, "code", None), hint=getattr(error, "hint", None),
+                )  # fmt: skip
+                yield _event("error", {"type": "error", "missing": len(missing), **why})
+        finally:
+            # A caller who has gone waits for nothing more.
+            await found.aclose()
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers=said)
+
+
+def _picture_event(one: ServedAnswer, base: str | None) -> str:
+    usage = {"usage": dict(one.usage)} if one.usage else {}
+    kind = "image_generation.completed"
+    picture = _picture_answer(one, base)
+    form = one.answer.item.media_type.partition("/")[2] if one.answer.item is not None else ""
+    about = {"type": kind, "created_at": int(time.time()), "output_format": form}
+    return _event(kind, {**about, **picture, **usage})
+
+
+def _event(name: str, data: Mapping[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
 def _picture_base(request: Request, here: ServiceContext) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from sqlalchemy import Connection, delete, select, update
 
@@ -59,6 +60,12 @@ class IdempotentRoute(APIRoute):
                 return before
             try:
                 response = await handler(request)
+                if isinstance(response, StreamingResponse):
+                    # What is kept is whole: under a key, events are sent when all of them are there.
+                    parts = [
+                        part if isinstance(part, bytes) else str(part).encode() async for part in response.body_iterator
+                    ]
+                    response = Response(b"".join(parts), response.status_code, dict(response.headers))
             except Exception:
                 await _in_store(here, lambda connection: _forget(connection, name))
                 raise

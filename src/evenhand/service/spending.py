@@ -1,0 +1,74 @@
+"""What a guarded stream spent on its generator, by hour, and what is set aside for requests under way.
+
+Amounts are whole numbers of millionths of the currency of the prices: sums are exact, and a replay gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenhand.errors import DecisionError
+
+MICRO = 1_000_000
+"""Millionths in one."""
+
+HOURS = 24
+"""Hours that are remembered: those that a budget for a day counts."""
+
+SECONDS = 3600
+
+
+def to_micro(amount: float) -> int:
+    """Return an amount in millionths, rounded up: nothing is spent unseen."""
+    return -int(-round(amount * MICRO, 3) // 1)
+
+
+class SpendingTally:
+    """Spending of one stream.
+
+    Operations carry it: ``cost``, in the hour ``hour`` since 1970; and admissions a ``budget``: ``hour``, the ``caps``
+    by name (``hour``, ``day``), and the ``reserve`` that is set aside for the request until it is complete.
+    """
+
+    def __init__(self) -> None:
+        self._by_hour: dict[int, int] = {}
+
+    def state(self) -> list[list[int]]:
+        """Return what was spent in each hour, as JSON can hold it; empty if nothing was."""
+        return [[hour, cost] for hour, cost in sorted(self._by_hour.items())]
+
+    def load(self, state: Sequence[Sequence[int]]) -> None:
+        """Go on from what ``state`` gave."""
+        self._by_hour = {int(hour): int(cost) for hour, cost in state}
+
+    def count(self, operation: Mapping[str, Any]) -> None:
+        """Count what an operation says that was spent."""
+        cost, hour = operation.get("cost", 0), operation.get("hour", 0)
+        if cost:
+            self._by_hour[hour] = self._by_hour.get(hour, 0) + cost
+            latest = max(self._by_hour)
+            self._by_hour = {one: spent for one, spent in self._by_hour.items() if one > latest - HOURS}
+
+    def check(self, budget: Mapping[str, Any], reserved: int) -> None:
+        """Refuse an admission that the budget may not pay for.
+
+        Args:
+            budget: of the admission.
+            reserved: what is set aside for requests under way.
+
+        Raises:
+            DecisionError: a cap could be passed.
+        """
+        now = budget["hour"]
+        for name, hours in (("hour", 1), ("day", HOURS)):
+            cap = budget["caps"].get(name)
+            spent = sum(cost for hour, cost in self._by_hour.items() if now - hours < hour <= now)
+            if cap is not None and spent + reserved + budget["reserve"] > cap:
+                under_way = f" and {reserved / MICRO:g} is set aside for requests under way" if reserved else ""
+                so_far = f"{spent / MICRO:g} is spent{under_way}"
+                raise DecisionError(
+                    f"the budget of the {name}, {cap / MICRO:g}, does not pay for this: {so_far}",
+                    code="budget",
+                    hint=f"ask again in the next hour, or raise {name} under budget of the guard",
+                )
