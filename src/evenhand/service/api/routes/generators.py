@@ -260,7 +260,13 @@ class ImagesRequest(BaseModel):
     stream: bool | None = None
 
 
-@router.post("/images/generations", response_model=dict[str, Any], responses=example_response(PICTURES_EXAMPLE))
+PICTURE_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"example": PICTURES_EXAMPLE}, "text/event-stream": {"schema": {}}}}
+}
+"""A whole answer, or events where the request says so."""
+
+
+@router.post("/images/generations", response_model=dict[str, Any], responses=PICTURE_ANSWERS)
 async def generate_images(
     asked: ImagesRequest, request: Request, response: Response, here: Here, caller: GeneratingCaller
 ) -> Any:
