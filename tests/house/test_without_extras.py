@@ -22,9 +22,9 @@ sys.meta_path.insert(0, Absent())
 OPTIONAL = {
     "torch", "onnx", "onnxruntime", "h5py", "keras", "skops", "xgboost", "lightgbm", "catboost", "polars", "pyarrow",
     "zstandard", "skl2onnx", "fastapi", "aiohttp", "yarl", "httpx", "matplotlib", "pillow", "PIL", "diffusers",
-    "transformers", "safetensors", "uvicorn", "starlette", "sqlalchemy", "alembic", "prometheus-client", "prometheus_client", "psycopg",
-    "distributed", "fairlearn", "duckdb", "openpyxl", "python-docx", "docx", "typst", "pyspark", "authlib",
-    "joserfc",
+    "transformers", "safetensors", "uvicorn", "starlette", "sqlalchemy", "alembic", "prometheus-client",
+    "prometheus_client", "psycopg", "distributed", "fairlearn", "duckdb", "openpyxl", "python-docx", "docx", "typst",
+    "pyspark", "authlib", "joserfc",
 }  # fmt: skip
 
 
