@@ -51,6 +51,15 @@ def test_a_moment_passes():
     assert timer.work().checks == (0, 1, 1, 1)
 
 
+def test_limits_can_be_those_of_another_clock():
+    seconds = [100.0]
+    timer = WorkClock.start(WorkClock(seconds=lambda: seconds[0]), Settings())
+    seconds[0] += 5
+    assert timer.passed(4)
+    assert not timer.passed(6)
+    assert not timer.from_now().passed(1)
+
+
 def test_a_part_of_an_analysis_shares_the_record_and_the_outermost_reports_it():
     whole = WorkClock.start(None, Settings(seed=1))
     part = WorkClock.start(whole, Settings(seed=2))
