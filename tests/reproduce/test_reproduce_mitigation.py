@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from evenhand.reproduce.mitigation.run import MitigationTables
 from evenhand.reproduce.mitigation.subgroups import GIVEN, count_decisions, count_perturbed
 from evenhand.reproduce.shields import published as shields
 from evenhand.subgroups import Perturbation
+from evenhand.workers import Workforce
 from support import shared
 
 running = sys.modules["evenhand.reproduce.mitigation.run"]
@@ -53,6 +55,47 @@ def test_every_entry_is_run(found):
             assert (model.sampled.people, model.sampled.inside, model.sampled.right) == (600, 300, None)
         # Everybody is counted about the same people.
         assert len({(model.held_out.inside, model.training.inside) for model in one.models}) == 1
+
+
+OF_THE_RUN = {"seconds", "work"}
+"""What is of one run, here and in its parts."""
+
+
+def without_times(given):
+    """Plain data without what is of one run."""
+    if isinstance(given, dict):
+        return {name: without_times(one) for name, one in given.items() if name not in OF_THE_RUN}
+    return [without_times(one) for one in given] if isinstance(given, list) else given
+
+
+def test_workers_train_the_same_and_go_on_from_what_is_kept(found, tmp_path, monkeypatch):
+    state = tmp_path / "state"
+    with ThreadPoolExecutor(1) as threads:
+        given = mitigation.reproduce_mitigation(SMALL, only=["german"], seed=1, workforce=Workforce(threads, state))
+    assert without_times(given.plain()) == without_times(found.plain())
+    kept = sorted(state.glob("unit-*"))
+    assert len(kept) == found.wanted
+    kept[2].unlink()
+    trained = []
+
+    def train(name, sample, **options):
+        trained.append(name)
+        return train_classifier(name, sample, **options)
+
+    train_classifier = running.classifiers.train_classifier
+    monkeypatch.setattr(running.classifiers, "train_classifier", train)
+    with ThreadPoolExecutor(1) as threads:
+        again = mitigation.reproduce_mitigation(SMALL, only=["german"], seed=1, workforce=Workforce(threads, state))
+    assert trained == ["ERM"]
+    assert without_times(again.plain()) == without_times(found.plain())
+
+
+@pytest.mark.full
+def test_processes_train_the_same(found):
+    few = SMALL.model_copy(update={"runs": 1})
+    given = mitigation.reproduce_mitigation(few, only=["german"], seed=1, workforce=Workforce(2))
+    assert without_times(given.plain()["mended"][0]) == without_times(found.plain()["mended"][0])
+    assert [one.accepted for one in given.classifiers] == [one.accepted for one in found.classifiers[::2]]
 
 
 @pytest.mark.full

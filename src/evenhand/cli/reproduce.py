@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import HomeOption, PageOptions, SeedOption, WorkersOption
+from evenhand.cli.options import HomeOption, PageOptions, SeedOption, WorkerOptions, WorkersOption
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def mitigation(
     data_home: HomeOption = None,
     seed: SeedOption = 0,
     *,
+    working: WorkerOptions,
     output: PageOptions,
 ) -> None:
     """Mitigation tables: retraining as in TestSGD on six data sets, classifiers as in Fairness Shields on four."""
@@ -147,6 +148,7 @@ def mitigation(
             only=only or (),
             data_home=data_home,
             seed=seed,
+            workforce=working.workforce,
             progress=progress,
         )
     _finish(found, output, interrupted=found.interrupted)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from evenhand.core import Document
+from evenhand.datasets import Dataset
 from evenhand.errors import LimitError
 from evenhand.reproduce.mitigation import subgroups
 from evenhand.reproduce.mitigation.charts import plot_mitigation_tables
@@ -23,7 +29,9 @@ from evenhand.reproduce.mitigation.tables import models_frame
 from evenhand.reproduce.mitigation.wording import build_document
 from evenhand.reproduce.shields import classifiers, environments
 from evenhand.reproduce.shields.classifiers import ClassifierRecord, describe_classifier
+from evenhand.schema import People
 from evenhand.typing import Progress
+from evenhand.workers import Workforce, fingerprint_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -56,6 +64,7 @@ def reproduce_mitigation(
     only: Sequence[str] = (),
     data_home: str | Path | None = None,
     seed: int = 0,
+    workforce: Workforce | None = None,
     progress: Progress | None = None,
 ) -> MitigationTables:
     """Train networks, mend their widest subgroups, and train the classifiers of the shields paper.
@@ -65,6 +74,7 @@ def reproduce_mitigation(
         only: tables (``subgroups``, ``classifiers``), data sets (``adult``) or environments (``adult:race``).
         data_home: folder of data sets that are not bundled; they are fetched if they are not there.
         seed: the same seed gives the same result.
+        workforce: workers who train the networks and classifiers, which are the same with any.
         progress: called with what is being done and the share that is done.
 
     Raises:
@@ -86,13 +96,12 @@ def reproduce_mitigation(
     if what.environments:
         names, others = classifiers.available_classifiers(settings.classifiers)
         left_out |= others
-    todo: list[tuple[float, ExperimentCase | tuple[environments.Environment, str], int]] = [
-        *((EFFORT[case.name], case, number) for case in what.cases for number in range(settings.runs)),
-        *((1.0, (one, name), number) for one in what.environments for name in names for number in range(settings.runs)),
+    todo: list[_Entry] = [
+        *(_Entry(case, None, number) for case in what.cases for number in range(settings.runs)),
+        *(_Entry(one, name, number) for one in what.environments for name in names for number in range(settings.runs)),
     ]
-    total, done = sum(effort for effort, _, _ in todo), 0.0
-    mended: list[MitigationRun] = []
-    trained: list[ClassifierRecord] = []
+    total, done = sum(entry.effort for entry in todo), 0.0
+    found: list[MitigationRun | ClassifierRecord] = []
     interrupted = False
     say = progress or (lambda what, share: None)
     try:
@@ -100,40 +109,92 @@ def reproduce_mitigation(
         people = {case.name: load_people(case, data_home=data_home) for case in what.cases}
         data = {
             name: environments.load_dataset(name, data_home=data_home)
-            for name in {one.dataset for one in what.environments}
+            for name in sorted({one.dataset for one in what.environments})
         }
-        for effort, one, number in todo:
-            if isinstance(one, ExperimentCase):
-                mended.append(
-                    subgroups.mitigate_widest(
-                        one, people[one.name], settings, run=number, seed=seed,
-                        progress=_scale_progress(say, done / total, effort / total),
-                    )
-                )  # fmt: skip
-            else:
-                environment, name = one
-                say(f"{environment.name}: training {name}", done / total)
-                began = time.perf_counter()
-                sample = environments.sample_environment(environment, data[environment.dataset], seed=seed + number)
-                classifier = classifiers.train_classifier(name, sample, layers=settings.layers, seed=seed + number)
-                trained.append(describe_classifier(classifier, time.perf_counter() - began))
-            done += effort
+        task = _Trainings(tuple(todo), people, data, settings, seed)
+        if workforce is not None:
+            results, ended = workforce.compute(task, len(todo), progress)
+            found, interrupted = list(results.values()), ended.interrupted or bool(ended.given_up)
+            if not found:
+                raise KeyboardInterrupt
+        for entry in todo if workforce is None else ():
+            found.append(task.train(entry, _scale_progress(say, done / total, entry.effort / total)))
+            done += entry.effort
     except (KeyboardInterrupt, subgroups.MethodInterrupted):
         interrupted = True
-        if not mended and not trained:
+        if not found:
             raise LimitError("the reproduction was stopped before anything was complete") from None
     return MitigationTables(
         seed=seed,
         seconds=time.perf_counter() - started,
         settings=settings,
-        mended=tuple(mended),
-        classifiers=tuple(trained),
+        mended=tuple(one for one in found if isinstance(one, MitigationRun)),
+        classifiers=tuple(one for one in found if isinstance(one, ClassifierRecord)),
         wanted=len(todo),
         left_out=left_out,
         notes={case.dataset: case.note for case in what.cases if case.note}
         | {one.name: one.note for one in what.environments if one.note},
         interrupted=interrupted,
     )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A run of one row of the tables: a data set whose network is mended, or an environment's classifier."""
+
+    of: ExperimentCase | environments.Environment
+    classifier: str | None
+    number: int
+
+    @property
+    def effort(self) -> float:
+        return EFFORT[self.of.name] if isinstance(self.of, ExperimentCase) else 1.0
+
+
+@dataclass(frozen=True)
+class _Trainings:
+    """Entries of the tables with the people of their data sets, each a unit of work."""
+
+    entries: tuple[_Entry, ...]
+    people: dict[str, People]
+    data: dict[str, Dataset]
+    settings: MitigationExperimentSettings
+    seed: int
+    kind = "training"
+
+    @property
+    def fingerprint(self) -> str:
+        which = [[entry.of.name, entry.classifier, entry.number] for entry in self.entries]
+        people = [array for one in self.people.values() for array in (one.individuals, one.labels)]
+        rows = [one.frame.to_csv() for one in self.data.values()]
+        return fingerprint_of("mitigation", which, self.settings.model_dump(mode="json"), self.seed, *people, *rows)
+
+    def run(self, unit: int) -> MitigationRun | ClassifierRecord:
+        return self.train(self.entries[unit], lambda what, share: None)
+
+    def train(self, entry: _Entry, say: Progress) -> MitigationRun | ClassifierRecord:
+        """Return what came of one entry."""
+        if isinstance(entry.of, ExperimentCase):
+            people = self.people[entry.of.name]
+            return subgroups.mitigate_widest(
+                entry.of, people, self.settings, run=entry.number, seed=self.seed, progress=say
+            )
+        assert entry.classifier is not None
+        say(f"{entry.of.name}: training {entry.classifier}", 0.0)
+        began, own = time.perf_counter(), self.seed + entry.number
+        sample = environments.sample_environment(entry.of, self.data[entry.of.dataset], seed=own)
+        trained = classifiers.train_classifier(entry.classifier, sample, layers=self.settings.layers, seed=own)
+        return describe_classifier(trained, time.perf_counter() - began)
+
+    def pack(self, result: MitigationRun | ClassifierRecord) -> dict[str, NDArray[Any]]:
+        return {"json": np.frombuffer(result.model_dump_json().encode(), dtype=np.uint8)}
+
+    def unpack(self, arrays: dict[str, NDArray[Any]]) -> MitigationRun | ClassifierRecord:
+        found: MitigationRun | ClassifierRecord = _RECORD.validate_json(arrays["json"].tobytes())
+        return found
+
+
+_RECORD: TypeAdapter[MitigationRun | ClassifierRecord] = TypeAdapter(MitigationRun | ClassifierRecord)
 
 
 def _scale_progress(say: Progress, start: float, share: float) -> Progress:
