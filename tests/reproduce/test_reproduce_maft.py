@@ -202,10 +202,9 @@ def test_similarities_agree_within_chance():
 
 
 def test_a_mean_of_runs_has_students_interval():
-    own = figures.average([1.0, 2.0, 3.0])
-    assert (own.value, own.low, own.high) == pytest.approx(
-        (2.0, 2.0 - 4.3027 / 3**0.5, 2.0 + 4.3027 / 3**0.5), abs=1e-3
-    )
+    own, half = figures.average([11.0, 12.0, 13.0]), 4.3027 / 3**0.5
+    assert (own.value, own.low, own.high) == pytest.approx((12.0, 12.0 - half, 12.0 + half), abs=1e-3)
+    assert figures.average([1.0, 9.0]).low == 0
     assert figures.average([5.0]).low is None
 
 

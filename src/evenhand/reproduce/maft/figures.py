@@ -29,13 +29,13 @@ def half_width(values: Sequence[float], *, single: bool = False) -> float:
 def average(
     values: Sequence[float], *, kind: Literal["observed", "measured"] = "observed", basis: str = ""
 ) -> OwnFigure:
-    """Return the mean of some runs, with its interval where there are two or more."""
+    """Return the mean of some counts or shares, with its interval, cut at 0, where there are two runs or more."""
     mean, half = float(np.mean(values)), half_width(values)
     runs = f"{len(values)} run" + "s" * (len(values) > 1)
     return OwnFigure(
         value=round(mean, 4),
         kind=kind,
-        low=round(mean - half, 4) if half else None,
+        low=round(max(mean - half, 0.0), 4) if half else None,
         high=round(mean + half, 4) if half else None,
         basis=f"{basis}, {runs}" if basis else f"in {runs}",
     )
@@ -52,6 +52,12 @@ def claim(row: str, measure: str, text: str, ours: OwnFigure, *, holds: bool, be
     return ComparedFigure(
         row=row, measure=measure, published_text=text, ours=ours, verdict=verdict, because="" if holds else because
     )
+
+
+def join_reasons(figures: Sequence[ComparedFigure]) -> str:
+    """Return why figures of a table differ, each reason once, as a sentence; empty if none does."""
+    reasons = "; ".join(dict.fromkeys(one.because for one in figures if one.verdict == "differs"))
+    return reasons and f"{reasons}."
 
 
 def pieces_of(values: Mapping[str, Values], kind: str) -> dict[str, Values]:

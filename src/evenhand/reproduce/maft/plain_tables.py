@@ -14,7 +14,7 @@ from evenhand.reproduce.comparison import (
     summarize_verdicts,
 )
 from evenhand.reproduce.maft import published
-from evenhand.reproduce.maft.figures import NOT_HERE
+from evenhand.reproduce.maft.figures import NOT_HERE, join_reasons
 
 NOT_PASSED_ON = "its people stand under a data use agreement, and are not bundled"
 
@@ -28,11 +28,10 @@ def compare_features(values: Mapping[str, Values]) -> ComparedTable:
         figures.append(
             ComparedFigure(
                 row=method,
-                measure="does with a model's labels alone",
+                measure="does with a model's labels alone (1: yes, 0: no)",
                 published=float(theirs),
-                published_text="yes" if theirs else "no",
-                ours=OwnFigure(value=float(ours), kind="observed", basis="1: yes"),
-                default=OwnFigure(value=float(agnostic["frontier"]), kind="observed", basis="1: yes"),
+                ours=OwnFigure(value=float(ours), kind="observed"),
+                default=OwnFigure(value=float(agnostic["frontier"]), kind="observed"),
                 verdict=judge(theirs, ours),
                 because="" if ours == theirs else "it ran with labels alone",
             )
@@ -40,9 +39,8 @@ def compare_features(values: Mapping[str, Values]) -> ComparedTable:
     figures += [
         ComparedFigure(
             row=method,
-            measure="effective and efficient",
+            measure="effective and efficient (1: yes, 0: no)",
             published=float(theirs),
-            published_text="yes" if theirs else "no",
             verdict="not compared",
             because="a judgement: figures 3 and 4 and equal budgets have the numbers",
         )
@@ -88,7 +86,7 @@ def compare_networks(values: Mapping[str, Values]) -> ComparedTable:
         text="Accuracy of the published networks on the people that were kept for testing.",
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
-        because="; ".join(one.because for one in figures if one.verdict == "differs"),
+        because=join_reasons(figures),
     )
 
 
@@ -127,6 +125,5 @@ def compare_intuition(values: Mapping[str, Values]) -> ComparedTable:
 
 
 def _explained(number: str, title: str) -> ComparedTable:
-    return ComparedTable(
-        number=number, title=title, verdict="not compared", because="A drawing that explains the method; no numbers."
-    )
+    why = "It explains the method, and holds no numbers."
+    return ComparedTable(number=number, title=title, text=why, verdict="not compared", because=why)

@@ -23,6 +23,7 @@ from evenhand.reproduce.maft.figures import (
     claim,
     column,
     half_width,
+    join_reasons,
     pieces_of,
     plain,
 )
@@ -31,14 +32,15 @@ from evenhand.stats import equal_means_p_value
 
 METHODS = ("AEQUITAS", "SG", "ADF", "EIDIG")
 TOGETHER = (
-    "All walks move together here, one call of the network for all of them, where the programs ask row by row: what "
+    "all walks move together here, one call of the network for all of them, where the programs ask row by row: what "
     "costs most there, the number of calls, costs nothing here"
 )
 COUNTED = (
-    "The program also moves protected attributes, and counts every protected value that it arrives with; here each "
+    "the program also moves protected attributes, and counts every protected value that it arrives with; here each "
     "profile counts once"
 )
 PLAUSIBLE = "plausible profiles, with as many questions"
+DRAWN_MEASURES = {"instances": "instances found", "success": "success, instances per try"}
 
 
 def compare_steps(values: Mapping[str, Values]) -> ComparedTable:
@@ -53,6 +55,15 @@ def compare_steps(values: Mapping[str, Values]) -> ComparedTable:
         rows += [("MAFT", f"MAFT {h:g}", float(np.log10(h))) for h in sizes]
         for measure in ("instances", "success"):
             figures += [_drawn_steps(found, row, label, at, measure) for row, label, at in rows]
+        figures.append(
+            ComparedFigure(
+                row="Evenhand's own search",
+                measure=DRAWN_MEASURES["instances"],
+                default=average(_by_round(found, "default", "profiles"), basis=PLAUSIBLE),
+                verdict="not compared",
+                because=DRAWN,
+            )
+        )
         figures += _step_claims(found, sizes)
         figures += _program_runs(found)
     return ComparedTable(
@@ -66,7 +77,7 @@ def compare_steps(values: Mapping[str, Values]) -> ComparedTable:
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
-        because="; ".join(dict.fromkeys(one.because for one in figures if one.verdict == "differs")),
+        because=join_reasons(figures),
         horizontal="power of ten of h",
     )
 
@@ -88,18 +99,12 @@ def _measured(run: Values, measure: str) -> float:
 
 def _drawn_steps(found: Mapping[str, Values], row: str, label: str, at: float | None, measure: str) -> ComparedFigure:
     own = average(_by_round(found, label, measure), basis=f"mean of {len(found)} benchmarks")
-    names = {"instances": "instances found", "success": "success, instances per try"}
-    default = None
-    if label == "MAFT 1" and measure == "instances":
-        counts = _by_round(found, "default", "profiles")
-        default = average(counts, basis=PLAUSIBLE)
     return ComparedFigure(
         row=row,
-        measure=names[measure],
+        measure=DRAWN_MEASURES[measure],
         unit="%" if measure == "success" else "",
         at=None if at is None else round(at, 1),
         ours=own,
-        default=default,
         verdict="not compared",
         because=DRAWN,
     )
@@ -250,7 +255,7 @@ def compare_numbers(values: Mapping[str, Values]) -> ComparedTable:
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
-        because="; ".join(dict.fromkeys(one.because for one in figures if one.verdict == "differs")),
+        because=join_reasons(figures),
     )
 
 
@@ -477,7 +482,7 @@ def compare_joint(values: Mapping[str, Values]) -> ComparedTable:
         text="The paper says that MAFT remains superior to the other methods, without numbers.",
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
-        because="; ".join(one.because for one in figures if one.verdict == "differs"),
+        because=join_reasons(figures),
     )
 
 

@@ -17,7 +17,7 @@ from evenhand.reproduce.comparison import (
     summarize_verdicts,
 )
 from evenhand.reproduce.maft import published
-from evenhand.reproduce.maft.figures import DRAWN, NEEDS, absent_rows, claim, pieces_of, plain
+from evenhand.reproduce.maft.figures import DRAWN, NEEDS, absent_rows, claim, join_reasons, pieces_of, plain
 
 SIMILAR = {
     "Figure 5": ("gradients", "Similarity of estimated and true gradients"),
@@ -81,7 +81,7 @@ def compare_similarity(number: str, values: Mapping[str, Values]) -> ComparedTab
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
-        because="; ".join(dict.fromkeys(one.because for one in figures if one.verdict == "differs")),
+        because=join_reasons(figures),
     )
 
 
@@ -119,7 +119,7 @@ def compare_times(number: str, values: Mapping[str, Values]) -> ComparedTable:
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
-        because="; ".join(one.because for one in figures if one.verdict == "differs"),
+        because=join_reasons(figures),
     )
 
 
@@ -233,7 +233,7 @@ def compare_plane(values: Mapping[str, Values]) -> ComparedTable:
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
-        because="; ".join(dict.fromkeys(one.because for one in figures if one.verdict == "differs")),
+        because=join_reasons(figures),
     )
 
 
