@@ -255,7 +255,7 @@ def compare_thresholds(found: Found) -> ComparedTable:
         ("FinHzn, five classifiers", partial(bounded_cells, found)),
         *((f"{shield}, ERM", partial(periodic_cells, found, shield=shield)) for shield in PERIODIC),
     ):
-        means = {
+        means: dict[tuple[str, str], float] = {
             (kept, kappa): float(np.mean(own))
             for kept in PROPERTIES
             for kappa in tested_thresholds(found)

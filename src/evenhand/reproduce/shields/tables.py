@@ -197,9 +197,9 @@ def compare_losses(found: Found) -> ComparedTable:
             )  # fmt: skip
     for kept in PROPERTIES:
         means = {
-            shield: float(np.mean(own))
+            shield: float(np.mean(periodic))
             for shield in PERIODIC
-            if (own := utility_losses([c for c in periodic_cells(found, kept, shield) if _at(c)]))
+            if (periodic := utility_losses([c for c in periodic_cells(found, kept, shield) if _at(c)]))
         }
         for shield, value in means.items():
             if shield == DYNAMIC_STRICT:
