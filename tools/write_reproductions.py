@@ -55,7 +55,7 @@ def write_page(found: PaperReproduction) -> dict[str, str]:
 
 def write_index(text: str, papers: list[PaperReproduction]) -> str:
     """Return the index with a row for every paper."""
-    lines = ["| paper | tables and drawings | agrees | better | differs | not compared | work, one core |"]
+    lines = ["| paper | tables and drawings | agrees | better | differs | not compared | work, by the clock |"]
     lines.append("|---|---:|---:|---:|---:|---:|---:|")
     for found in papers:
         counts = Counter(table.verdict for table in found.tables)
