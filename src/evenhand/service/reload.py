@@ -79,7 +79,7 @@ def reload_service(context: ServiceContext, by: str) -> ReloadReport:
             raise OptionError("the service was started without a file", hint="evenhand serve --config evenhand.toml")
         written = ServiceConfig.read(before.source)
         change = _Change(context, written)
-        parts = ("service", "limits", "retention", "oidc", "monitors")
+        parts = ("service", "limits", "retention", "oidc", "tracing", "monitors")
         needs_restart = tuple(
             name for name in parts if _described(getattr(before, name)) != _described(getattr(written, name))
         )

@@ -94,6 +94,7 @@ HINTS = {
     "keys": "write true or false",
     "trusted_proxies": 'write a list of addresses or networks, such as trusted_proxies = ["127.0.0.1", "10.0.0.0/8"]',
     "public_url": 'write the address that callers use, such as public_url = "https://fair.example.org"',
+    "endpoint": 'write the address of the collector, such as endpoint = "http://127.0.0.1:4318"',
     "issuer": 'write the address of the provider, such as issuer = "https://login.example.org/realms/work"',
     "roles": 'write who may do what, such as roles = { viewer = ["staff"], admin = ["evenhand-admins"] }',
     "name": 'letters, digits, ".", "_" and "-", at most 100 of them, such as name = "loans"',
@@ -201,6 +202,20 @@ class OidcConfig(_StrictModel):
     session_hours: Annotated[float, Field(gt=0, le=168)] = 8.0
 
 
+class TracingConfig(_StrictModel):
+    """Traces for OpenTelemetry.
+
+    Attributes:
+        enabled: whether spans are made, and sent; ``OTEL_EXPORTER_OTLP_*`` says where to and with which headers.
+        endpoint: of the collector, in place of what the environment says.
+        share: of the traces that begin here; one that a caller began is sent if the caller's is.
+    """
+
+    enabled: StrictBool = False
+    endpoint: Annotated[str, BeforeValidator(_check_public_url)] | None = None
+    share: Annotated[float, Field(ge=0, le=1)] = 1.0
+
+
 class ServedShieldConfig(_StrictModel):
     """A shield: a policy file, or the plan of one that is made at the start.
 
@@ -267,7 +282,7 @@ class ServiceConfig(_StrictModel):
     """The whole file.
 
     Attributes:
-        service, limits, retention, oidc, shields, guards, monitors: its parts.
+        service, limits, retention, oidc, tracing, shields, guards, monitors: its parts.
         folder: that relative paths in it start from.
         source: the file itself; None: it was described otherwise.
     """
@@ -276,6 +291,7 @@ class ServiceConfig(_StrictModel):
     limits: LimitsConfig = LimitsConfig()
     retention: RetentionConfig = RetentionConfig()
     oidc: OidcConfig | None = None
+    tracing: TracingConfig = TracingConfig()
     shields: tuple[ServedShieldConfig, ...] = ()
     guards: tuple[ServedGuardConfig, ...] = ()
     monitors: tuple[ServedMonitorConfig, ...] = ()
@@ -343,6 +359,7 @@ KNOWN_ENTRIES: Mapping[str, list[str]] = {
     "limits": list(LimitsConfig.model_fields),
     "retention": list(RetentionConfig.model_fields),
     "oidc": list(OidcConfig.model_fields),
+    "tracing": list(TracingConfig.model_fields),
     "shields": list(ServedShieldConfig.model_fields),
     "guards": list(ServedGuardConfig.model_fields),
     "monitors": list(ServedMonitorConfig.model_fields),

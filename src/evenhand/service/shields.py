@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, DecisionError, EvenhandError, OptionError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
@@ -24,6 +24,9 @@ from evenhand.shields import (
     read_plan_with_ranges,
     synthesize,
 )
+
+if TYPE_CHECKING:
+    from evenhand.service.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,10 @@ class ShieldDecider:
             DecisionError: it makes no sense, or the id was used for another one.
             StoreError: the store failed, and nothing may pass.
         """
+        tracing = self._ledger.tracing
+        return await (self._decide(operation) if tracing is None else self._decide_traced(tracing, operation))
+
+    async def _decide(self, operation: dict[str, Any]) -> DecisionReply:
         if self.when_down == "refuse":
             return _guarded_reply(await self._ask(operation))
         if self._left or self._missing:
@@ -217,6 +224,14 @@ class ShieldDecider:
 
     def _ask(self, operation: dict[str, Any]) -> asyncio.Future[OperationResult]:
         return self._ledger.ask(self._stream, operation, id=operation["id"])
+
+    async def _decide_traced(self, tracing: Tracing, operation: dict[str, Any]) -> DecisionReply:
+        with tracing.span("evenhand.decide", stream=self._stream) as add:
+            made = await self._decide(operation)
+            add("guarded", made.guarded)
+            add("intervened", bool(made.answer["intervened"]))
+            add("repeated", made.repeated)
+            return made
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
         if operation["group"] not in self.groups:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -28,12 +29,16 @@ from evenhand.service.api.routes import (
     shields,
     streams,
 )
+from evenhand.service.api.traced_requests import TracingMiddleware
 from evenhand.service.auth.limits import LimitsMiddleware, RequestCounts
 from evenhand.service.auth.logging import RequestLogMiddleware
 from evenhand.service.auth.middleware import AuthMiddleware, SecurityHeadersMiddleware
 from evenhand.service.metrics import MetricsMiddleware
 from evenhand.service.reload import follow_streams
 from evenhand.service.settings import ServiceConfig
+
+NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""FastAPI's own spans and logs would have words of callers in them; ours do not."""
 
 
 def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -> FastAPI:
@@ -58,7 +63,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
 
     # The interactive pages would load scripts from elsewhere.
     app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-                  responses=error_handlers.DOCUMENTED_ERRORS)  # fmt: skip
+                  responses=error_handlers.DOCUMENTED_ERRORS, telemetry=NO_TELEMETRY)  # fmt: skip
     # What is added last comes first.
     app.add_middleware(HeadMiddleware)
     counts = RequestCounts(settings.limits)
@@ -68,6 +73,8 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     app.add_middleware(MetricsMiddleware)
     app.add_middleware(SecurityHeadersMiddleware)
     app.add_middleware(DecisionPathMiddleware, limits=settings.limits, counts=counts)
+    if settings.tracing.enabled:
+        app.add_middleware(TracingMiddleware)
     error_handlers.install_handlers(app)
     for part in (
         admin,

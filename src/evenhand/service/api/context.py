@@ -34,6 +34,7 @@ from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.readiness import Readiness
 from evenhand.service.store.upkeep import Replicas, RetentionJob, UpkeepThread
+from evenhand.service.tracing import open_tracing
 from evenhand.service.versions import VersionedMachine
 
 
@@ -137,6 +138,8 @@ class ServiceContext:
         self.upkeep.stop()
         self.ledger.close()
         self.database.close()
+        if self.ledger.tracing is not None:
+            self.ledger.tracing.close()
 
 
 async def context_of(request: Request) -> ServiceContext:
@@ -195,13 +198,14 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
     """
     oidc = settings.oidc
     logins = None if oidc is None else IdentityProvider(oidc, settings.service.public_url or "")
+    tracing = open_tracing(settings.tracing)
     database = Database(settings.service.database)
     try:
         managed = read_managed_streams(database)
         effective = overlay_settings(settings, managed)
         if streams is None or managed:
             streams = build_streams(effective, managed)
-        ledger = Ledger(database, streams.machines)
+        ledger = Ledger(database, streams.machines, tracing=tracing)
     except BaseException:
         database.close()
         raise

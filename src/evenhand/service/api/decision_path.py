@@ -21,6 +21,7 @@ from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api.context import ServiceContext
 from evenhand.service.api.routes import shields
 from evenhand.service.api.routes.shield_bodies import BatchRequest, DecisionRequest
+from evenhand.service.api.traced_requests import ANSWERED_BY
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, Caller
 from evenhand.service.auth.limits import COUNTED, RequestCounts, address_of
 from evenhand.service.auth.logging import request_id, tells_every_request
@@ -81,6 +82,7 @@ class DecisionPathMiddleware:
             await self._app(scope, receive, send)
             return
         context.metrics.count_response("POST", _ROUTES[many], 200)
+        scope[ANSWERED_BY] = _ROUTES[many], name
         said, headers = answer
         body = _ENCODE(said).encode()
         raw = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]

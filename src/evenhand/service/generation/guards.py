@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -47,6 +47,7 @@ from evenhand.service.spending import to_micro
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.ledger import Ledger
+from evenhand.service.tracing import trace_calls
 
 GRACE_SECONDS = 10.0
 """Seconds that work under way has to end when the service stops."""
@@ -214,6 +215,8 @@ class GuardedRequest:
         self, guard: ServedGuard, prompt: str, generator: Generator, route: str, *, address: bool, count: int
     ) -> None:
         self.prompt, self.count = prompt, count
+        spans = dict.fromkeys(("generate", "generate_several"), "evenhand.generate")
+        generator = trace_calls(guard.ledger.tracing, generator, spans, guard.name)
         self._guard, self._generator, self._address = guard, generator, address
         self._notes = LogMetadata(
             prompt, route=route, log_prompts=guard.entry.log_prompts, instruct=guard.pipeline.instruct
@@ -238,7 +241,7 @@ class GuardedRequest:
         try:
             while told < self.count and not (told and self._keeper.withdrawn):
                 try:
-                    found: Served = await self._answer()
+                    found: Served = await self._answer_traced()
                 except Exception as error:
                     found = error
                 told += 1
@@ -247,6 +250,16 @@ class GuardedRequest:
         finally:
             for _ in range(self.count - told):
                 tell(StoreError("the service is stopping", hint="ask another replica, or again later"))
+
+    async def _answer_traced(self) -> ServedAnswer:
+        tracing = self._guard.ledger.tracing
+        if tracing is None:
+            return await self._answer()
+        with tracing.span("evenhand.guard", stream=self._guard.name) as add:
+            served = await self._answer()
+            add("status", served.answer.status)
+            add("changed", served.answer.changed)
+            return served
 
     async def _answer(self) -> ServedAnswer:
         """Return the next item.
@@ -380,9 +393,17 @@ def open_guard(
     """Return a guard at work; `ServedGuard.log_start` then tells the log of it."""
     place = (folder / entry.config).parent if isinstance(entry.config, str) else folder
     with _naming_guard(entry):
-        guard = ServedGuard(
-            entry, _build_pipeline(read_guard_configuration(entry, folder), entry, place), ledger, replica, pictures
-        )
+        pipeline = _build_pipeline(read_guard_configuration(entry, folder), entry, place)
+        if ledger.tracing is not None:
+            looks, reads = (
+                {"classify": "evenhand.classify"},
+                dict.fromkeys(("conditions", "fixed_groups"), "evenhand.judge"),
+            )
+            pipeline = replace(
+                pipeline, judge=trace_calls(ledger.tracing, pipeline.judge, reads, entry.name),
+                classifier=trace_calls(ledger.tracing, pipeline.classifier, looks, entry.name),
+            )  # fmt: skip
+        guard = ServedGuard(entry, pipeline, ledger, replica, pictures)
     guard.version = version
     return guard
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
@@ -33,6 +33,9 @@ from evenhand.service.store.transaction import (
     Transaction,
     is_written,
 )
+
+if TYPE_CHECKING:
+    from evenhand.service.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +75,7 @@ class _OperationTask:
     asked: OperationRequest
     durable: bool
     future: Future[OperationResult] | _LoopFuture
+    trace: Any = None
 
 
 Outcome: TypeAlias = OperationResult | Exception
@@ -125,6 +129,7 @@ class Ledger:
         machines: by name of the stream, at their beginning.
         clock: gives the time that entries carry, in seconds since 1970.
         pauses: seconds between the looks for a commit whose answer was lost.
+        tracing: traces transactions; None: nothing does.
 
     Attributes:
         listeners: are told, in the writing thread, of operations that were committed: the stream, and each operation
@@ -142,7 +147,9 @@ class Ledger:
         *,
         clock: Callable[[], float] = time.time,
         pauses: Sequence[float] = RETRY_PAUSES,
+        tracing: Tracing | None = None,
     ) -> None:
+        self.tracing = tracing
         self._database = database
         self._clock = clock
         self._transaction = Transaction(machines, clock)
@@ -206,13 +213,13 @@ class Ledger:
             StoreError: the store failed; ask again with the same id.
         """
         future: Future[OperationResult] = Future()
-        self._put(_OperationTask(self._request(stream, operation, id, answered), durable, future))
+        self._put(_OperationTask(self._request(stream, operation, id, answered), durable, future, self._trace()))
         return future
 
     def ask(self, stream: str, operation: Operation, *, id: str | None = None) -> asyncio.Future[OperationResult]:
         """Queue a durable operation, as `submit` does, for a caller in an event loop: the future is one of that."""
         waiting = _LoopFuture()
-        self._put(_OperationTask(self._request(stream, operation, id), True, waiting))
+        self._put(_OperationTask(self._request(stream, operation, id), True, waiting, self._trace()))
         return waiting.future
 
     def machine(self, stream: str) -> StateMachine:
@@ -286,6 +293,9 @@ class Ledger:
                 self._closed = True
                 self._queue.put(None)
         self._thread.join()
+
+    def _trace(self) -> Any:
+        return None if self.tracing is None else self.tracing.current
 
     def _request(
         self, stream: str, operation: Operation, id: str | None, answered: Operation | None = None
@@ -393,7 +403,7 @@ class Ledger:
             self._rounds[stream] = 0 if done else self._rounds[stream] + 1
             told += zip(by_stream[stream][:done], page.results, strict=True)
         _tell_callers(told)
-        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds)
+        self._tell(pages, sum(len(page.results) for page in pages.values()), seconds, [task.trace for task in tasks])
 
     def _plan(self, stream: str, work: Callable[[], None], waiting: list[_OperationTask]) -> None:
         """Make a plan in another thread; meanwhile the other streams go on."""
@@ -453,11 +463,13 @@ class Ledger:
             hint="ask again with the same id, and the answer will be the one that was given, if one was",
         )  # fmt: skip
 
-    def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float) -> None:
+    def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float, traces: Sequence[Any]) -> None:
         """Tell those who listen; what they do wrong is not a fault of the decisions, nor of this thread."""
         calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (measurer, (count, seconds)) for measurer in self.measurers
         ]
+        if self.tracing is not None:
+            calls.append((self.tracing.record_commit, (traces, seconds, sorted(pages))))
         calls += [
             (listener, (stream, page.done))
             for stream, page in pages.items()

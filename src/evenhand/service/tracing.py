@@ -1,0 +1,203 @@
+"""Traces for OpenTelemetry: what a request, a decision, a transaction and a backend took, one inside another.
+
+Spans have the route, the stream, the request's id and what came of it: never an id of a decision, a group, a prompt, a
+key, or a query, which may hold any of them. That is why requests are traced here and not by a library, which exports
+addresses whole. Nothing of OpenTelemetry is loaded unless the service's file turns traces on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from evenhand import __version__
+from evenhand.coroutines import call
+from evenhand.errors import MissingExtraError
+from evenhand.service.settings import TracingConfig
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+T = TypeVar("T")
+
+RequestTeller: TypeAlias = Callable[[int, str | None, str | None], None]
+"""Takes the status of an answer, the route that gave it, and the stream that it was about."""
+
+MAX_LINKS = 128
+"""Requests that the span of one transaction names."""
+
+FLUSH_MILLISECONDS = 3_000
+"""Within which the last spans must have been sent when the service ends."""
+
+
+class Tracing:
+    """Makes spans, and sends them in the background.
+
+    Args:
+        config: see the service's file.
+
+    Raises:
+        MissingExtraError: OpenTelemetry is not installed.
+    """
+
+    def __init__(self, config: TracingConfig) -> None:
+        try:
+            from opentelemetry import context, trace
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(str(error.name), extra="otel", purpose="for traces") from None
+        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say otherwise where they are set.
+        about = Resource.create().merge(Resource({"service.version": __version__}))
+        if str(about.attributes.get("service.name", "")).startswith("unknown_service"):
+            about = about.merge(Resource({"service.name": "evenhand"}))
+        sampler = ParentBased(TraceIdRatioBased(config.share))
+        self._provider = TracerProvider(sampler=sampler, resource=about, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(build_exporter(config)))
+        self._tracer = self._provider.get_tracer("evenhand", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+        self._context, self._trace = context, trace
+
+    @property
+    def current(self) -> Context:
+        """What spans that begin here, or elsewhere on behalf of this, belong to."""
+        return self._context.get_current()
+
+    @contextmanager
+    def span(self, name: str, **about: str | int | bool) -> Iterator[Callable[[str, str | int | bool], None]]:
+        """Trace the block; gives what adds to the span what is known later.
+
+        Args:
+            name: of what is done.
+            about: attributes, behind ``evenhand.``.
+        """
+        attributes = {f"evenhand.{one}": value for one, value in about.items()}
+        with self._tracer.start_as_current_span(name, attributes=attributes, record_exception=False,
+                                                set_status_on_exception=False) as span:  # fmt: skip
+            try:
+                yield lambda one, value: span.set_attribute(f"evenhand.{one}", value)
+            except BaseException as error:
+                # The words of an exception may be those of a caller.
+                span.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
+                raise
+
+    def record_commit(self, parents: Sequence[Context], seconds: float, streams: Sequence[str]) -> None:
+        """Trace a transaction that has ended: it belongs to the first operation's trace, and names the others."""
+        spans = [self._trace.get_current_span(parent).get_span_context() for parent in parents]
+        links = [self._trace.Link(one) for one in spans[1 : MAX_LINKS + 1] if one.is_valid]
+        ended = time.time_ns()
+        span = self._tracer.start_span(
+            "evenhand.commit", parents[0], links=links, start_time=ended - int(1e9 * seconds),
+            attributes={"evenhand.operations": len(parents), "evenhand.streams": list(streams)},
+        )  # fmt: skip
+        span.end(ended)
+
+    @contextmanager
+    def request(self, method: str, headers: Mapping[str, str], called: str) -> Iterator[RequestTeller]:
+        """Trace a request, under the trace of whoever sent it; gives what takes the outcome.
+
+        Args:
+            method: of HTTP.
+            headers: that say which trace it belongs to: ``traceparent`` and ``tracestate``.
+            called: what the request is called.
+        """
+        method = method if method in METHODS else "_OTHER"
+        attributes = {"http.request.method": method, "evenhand.request_id": called}
+        with self._tracer.start_as_current_span(
+            method, self._propagator.extract(headers), kind=self._trace.SpanKind.SERVER, attributes=attributes,
+            record_exception=False, set_status_on_exception=False,
+        ) as span:  # fmt: skip
+
+            def tell(status: int, route: str | None, stream: str | None) -> None:
+                if route is not None:
+                    span.update_name(f"{method} {route}")
+                    span.set_attribute("http.route", route)
+                if stream is not None:
+                    span.set_attribute("evenhand.stream", stream)
+                span.set_attribute("http.response.status_code", status)
+                if status >= 500:
+                    span.set_status(self._trace.StatusCode.ERROR)
+
+            yield tell
+
+    def flush(self) -> None:
+        """Send what waits."""
+        self._provider.force_flush(FLUSH_MILLISECONDS)
+
+    def close(self) -> None:
+        """Send what waits, as far as somebody takes it, and stop."""
+        self.flush()
+        self._provider.shutdown()
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Whatever else somebody sends must not name a span."""
+
+
+def build_exporter(config: TracingConfig) -> SpanExporter:
+    """Return what sends spans: OTLP over HTTP, to the file's endpoint or as ``OTEL_EXPORTER_OTLP_*`` says.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), extra="otel", purpose="for traces") from None
+    return OTLPSpanExporter(None if config.endpoint is None else f"{config.endpoint}/v1/traces")
+
+
+def open_tracing(config: TracingConfig) -> Tracing | None:
+    """Return what makes spans, if the service's file wants any.
+
+    Raises:
+        MissingExtraError: OpenTelemetry is not installed.
+    """
+    if not config.enabled:
+        return None
+    # What cannot be sent is told once by the service's own log, in its shape.
+    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+    return Tracing(config)
+
+
+def trace_calls(tracing: Tracing | None, inner: T, spans: Mapping[str, str], stream: str) -> T:
+    """Return something that does what another one does, and traces the calls of some of its methods.
+
+    Args:
+        tracing: None: it is returned as it is.
+        inner: whose methods are called.
+        spans: the names of the spans, by method.
+        stream: for whom.
+    """
+    return inner if tracing is None else _TracedCalls(tracing, inner, spans, stream)  # type: ignore[return-value]
+
+
+class _TracedCalls:
+    def __init__(self, tracing: Tracing, inner: object, spans: Mapping[str, str], stream: str) -> None:
+        self._inner = inner
+        for name, span in spans.items():
+            if hasattr(inner, name):
+                setattr(self, name, _traced(tracing, getattr(inner, name), span, stream))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _traced(tracing: Tracing, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
+    def blocks(*given: Any, **named: Any) -> Any:
+        with tracing.span(name, stream=stream):
+            return function(*given, **named)
+
+    async def waits(*given: Any, **named: Any) -> Any:
+        with tracing.span(name, stream=stream):
+            return await call(function, *given, **named)
+
+    blocks.call_async = waits  # type: ignore[attr-defined]  # how `call` finds what it can wait for
+    return blocks
