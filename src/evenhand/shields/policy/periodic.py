@@ -405,9 +405,13 @@ class ObligatoryEnd:
             if slack == 0:
                 return np.zeros(self.horizon + 1, dtype=np.int64)
         found = []
-        for n_a in range(self.horizon + 1):
-            left = slack - share_a / (seen_a + n_a) if seen_a + n_a else Fraction(0)
-            found.append(max(0, math.ceil(share_b / left) - seen_b) if left > 0 else NEVER)
+        for seen in range(seen_a, seen_a + self.horizon + 1):
+            # share_b / (slack - share_a / seen), rounded up, in whole numbers.
+            left = slack.numerator * share_a.denominator * seen - share_a.numerator * slack.denominator
+            whole = slack.denominator * share_a.denominator * seen
+            possible = seen > 0 and left > 0
+            needed = -(-share_b.numerator * whole // (share_b.denominator * left)) if possible else 0
+            found.append(max(0, needed - seen_b) if possible else NEVER)
         return np.array(found, dtype=np.int64)
 
     @cached_property
