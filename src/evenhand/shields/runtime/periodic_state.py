@@ -125,6 +125,8 @@ class PeriodicShieldState:
         self.past = self.past_recommended = plan.start
         self.past_open = [0] * 8
         self.assumption_held, self.prompt = periodic.assumption_held_at_start, True
+        # A past, and whether all periods after it end fair: asked with every decision.
+        self._known_past = (self.past, always_ends_fair(plan, self.past))
         self._begin(self.past)
 
     def _begin(self, past: Counters) -> None:
@@ -243,7 +245,9 @@ class PeriodicShieldState:
             return False
         if course.step == self.horizon:
             return always_ends_fair(plan, self._totals()) and not any(course.open)
-        return always_ends_fair(plan, self.past) and course.has_guarantee
+        if self._known_past[0] != self.past:
+            self._known_past = (self.past, always_ends_fair(plan, self.past))
+        return self._known_past[1] and course.has_guarantee
 
     def _open(self, by: tuple[int, int]) -> tuple[int, int, int, int]:
         """Open decisions of all periods; ``by`` the two bits of the recommendation or the decision of a code."""
@@ -292,7 +296,6 @@ class PeriodicShieldState:
         shielded = worst_bias(kept, self._totals(), self._open((0, 1)))
         unshielded = worst_bias(kept, self._recommended_counts(), self._open((1, 1)))
         done = course.step == self.horizon
-        held = self._assumption_holds_so_far()
         bound: Fraction | None
         attained = False
         if done:
@@ -309,11 +312,10 @@ class PeriodicShieldState:
                 kept, reachable_end_states(course.policy, course.step, outcomes, left=course.left) + np.array(self.past)
             )
             attained, how = True, "the largest over everything that can still come in this period"
-        assumption = self.periodic.assumption or ""
         settled = self._is_settled()
-        if settled:
-            # With that many counted no later period can end otherwise, if the labels that come are prompt.
-            assumption, held = "", True
+        # Once settled: with that many counted no later period can end otherwise, if the labels that come are prompt.
+        assumption = "" if settled else self.periodic.assumption or ""
+        held = settled or self._assumption_holds_so_far()
         if self.labelled:
             prompt = self.prompt and course.prompt
             labels = PROMPT_FROM_HERE if settled and not prompt else PROMPT_LABELS
