@@ -1,5 +1,6 @@
 """The monitor: gaps and alarms by group, labels that come later, audits, and the same bits however events come."""
 
+import itertools
 import json
 import math
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
 from evenhand.monitoring import Monitor, MonitorResult, read_monitor_config, read_state, write_state
+from evenhand.monitoring.selection import BLOCK, SelectionTest
 from support import scaled
 
 SEXES = {"by": ["sex"], "values": {"sex": ["female", "male"]}}
@@ -198,6 +200,80 @@ def test_labels_of_accepted_decisions_alone_are_refused():
         watching.add(label for label in labels if label["id"] in accepted)
     with pytest.raises(DataError, match="labels are all of accepted decisions"):
         watching.add(decisions)
+
+
+def some_labels(n, *, accepted, rejected, seed=0):
+    """Decisions, and late labels of some of them: with these probabilities."""
+    rng = np.random.default_rng(seed)
+    decisions, labels = labelled(n, accuracy=(0.9, 0.9), seed=seed)
+    made = {event["id"]: event["decision"] for event in decisions}
+    return decisions, [one for one in labels if rng.random() < (accepted if made[one["id"]] else rejected)]
+
+
+def in_turns(watching, decisions, labels, *, piece=100):
+    """Add decisions, and of each piece the labels after the next piece."""
+    known = {label["id"]: label for label in labels}
+    for start in range(0, len(decisions) + piece, piece):
+        watching.add(decisions[start : start + piece])
+        before = decisions[max(start - piece, 0) : start]
+        watching.add(known[event["id"]] for event in before if event["id"] in known)
+
+
+def test_labels_that_come_rarely_of_rejected_decisions_are_said_beside_the_numbers():
+    watching = monitor([*EQUAL, *SELECTION])
+    in_turns(watching, *some_labels(2000, accepted=0.6, rejected=0.1))
+    result = watching.result()
+    assert result.selection.shown < 600
+    assert result.selection.accepted + result.selection.rejected == 2000
+    assert 0.5 < result.selection.labelled_accepted / result.selection.accepted < 0.7
+    text = result.summary()
+    assert "of the accepted and of" in text
+    page = [str(block) for block in result.document().blocks]
+    beside = [i for i, block in enumerate(page) if "Of decisions whose label is known" in block]
+    assert len(beside) == 1  # of selection rates nothing is said
+    assert "True positive rate" in page[beside[0] - 1]
+
+
+def test_labels_that_come_as_often_of_rejected_decisions_are_not_spoken_of():
+    shown = 0
+    for seed in range(20):
+        watching = monitor(EQUAL)
+        in_turns(watching, *some_labels(1000, accepted=0.3, rejected=0.3, seed=seed))
+        shown += watching.result().selection.shown is not None
+        assert "whose label is known" not in watching.result().summary()
+    assert shown == 0
+
+
+@pytest.mark.parametrize("accepted", [2, 25, 48])
+def test_the_bet_on_labels_is_fair_whatever_order_they_come_in(accepted):
+    """With a rejected decision half as likely as an accepted one to be the next, no bet gains: by all orders."""
+    expected = np.zeros(3)
+    for order in itertools.product((0, 1), repeat=5):
+        test, left, chance = SelectionTest(1e-9, 1000), [BLOCK - accepted, accepted], 1.0
+        numbers = [test.decide(i < accepted, 0) for i in range(BLOCK)]
+        for kind in order:
+            weights = (0.5 * left[0], left[1])
+            chance *= weights[kind] / sum(weights)
+            if not chance:
+                break
+            left[kind] -= 1
+            test.label(numbers[0], kind, 0)
+        expected += chance * np.array(test.state()["wealth"])
+    assert expected == pytest.approx(1 / 3)
+
+
+def test_labels_before_their_block_is_complete_count_like_those_after():
+    early, late = SelectionTest(0.05, 1000), SelectionTest(0.05, 1000)
+    kinds = [i % 2 for i in range(BLOCK)]
+    for kind in kinds:
+        number = early.decide(kind, 0)
+        if kind:
+            early.label(number, kind, 0)
+    numbers = [late.decide(kind, 0) for kind in kinds]
+    for number, kind in zip(numbers, kinds, strict=True):
+        if kind:
+            late.label(number, kind, 0)
+    assert early.state() == late.state()
 
 
 def test_calibration():

@@ -5,7 +5,8 @@ from evenhand.monitoring.events import Event
 from evenhand.monitoring.figures import GAUGES, MonitorFigure, format_figures, list_figures
 from evenhand.monitoring.lines import LineFile, LinePipe, LineReader, event_of_log_entry
 from evenhand.monitoring.monitor import Monitor, MonitorUpdate
-from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap, MonitorResult
+from evenhand.monitoring.result import Alarm, GapHistory, MonitoredGap, MonitorResult, describe_selection
+from evenhand.monitoring.selection import LabelSelection
 from evenhand.monitoring.state import monitor_to_dict, read_state, restore_monitor, write_state
 from evenhand.monitoring.webhook import AlarmPoster, post_alarm
 
@@ -15,6 +16,7 @@ __all__ = [
     "AlarmPoster",
     "Event",
     "GapHistory",
+    "LabelSelection",
     "LineFile",
     "LinePipe",
     "LineReader",
@@ -24,6 +26,7 @@ __all__ = [
     "MonitorResult",
     "MonitorUpdate",
     "MonitoredGap",
+    "describe_selection",
     "event_of_log_entry",
     "format_figures",
     "list_figures",

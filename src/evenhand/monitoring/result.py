@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from evenhand.core import Document, Result, ResultPart
-from evenhand.text import format_count
+from evenhand.monitoring.selection import LabelSelection
+from evenhand.text import format_count, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,23 @@ MEASURES = {
     "calibration": "calibration error",
 }
 """Rates by the words of screens."""
+
+
+def describe_selection(selection: LabelSelection | None) -> str:
+    """Return what is said where labels of rejected decisions come too rarely; nothing where that is not shown."""
+    if selection is None or selection.shown is None:
+        return ""
+    rates = [
+        format_percent(labelled / max(count, 1))
+        for labelled, count in (
+            (selection.labelled_accepted, selection.accepted),
+            (selection.labelled_rejected, selection.rejected),
+        )
+    ]
+    return (
+        f"Labels came of {rates[0]} of the accepted and of {rates[1]} of the rejected decisions: numbers that rest on "
+        "labels are about decisions whose label is known, and may be wrong for all."
+    )
 
 
 class MonitoredGap(ResultPart):
@@ -115,6 +133,7 @@ class MonitorResult(Result):
         skipped: lines that could not be read.
         gaps: every comparison of every measure.
         alarms: all, in their order.
+        selection: how many decisions have a label, by what was decided; None if nothing needs labels.
         histories: of every measure that is watched.
     """
 
@@ -129,6 +148,7 @@ class MonitorResult(Result):
     skipped: int = Field(default=0, ge=0)
     gaps: tuple[MonitoredGap, ...]
     alarms: tuple[Alarm, ...]
+    selection: LabelSelection | None = None
     histories: tuple[GapHistory, ...]
 
     def document(self, name: str = "") -> Document:

@@ -56,6 +56,7 @@ def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
         "pending": [[id, *one] for id, one in monitor.pending.items()],
         "queue": [[one.codes, one.proxy, one.audited, one.label] for one in monitor.queue],
         "audited": [[name, None if one is None else places[id(one)]] for name, one in monitor.audited.items()],
+        "selection": monitor.selection.state(),
         "held": [monitor.held.clock, monitor.held.codes, monitor.held.outcomes],
     }
 
@@ -110,10 +111,12 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     monitor.waiting = [Event(None if one[0] is None else tuple(one[0]), *one[1:]) for one in body["waiting"]]
     for measure, arrays in zip(monitor.measures, body["arrays"], strict=True):
         measure.state, measure.wealth, measure.history = (_unpack(arrays[n]) for n in ("state", "wealth", "history"))
-    monitor.pending = {one[0]: PendingDecision(tuple(one[1]), one[2], one[3]) for one in body["pending"]}
+    monitor.pending = {one[0]: PendingDecision(tuple(one[1]), *one[2:]) for one in body["pending"]}
     queue = [QueuedDecision(tuple(codes), *rest) for codes, *rest in body["queue"]]
     monitor.queue.extend(queue)
     monitor.audited = {id: None if place is None else queue[place] for id, place in body["audited"]}
+    if "selection" in body:  # states from before it was looked at have none
+        monitor.selection.load(body["selection"])
     clock, codes, outcomes = body["held"]
     monitor.held = Rows(list(clock), [tuple(one) for one in codes], [tuple(one) for one in outcomes])
     return monitor

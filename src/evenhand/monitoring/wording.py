@@ -7,6 +7,7 @@ from evenhand.monitoring.result import (
     MEASURES,
     MonitoredGap,
     MonitorResult,
+    describe_selection,
     format_ends,
     format_gap,
     format_points,
@@ -33,7 +34,10 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         gaps = result.gaps[place : place + len(result.histories[number].gaps)]
         place += len(gaps)
         title = MEASURES[measure] if measure == "calibration" else f"{MEASURES[measure]}, {form} between groups"
-        blocks += [Heading(title.capitalize()), _tabulate(gaps, measure, form, watch["tolerance"], level)]
+        blocks.append(Heading(title.capitalize()))
+        if measure != "selection_rate" and describe_selection(result.selection):
+            blocks.append(Text("Of decisions whose label is known: mostly accepted ones, see above.", role="small"))
+        blocks += [_tabulate(gaps, measure, form, watch["tolerance"], level)]
         order = sorted(range(len(gaps)), key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
         shown = order[:DRAWN]
         blocks += [
@@ -59,6 +63,8 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
 def _describe_troubles(result: MonitorResult) -> list[Block]:
     """Return what a reader must not miss about the data."""
     said = []
+    if selected := describe_selection(result.selection):
+        said.append(selected)
     if result.skipped:
         said.append(f"{format_count(result.skipped, 'line', 'lines')} could not be read and took no part.")
     if result.unmatched:

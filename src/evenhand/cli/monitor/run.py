@@ -67,6 +67,7 @@ class MonitorRun:
         self.streamed = following.follow or data == "-"
         self.started = time.monotonic()
         self.skipped, self.fault = 0, ""
+        self.selected = False
         self.changed, self.saved, self.drawn = False, self.started, self.started
         self.monitor, kept = self._load(config)
         self.skipped = int(kept.get("skipped", 0))
@@ -126,6 +127,8 @@ class MonitorRun:
         return False
 
     def _take(self, lines: list[bytes]) -> None:
+        from evenhand.monitoring import describe_selection
+
         events, faults = self.reader.read(lines)
         for fault in faults:
             self.skipped += 1
@@ -139,6 +142,10 @@ class MonitorRun:
                 self._print({"audit": id})
         for alarm in update.alarms:
             self._tell(alarm)
+        said = describe_selection(self.monitor.selection.result())
+        if said and not self.selected and not self.output.quiet:
+            typer.echo(f"note: {said}", err=True)
+        self.selected = bool(said)
 
     def _tell(self, alarm: Alarm) -> None:
         """Print an alarm."""

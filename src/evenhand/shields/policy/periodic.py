@@ -9,7 +9,6 @@ AAAI 2025, section 4. The strict and soft ends and the convention for small grou
 
 from __future__ import annotations
 
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
