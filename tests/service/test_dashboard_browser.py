@@ -21,6 +21,10 @@ if CHROMIUM is None:
 
 expect.set_options(timeout=20_000)  # as long as the page may take over an action; many things may run beside it
 
+WATCH = {
+    "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
+    "watch": [{"gap": "selection_rate", "tolerance": 0.02}],
+}
 PEOPLE = [(f"person {i}", *one) for i, one in enumerate([("women", 0), ("men", 1), ("women", 0), ("men", 1)] * 20)]
 
 
@@ -34,6 +38,7 @@ def site(tmp_path_factory):
             {"name": "studio", "config": GUARD, "log_prompts": True},
             {"name": "wild", "config": {**GUARD, "generator": {**GUARD["generator"], "obeys": 0.0}}},
         ],
+        "monitors": [{"name": "hiring", "config": WATCH}],
     }
     site = Site(described)
     with KeyStore(site.context.database) as ring:
@@ -117,6 +122,19 @@ def test_the_line_moves_while_decisions_come(page, site):
     expect(page.get_by_role("row", name="women").first).to_contain_text("43")
     expect(page.locator("#promise + div")).to_contain_text("This period: bias at most ")
     expect(page.locator("#promise + div")).to_contain_text("Later periods: ")
+
+
+def test_a_monitor_stands_among_the_streams_with_its_alarms(page, site):
+    look(page, site)
+    card = page.locator(".card", has=page.get_by_role("link", name="hiring"))
+    expect(card).to_contain_text("Monitor: no alarm")
+    site.context.monitors["hiring"].add(
+        [{"sex": sex, "decision": int(sex == "male")} for _ in range(200) for sex in ("female", "male")]
+    )
+    expect(card).to_contain_text("Monitor: 1 alarm")
+    expect(card).to_contain_text("400 decisions.")
+    card.get_by_role("link", name="hiring").click()
+    expect(page.locator("h1")).to_have_text("Monitor of hiring")
 
 
 def test_advice_is_not_called_an_override(page, site):

@@ -36,7 +36,7 @@ def describe_selection(selection: LabelSelection | None) -> str:
     ]
     return (
         f"Labels came of {rates[0]} of the accepted and of {rates[1]} of the rejected decisions: numbers that rest on "
-        "labels are about decisions whose label is known, and may be wrong for all."
+        "labels are about decisions whose label is known, and may be wrong about all decisions."
     )
 
 
@@ -173,20 +173,22 @@ def _write_estimate(gap: MonitoredGap) -> str:
     return f"{late}over the whole run {format_gap(gap.estimate, gap.form)}" + (f" ({ends})" if ends else "")
 
 
-def format_ends(gap: MonitoredGap) -> str:
+def format_ends(gap: MonitoredGap, *, unit: bool = True) -> str:
     """Return the interval as people read it; nothing without one."""
     if gap.form == "ratio":
         if gap.low is None:
             return ""
         return f"{gap.low:.2f} and more" if gap.high is None else f"{gap.low:.2f} to {gap.high:.2f}"
-    return "" if gap.low is None or gap.high is None else f"{_signed(gap.low)} to {_signed(gap.high)} points"
+    if gap.low is None or gap.high is None:
+        return ""
+    return f"{_signed(gap.low)} to {_signed(gap.high)}" + (" points" if unit else "")
 
 
-def format_gap(value: float | None, form: str) -> str:
+def format_gap(value: float | None, form: str, *, unit: bool = True) -> str:
     """Return a gap or ratio as people read it."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if form == "ratio" else f"{_signed(value)} points"
+    return f"{value:.2f}" if form == "ratio" else _signed(value) + (" points" if unit else "")
 
 
 def _signed(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Note, ReportedNumber, Table, TableRow, Text
+from evenhand.monitoring.comparisons import EVERYONE_ELSE
 from evenhand.monitoring.result import (
     MEASURES,
     MonitoredGap,
@@ -38,7 +39,8 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
         if measure != "selection_rate" and describe_selection(result.selection):
             blocks.append(Text("Of decisions whose label is known: mostly accepted ones, see above.", role="small"))
         blocks += [_tabulate(gaps, measure, form, watch["tolerance"], level)]
-        order = sorted(range(len(gaps)), key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
+        drawable = [k for k in range(len(gaps)) if gaps[k].estimate is not None]
+        order = sorted(drawable, key=lambda k: (gaps[k].alarm is None, gaps[k].alarm or 0, k))
         shown = order[:DRAWN]
         blocks += [
             Figure(
@@ -93,22 +95,27 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     for gap in gaps:
         seen = f"{gap.first_count:,}" if paired else f"{gap.first_count:,} and {gap.second_count:,}"
         number = ReportedNumber(
-            format_gap(gap.estimate, form), gap.estimate, "estimated", gap.low, gap.high, format_ends(gap), level
-        )
+            format_gap(gap.estimate, form, unit=False), gap.estimate, "estimated", gap.low, gap.high,
+            format_ends(gap, unit=False), level,
+        )  # fmt: skip
         rates = [_rate(gap.first_rate), _rate(gap.second_rate)]
         if gap.alarm is not None:
             seen += f"; alarm at {gap.alarm:,}"
-        rows.append(TableRow((_name_gap(gap), *rates, number, format_gap(gap.recent, form)), detail=seen))
+        rows.append(TableRow((_name_row(gap), *rates, number, format_gap(gap.recent, form, unit=False)), detail=seen))
     what = ("observed", "score") if paired else ("first", "second")
+    alone = any(gap.second == EVERYONE_ELSE for gap in gaps)
+    counted = "labels" if measure != "selection_rate" else "decisions"
+    against = "one group by itself is compared with everyone else; " if alone else ""
+    unit = ", points" if form == "gap" else ""
     return Table(
-        f"{tolerated}; small print: {'labels' if measure != 'selection_rate' else 'decisions'} compared; "
+        f"{tolerated}; {against}small print: {counted} compared; "
         f"{format_level(level)} intervals, all of them together and at all moments; "
         "of late: observed, recent ones counting most",
         (
             Column("compared"),
             Column(what[0], numeric=True),
             Column(what[1], numeric=True),
-            Column(form, numeric=True),
+            Column(f"{form}{unit}", numeric=True),
             Column("of late", numeric=True),
         ),
         tuple(rows),
@@ -148,6 +155,10 @@ def _explain(result: MonitorResult, level: float) -> list[Block]:
 
 def _name_gap(gap: MonitoredGap) -> str:
     return f"{gap.by}: {gap.first}, {gap.second}"
+
+
+def _name_row(gap: MonitoredGap) -> str:
+    return f"{gap.by}: {gap.first}" if gap.second == EVERYONE_ELSE else _name_gap(gap)
 
 
 def _rate(value: float | None) -> str:

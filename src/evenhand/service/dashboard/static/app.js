@@ -39,10 +39,11 @@ function navigation() {
     document.getElementById("streams"),
     h("li", {}, h("a", { href: "#/" }, "All streams")),
     known.streams.map((one) => h("li", {}, h("a", { href: address(one.name) }, one.name, h("span", { class: "what" }, one.kind === "shield" ? "shield" : "generator")))),
-    known.monitors.map((name) => h("li", {}, h("a", { href: `/monitors/${encodeURIComponent(name)}` }, name, h("span", { class: "what" }, "monitor")))),
+    known.monitors.map((name) => h("li", {}, h("a", { href: monitorAddress(name) }, name, h("span", { class: "what" }, "monitor")))),
   );
 }
 
+const monitorAddress = (name) => `/monitors/${encodeURIComponent(name)}`;
 const address = (name) => `#/${encodeURIComponent(name)}`;
 
 async function route() {
@@ -106,7 +107,7 @@ function connection(state, text) {
 class Overview {
   constructor() {
     this.cards = h("ul", { class: "cards" });
-    this.element = h("div", {}, h("h1", {}, "All streams"), known.streams.length ? this.cards : h("p", {}, "There is no shield and no guarded generator. Name one in the service's file."));
+    this.element = h("div", {}, h("h1", {}, "All streams"), known.streams.length || known.monitors.length ? this.cards : h("p", {}, "There is no shield, no guarded generator and no monitor. Name one in the service's file."));
     this.places = new Map();
     this.due = new Map();
     for (const stream of known.streams) {
@@ -115,10 +116,27 @@ class Overview {
       this.due.set(stream.name, calmly(1_000, () => this.#read(stream)));
       put(this.cards, h("li", { class: "card" }, h("h2", {}, h("a", { href: address(stream.name) }, stream.name)), text));
     }
+    for (const name of known.monitors) {
+      const text = h("div", {});
+      this.places.set(name, text);
+      put(this.cards, h("li", { class: "card" }, h("h2", {}, h("a", { href: monitorAddress(name) }, name)), text));
+    }
+    this.again = known.monitors.length ? setInterval(() => this.#readMonitors(), 5_000) : null;
   }
 
   async load() {
-    await Promise.all(known.streams.map((stream) => this.#read(stream)));
+    await Promise.all([...known.streams.map((stream) => this.#read(stream)), this.#readMonitors()]);
+  }
+
+  async #readMonitors() {
+    if (!known.monitors.length) return;
+    try {
+      for (const one of (await ask("/v1/monitors")).said.monitors) {
+        if (this.places.has(one.name)) fill(this.places.get(one.name), monitorCard(one));
+      }
+    } catch (error) {
+      for (const name of known.monitors) fill(this.places.get(name), h("p", { class: "wrong" }, error.message));
+    }
   }
 
   async #read(stream) {
@@ -137,7 +155,16 @@ class Overview {
     this.due.get(news.stream)?.();
   }
 
-  close() {}
+  close() {
+    clearInterval(this.again);
+  }
+}
+
+function monitorCard(stands) {
+  return [
+    h("p", {}, `Monitor${stands.shield ? ` of the shield ${stands.shield}` : ""}: `, stands.alarms ? h("strong", {}, many(stands.alarms, "alarm")) : "no alarm"),
+    h("p", {}, `${many(stands.decisions, "decision")}${stands.labels ? `, ${many(stands.labels, "label")}` : ""}.`),
+  ];
 }
 
 function shieldCard(stands) {

@@ -49,7 +49,9 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
     seen = [
         abs(float(value)) for point in known[len(known) // 8 :] for value in (point[1], point[4]) if value is not None
     ]
-    limit = WIDEST if ratio else max(3 * max(seen, default=1.0), 3 * tolerated[1], 1.0)
+    # Where the interval ends now is always to be seen; where it was wider at first, it is cut.
+    ends = [1.15 * abs(float(value)) for point in known[-1:] for value in point[2:4] if value is not None]
+    limit = WIDEST if ratio else max(3 * max(seen, default=1.0), 3 * tolerated[1], *ends, 1.0)
     low, high = (0.0, limit) if ratio else (-limit, limit)
 
     def cut(value: float | None, missing: float) -> float:
