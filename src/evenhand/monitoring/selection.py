@@ -121,8 +121,8 @@ class SelectionTest:
     def state(self) -> dict[str, Any]:
         """Return everything that changes, as JSON can hold it."""
         return {
-            "counts": self.counts, "labelled": self.labelled, "shown": self.shown, "wealth": self._wealth,
-            "left": [[block, *left] for block, left in self._left.items()], "early": self._early,
+            "counts": [*self.counts], "labelled": [*self.labelled], "shown": self.shown, "wealth": [*self._wealth],
+            "left": [[block, *left] for block, left in self._left.items()], "early": [*self._early],
         }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:

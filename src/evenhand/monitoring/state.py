@@ -57,7 +57,7 @@ def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
         "queue": [[one.codes, one.proxy, one.audited, one.label] for one in monitor.queue],
         "audited": [[name, None if one is None else places[id(one)]] for name, one in monitor.audited.items()],
         "selection": monitor.selection.state(),
-        "held": [monitor.held.clock, monitor.held.codes, monitor.held.outcomes],
+        "held": [list(column) for column in monitor.held],
     }
 
 
