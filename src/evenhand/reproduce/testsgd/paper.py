@@ -51,8 +51,8 @@ def _plan_pieces() -> tuple[Piece, ...]:
 
 PAPER = Paper(
     name="testsgd",
-    title="TestSGD: Interpretable Testing of Neural Networks Against Subtle Group Discrimination",
-    published_in="ACM TOSEM 2023",
+    title="TestSGD",
+    published_in="Zhang, Sun, Wang, Sun, ACM TOSEM 2023",
     tables=(
         PublishedTable("Figure 1", "Overview of the method", tables.compare_overview),
         PublishedTable("Table 1", "Identity terms", tables.compare_terms),

@@ -128,7 +128,10 @@ SUBGROUPS: dict[str, tuple[PublishedSubgroup, ...]] = {
 }
 """Table 4, people."""
 
-OTHER_LABEL = {"compas": "a high risk", "crime": "much crime"}
+OTHER_LABEL = {
+    "compas": "a high risk, which a fifth of the people have in ProPublica's table",
+    "crime": "much crime",
+}
 """Where the rates printed are of the label that is not favourable."""
 
 

@@ -15,6 +15,7 @@ from evenhand.reproduce.testsgd import published
 from evenhand.reproduce.testsgd.people import COMBINATIONS, TOP
 from evenhand.reproduce.testsgd.published import TITLES
 from evenhand.stats import newcombe, student_interval
+from evenhand.text import format_count
 
 NEAR = 5.0
 """Points that scores may lie apart and agree: the published error margin."""
@@ -115,10 +116,8 @@ def _text_figures(values: Mapping[str, Values]) -> Iterator[ComparedFigure]:
             found = own[rank]
             sampled = sampled_figure(found["sampled"])
             counted = counted_figure(found)
-            seeds = found["sampled"]["size"] + found["sampled"]["rest"]
-            why = (
-                f"samples are made of {seeds:,} texts that speak of {'both categories' if len(row.terms) > 1 else 'it'}"
-            )
+            texts = format_count(found["sampled"]["size"] + found["sampled"]["rest"], "text", "texts")
+            why = f"samples are made of {texts} with words about {' and '.join(row.terms)}"
             why += "" if counted else f"; {found['refused']}"
             verdict = "not compared" if sampled is None else judge(row.score, sampled.value, within=NEAR)
             yield ComparedFigure(
@@ -268,12 +267,12 @@ def _mended_texts(found: Values | None) -> _Mended | None:
     accuracy = [100 * one["held_out"][0] / one["held_out"][1] for one in tried]
     cheap = [i for i in range(1, len(tried)) if accuracy[i] >= accuracy[0] - NEAR_ACCURACY] or [1]
     best = min(cheap, key=lambda i: abs(tried[i]["sampled"]["gap"]))
-    seeds = tried[0]["sampled"]["size"] + tried[0]["sampled"]["rest"]
+    seeds = format_count(tried[0]["sampled"]["size"] + tried[0]["sampled"]["rest"], "text", "texts")
     return _Mended(
         (100 * abs(tried[0]["sampled"]["gap"]), 100 * abs(tried[best]["sampled"]["gap"])),
         (None, None),
         (accuracy[0], accuracy[best]),
-        f"{tried[0]['sampled']['words']}, samples of {seeds:,} texts; with {tried[best]['added']:,} texts added",
+        f"{tried[0]['sampled']['words']}, samples of {seeds}; with {tried[best]['added']:,} texts added",
     )
 
 

@@ -42,7 +42,7 @@ def compare_terms(values: Mapping[str, Values]) -> ComparedTable:
         _plain(name, "terms", float(count), OwnFigure(value=own[name], kind="measured"), judge(count, own[name]))
         for name, count in published.TERMS.items()
     ]
-    return _table("Table 1", "Identity terms", figures, "The list that Evenhand calls `published`.")
+    return _table("Table 1", "Identity terms", figures, "The list of terms that Evenhand calls published.")
 
 
 def compare_parameters(values: Mapping[str, Values]) -> ComparedTable:
@@ -75,7 +75,7 @@ def compare_parameters(values: Mapping[str, Values]) -> ComparedTable:
         )
         for name, value in published.PARAMETERS.items()
     ]
-    text = "The defaults of the method `sampled`. Counting takes the same support and confidence, and no samples."
+    text = "The defaults of the sampled method. Counting takes the same support and confidence, and no samples."
     return _table("Table 2", "Parameters", figures, text)
 
 
@@ -100,7 +100,7 @@ def compare_accuracy(values: Mapping[str, Values]) -> ComparedTable:
         figures.append(_plain(title, "accuracy", printed, ours, verdict, why if verdict != "agrees" else "", unit="%"))
     return _table(
         "Table 3", "Data sets and accuracy of the networks", figures,
-        "People: six layers, 64 to 4 units wide. Texts: a convolution and an LSTM, which need the extra `torch`. The "
+        "People: six layers, 64 to 4 units wide. Texts: a convolution and an LSTM, which need the extra torch. The "
         "paper does not say on whom accuracy was measured.",
         "some of our data sets are others or smaller, and the paper's accuracy may be that on the training set",
     )  # fmt: skip
