@@ -1,5 +1,6 @@
 """Rows that Spark holds are counted by Spark, and give the bits and the numbers of the same rows in memory."""
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from test_audit_of_many_rows import FULL, differences, fingerprint, people
 
 import evenhand
 from evenhand import auditing
+from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.errors import EvenhandError
 from evenhand.schema import DecisionRoles
 
@@ -73,6 +75,20 @@ def test_an_audit_has_the_groups_and_subgroups_of_memory(load):
     counted = evenhand.audit_predictions("selected", data=load(frame), **columns)
     memory = auditing.audit_decisions(DecisionRoles(**FULL | {"protected": ["sex", "race"]}).read(frame), seed=1)
     assert differences(json.loads(memory.to_json()), json.loads(counted.to_json())) == []
+
+
+def test_a_dossier_of_scores_has_the_bits_of_memory(load):
+    frame = people(600, 4).assign(score=lambda frame: (frame["score"] * 850).round(1))
+    frame.loc[::13, "score"] = np.nan
+    config = DossierConfig(
+        outcome={"column": "score", "kind": "score"},
+        attributes={name: {"column": name} for name in ("sex", "race")},
+        reference={"sex": "M", "race": "A"},
+        quantiles=(0.1, 0.5),
+    )
+    today = dt.date(2026, 11, 27)
+    memory = compile_dossier(frame, config, dossiers=("ll144", "disparity"), today=today)
+    assert compile_dossier(load(frame), config, dossiers=("ll144", "disparity"), today=today) == memory
 
 
 @pytest.mark.parametrize(
