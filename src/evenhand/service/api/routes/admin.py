@@ -151,7 +151,12 @@ def _read_entry(name: str, asked: PutRequest) -> Served:
             "expected a shield or a guard", hint='{"shield": {"plan": {...}}} or {"guard": {"config": {...}}}'
         )
     kind, given = ("shield", asked.shield) if asked.shield is not None else ("guard", asked.guard)
-    entry = entries_by_name(ServiceConfig.read({f"{kind}s": [{**(given or {}), "name": name}]}))[name]
+    try:
+        entry = entries_by_name(ServiceConfig.read({f"{kind}s": [{**(given or {}), "name": name}]}))[name]
+    except OptionError as error:
+        # Its place in the request, and not in a file.
+        error.location = (error.location or "").replace(f"{kind}s.0", kind, 1) or None
+        raise
     if isinstance(entry, ServedGuardConfig) and (entry.trust or isinstance(entry.config, str)):
         what = "trust" if entry.trust else "a configuration in a file"
         raise OptionError(
