@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,10 +25,16 @@ SCHEMA_VERSION = 1
 """Of the JSON of every result."""
 
 
+INHERITED = frozenset(dir(BaseModel))
+
+
 class ResultPart(BaseModel):
     """A part of a result: immutable, and without fields that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __dir__(self) -> list[str]:
+        return _own_names(super().__dir__())
 
 
 class Result(BaseModel):
@@ -50,6 +57,9 @@ class Result(BaseModel):
     seed: int
     seconds: float = Field(ge=0)
     work: Work | None = None
+
+    def __dir__(self) -> list[str]:
+        return _own_names(super().__dir__())
 
     def document(self) -> Document:
         """Return the findings in words, numbers, tables and names of drawings: once, for every way to read them."""
@@ -121,6 +131,11 @@ class Result(BaseModel):
     def plain(self) -> dict[str, Any]:
         """Return the result as plain Python data."""
         return self.model_dump(mode="json")
+
+
+def _own_names(names: Iterable[str]) -> list[str]:
+    """Return what a notebook offers after a dot: without what every pydantic model has."""
+    return sorted(name for name in names if name.startswith("_") or name not in INHERITED)
 
 
 def _view(module: str) -> ModuleType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from evenhand.text import strip_unprintable
@@ -129,7 +130,21 @@ def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
     import altair as alt
 
     shown: alt.TopLevelMixin = alt.Chart.from_dict(_spec(chart))
+    object.__setattr__(shown, "__class__", _show_offline(type(shown)))
     return shown
+
+
+@cache
+def _show_offline(chart: type[alt.TopLevelMixin]) -> type[alt.TopLevelMixin]:
+    """Return a kind of chart that a notebook shows as SVG: Altair's own way fetches a library from the network."""
+    return type(chart.__name__, (chart,), {"_repr_mimebundle_": _svg_bundle, "__module__": chart.__module__})
+
+
+def _svg_bundle(chart: alt.TopLevelMixin, *_: object, **__: object) -> dict[str, str]:
+    import vl_convert
+
+    drawn = vl_convert.vegalite_to_svg(chart.to_dict(), allowed_base_urls=[])
+    return {"image/svg+xml": str(drawn), "text/plain": str(chart.to_dict().get("description", "a chart"))}
 
 
 def _spec(chart: Spec | Drawn) -> Spec:
