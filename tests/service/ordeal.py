@@ -28,6 +28,9 @@ from evenhand.genai import Item, StudioPixels
 PATIENCE = 90.0
 """Seconds for which a client asks again where nobody answers."""
 
+MOST_PICTURES = 3
+"""In one request."""
+
 HORIZON, LABELLED_HORIZON = 40, 30
 KAPPA = "0.2"
 LOANS: dict[str, Any] = {
@@ -50,7 +53,7 @@ HIRING: dict[str, Any] = {
 
 
 def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: float = 5.0) -> dict[str, Any]:
-    """A guarded generator: behind a URL, or the studio in the service itself."""
+    """A guarded generator: behind a URL, or the studio in the service itself; what must be shown has candidates."""
     bias = {"age": {"child": 0.1, "adult": 0.8, "elderly": 0.1}, "gender": {"woman": 0.2, "man": 0.8}}
     drawn = {"kind": "studio", "bias": bias}
     asked = {"kind": "images", "url": url, "model": "studio-pictures", "timeout": timeout}
@@ -63,8 +66,10 @@ def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: f
         "simulation": {"retries": retries},
         "generator": drawn if url is None else asked,
         "classifier": {"kind": "studio"},
-        "guard": {"mode": mode, "when_unsure": "refuse"},
-    }
+        "guard": {
+            "mode": mode, "when_unsure": "refuse", "candidates": 3, "price": {"item": 0.04}, "budget": {"day": 1e6},
+        },
+    }  # fmt: skip
 
 
 def service_file(
@@ -318,6 +323,7 @@ class Painter(Client):
     def turn(self) -> None:
         counts = self.random.random() < 0.9
         asked = {"prompt": f"a {'leader' if counts else 'tree'}, number {self.swarm.next_id()}", "model": "pictures"}
+        asked["n"] = self.random.randint(1, MOST_PICTURES)
         url = self.random.choice(self.swarm.urls)
         status, said, headers = 0, None, {}
         try:
@@ -327,14 +333,14 @@ class Painter(Client):
             with self.swarm.book.lock:
                 self.swarm.book.unanswered += 1
             self.swarm.stopped.wait(0.1)
-        values: dict[str, str | None] = {}
-        item = ""
-        if status == 200 and said.get("data"):
-            data = base64.b64decode(said.pop("data")[0]["b64_json"])
-            values, item = dict(StudioPixels().classify(Item("image", data, "image/png"))), sha256(data).hexdigest()
-        if status:
-            with self.swarm.book.lock:
-                self.swarm.book.pictures.append(Told(asked, status, said, values, headers, item))
+        told = [] if status in (0, 200) else [Told(asked, status, said, {}, headers, "")]
+        for picture in said.pop("data") if status == 200 else ():
+            data = base64.b64decode(picture["b64_json"])
+            values = dict(StudioPixels().classify(Item("image", data, "image/png")))
+            guarded = {"x-evenhand-guarded": "true" if picture["evenhand"]["guarded"] else "false"}
+            told.append(Told(asked, status, said, values, guarded, sha256(data).hexdigest()))
+        with self.swarm.book.lock:
+            self.swarm.book.pictures += told
 
 
 class Swarm:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 from urllib.parse import urlsplit
 
-from ordeal import Told
+from ordeal import MOST_PICTURES, Told
 
 from evenhand.genai import Admission, Enforcer, ItemOutcome
 from evenhand.service.store.packing import DICTIONARY
@@ -368,10 +368,10 @@ class GuardReferee(Referee):
     def compare(self, told: Sequence[Told]) -> Counter[str]:
         """Every picture that a client got is in the log, and shows what the log says."""
         met: Counter[str] = Counter()
-        by_prompt: dict[str, tuple[str | None, Mapping[str, str | None]]] = {}
+        by_prompt: dict[str, list[tuple[str | None, Mapping[str, str | None]]]] = defaultdict(list)
         for number, values in self.delivered:
-            assert self.prompts[number] not in by_prompt, f"two items for one prompt, admission {number}"
-            by_prompt[self.prompts[number]] = self.items[number], values
+            by_prompt[self.prompts[number]].append((self.items[number], values))
+            assert len(by_prompt[self.prompts[number]]) <= MOST_PICTURES, f"more than were asked for: {number}"
         for one in told:
             if one.status != 200:
                 assert one.status in (429, 502, 503, 504), one
@@ -386,10 +386,10 @@ class GuardReferee(Referee):
             if said == "false":
                 met["unguarded"] += 1
                 continue
-            logged = by_prompt.get(hashlib.sha256(one.asked["prompt"].encode()).hexdigest())
-            assert logged is not None, f"{self.stream}: a delivered item is lost: {one.asked}"
-            shown = {group: one.values.get(group) for group in logged[1]}
-            assert logged == (one.item, shown), f"{self.stream}: {one.asked} shows {one.values}, the log {logged}"
+            logged = by_prompt[hashlib.sha256(one.asked["prompt"].encode()).hexdigest()]
+            assert logged, f"{self.stream}: a delivered item is lost: {one.asked}"
+            shown = {group: one.values.get(group) for group in logged[0][1]}
+            assert (one.item, shown) in logged, f"{self.stream}: {one.asked} shows {one.values}, the log {logged}"
             met["delivered"] += 1
         return met
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
+    from evenhand.genai.answer_cache import CachedClassifier, CachedJudge
     from evenhand.genai.assessment.assess import assess_sequences
     from evenhand.genai.assessment.check import ConfigurationCheck, check_configuration
     from evenhand.genai.assessment.evaluation import (
@@ -106,6 +107,8 @@ __all__ = [
     "AttemptLimits",
     "BiasMethod",
     "BrokenAssumption",
+    "CachedClassifier",
+    "CachedJudge",
     "ChatClassifier",
     "ChatJudge",
     "Classifier",

@@ -22,6 +22,7 @@ from evenhand.genai.spec import pipeline_config as described
 from evenhand.genai.spec.specification import GenerationConfig
 
 if TYPE_CHECKING:
+    from evenhand.genai.answer_cache import AnswerCache
     from evenhand.genai.backends.openai_service import OpenAIChat
     from evenhand.services import ServiceConnection
 
@@ -150,7 +151,12 @@ def build_classifier(configuration: GenerationConfig, *, trust: bool = False, fo
             case described.ChatClassifierConfig():
                 from evenhand.genai.classifiers.classifier import ChatClassifier
 
-                return ChatClassifier(_build_chat(wanted), groups, wanted.questions)
+                looks = ChatClassifier(_build_chat(wanted), groups, wanted.questions)
+                if wanted.cache is None:
+                    return looks
+                from evenhand.genai.answer_cache import CachedClassifier
+
+                return CachedClassifier(looks, _open_cache(wanted.cache, folder, [_described(wanted), groups]))
             case described.OnnxClassifierConfig():
                 from evenhand.genai.classifiers.onnx_pictures import OnnxPictures
 
@@ -179,7 +185,26 @@ def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder:
             case described.ChatJudgeConfig():
                 from evenhand.genai.judges import ChatJudge
 
-                return ChatJudge.of(configuration, _build_chat(wanted))
+                reads = ChatJudge.of(configuration, _build_chat(wanted))
+                if wanted.cache is None:
+                    return reads
+                from evenhand.genai.answer_cache import CachedJudge
+
+                questions = [[condition.name, condition.judge] for condition in configuration.conditions]
+                about = [_described(wanted), configuration.values, questions]
+                return CachedJudge(reads, _open_cache(wanted.cache, folder, about))
+
+
+def _open_cache(wanted: described.CacheConfig, folder: Path | str, about: Any) -> AnswerCache:
+    from evenhand.genai.answer_cache import AnswerCache, open_answers
+
+    file = None if wanted.file is None else Path(folder, wanted.file)
+    return AnswerCache(open_answers(file, wanted.entries), about)
+
+
+def _described(wanted: described.ChatClassifierConfig | described.ChatJudgeConfig) -> dict[str, Any]:
+    """Return all of a model's entries on which its answers depend."""
+    return wanted.model_dump(mode="json", exclude={"cache", "key", "timeout"})
 
 
 def check_keys(configuration: GenerationConfig) -> None:

@@ -35,8 +35,8 @@ from evenhand.models.blackbox.text_model import (
 )
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
 from evenhand.models.distributed import open_distributed
-from evenhand.models.language.answer_store import question_key
-from evenhand.models.language.answers import ChatOutcome
+from evenhand.models.language.answer_store import AnswerStore, question_key
+from evenhand.models.language.answers import ChatOutcome, ModelReply
 from evenhand.models.language.budget import Spent
 from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.model import CallForecast, ChatQuestion, LanguageModel
@@ -84,6 +84,7 @@ __all__ = [
     "ZERO_THRESHOLD",
     "AdditiveNetwork",
     "AffineLayer",
+    "AnswerStore",
     "AttributeTerm",
     "CallForecast",
     "Cell",
@@ -98,6 +99,7 @@ __all__ = [
     "LanguageModel",
     "LineTerm",
     "ListedCell",
+    "ModelReply",
     "NoiseCheck",
     "Prompt",
     "QuestionLedger",

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand.genai import Enforcer
+from evenhand.genai import CachedClassifier, CachedJudge, Enforcer
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.database import read_heads, read_state
 from evenhand.service.store.ledger import Ledger
@@ -61,6 +61,8 @@ class Metrics:
                              ["stream", "used"])  # fmt: skip
         self._cost_by_value = counter("evenhand_generator_cost_by_value", "The same of items that were delivered, by "
                                       "what they show", ["stream", "group", "value"])  # fmt: skip
+        self._remembered = counter("evenhand_judge_answers", "Questions to judges and classifiers with a cache",
+                                   ["stream", "part", "remembered"])  # fmt: skip
         self._upstream = histogram("evenhand_upstream_seconds", "What the generator took of a request", stream,
                                    buckets=ANSWER_BUCKETS)  # fmt: skip
         self._guarding = histogram("evenhand_guarding_seconds", "What all else took of it: judge, classifier, store",
@@ -112,6 +114,11 @@ class Metrics:
 
         guard.observers.append(count_answer)
         guard.cost_observers.append(lambda _count, cost: self._cost.labels(guard.name, "no").inc(cost))
+        for name, part in (("judge", guard.pipeline.judge), ("classifier", guard.pipeline.classifier)):
+            if isinstance(part, CachedJudge | CachedClassifier):
+                labels = {known: self._remembered.labels(guard.name, name, "yes" if known else "no")
+                          for known in (True, False)}  # fmt: skip
+                part.cache.observers.append(lambda known, labels=labels: labels[known].inc())  # type: ignore[misc]
         about = guard.pipeline.configuration
         version, enforcer = self._enforcers.get(guard.name, (guard.version, None))
         if enforcer is not None and version != guard.version:

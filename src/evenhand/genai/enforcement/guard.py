@@ -19,7 +19,8 @@ from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
 from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, Spending, describe_failure
 from evenhand.genai.judges import Judge
-from evenhand.genai.spec.pipeline_config import BudgetConfig, PriceConfig, WhenUnsure
+from evenhand.genai.spec.pipeline_config import WhenUnsure
+from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
 from evenhand.services import ContentRefusedError
 
 AnswerStatus: TypeAlias = Literal["ok", "violation", "unguarded", "refused"]

@@ -19,7 +19,7 @@ from evenhand.errors import BudgetError, EvenhandError, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
-from evenhand.genai.spec.pipeline_config import PriceConfig
+from evenhand.genai.spec.spending_config import PriceConfig
 from evenhand.models import summarize_error
 from evenhand.services import ContentRefusedError
 

@@ -14,45 +14,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from evenhand.core import first_fault
 from evenhand.errors import OptionError
+from evenhand.genai.spec.entries import ConfigPart, Name, Names, Number, Share, Whole
+from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
 
 if TYPE_CHECKING:
     from evenhand.genai.classifiers.onnx_pictures import PictureHead
-
-
-class ConfigPart(BaseModel):
-    """Some entries of a configuration: read strictly, with no others beside them, and never changed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-def check_number(given: object) -> object:
-    """Return what is a number, and not true or false."""
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ValueError(f"expected a number, got {given!r}")
-    return float(given)
-
-
-def check_whole(given: object) -> object:
-    """Return what is a whole number, and not true or false."""
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"expected a whole number, got {given!r}")
-    return given
-
-
-def list_to_tuple(given: object) -> object:
-    """Return a list as the tuple that is kept."""
-    return tuple(given) if isinstance(given, list) else given
-
-
-Number: TypeAlias = Annotated[float, BeforeValidator(check_number)]
-Share: TypeAlias = Annotated[float, BeforeValidator(check_number), Field(ge=0, le=1)]
-Whole: TypeAlias = Annotated[int, BeforeValidator(check_whole)]
-Name: TypeAlias = Annotated[str, Field(min_length=1)]
-Names: TypeAlias = Annotated[tuple[Name, ...], BeforeValidator(list_to_tuple)]
 
 
 WhenUnsure: TypeAlias = Literal["refuse", "pass"]
@@ -102,6 +72,18 @@ class RemoteConfig(ConfigPart):
     key: Variable | None = None
     timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = 60.0
     options: Options = Field(default_factory=dict)
+
+
+class CacheConfig(ConfigPart):
+    """What is remembered of a model's answers, so that nothing is asked twice.
+
+    Attributes:
+        entries: how many answers; the oldest are forgotten first.
+        file: where they are kept, beside the configuration; None: in memory alone.
+    """
+
+    entries: Annotated[Whole, Field(ge=1)] = 10_000
+    file: Name | None = None
 
 
 class StudioGeneratorConfig(ConfigPart):
@@ -176,10 +158,12 @@ class ChatClassifierConfig(RemoteConfig):
 
     Attributes:
         questions: by concept group, what it is asked instead of the usual.
+        cache: what is remembered of its answers; None: nothing.
     """
 
     kind: Literal["chat"]
     questions: dict[Name, Name] = Field(default_factory=dict)
+    cache: CacheConfig | None = None
 
 
 class OnnxClassifierConfig(ConfigPart):
@@ -227,9 +211,14 @@ class KeywordJudgeConfig(ConfigPart):
 
 
 class ChatJudgeConfig(RemoteConfig):
-    """A language model behind an endpoint, asked the question that each condition has as ``judge``."""
+    """A language model behind an endpoint, asked the question that each condition has as ``judge``.
+
+    Attributes:
+        cache: what is remembered of its answers; None: nothing.
+    """
 
     kind: Literal["chat"]
+    cache: CacheConfig | None = None
 
 
 class FunctionJudgeConfig(ConfigPart):
@@ -297,49 +286,6 @@ class InstructionConfig(WordingConfig):
     rewrite: RemoteConfig | None = None
 
 
-Money: TypeAlias = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
-Cap: TypeAlias = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
-
-
-class PriceConfig(ConfigPart):
-    """What the generator charges, in any currency.
-
-    Attributes:
-        item: for each picture or text that it makes.
-        call: for each call, whatever comes of it.
-        tokens: of a million tokens read and of a million written, as the generator counts them.
-    """
-
-    item: Money = 0.0
-    call: Money = 0.0
-    tokens: Annotated[tuple[Money, Money], BeforeValidator(list_to_tuple)] = (0.0, 0.0)
-
-    def cost(self, *, calls: int, items: int, usage: Mapping[str, Any]) -> float:
-        """Return what calls, the items that they made and the tokens that they counted cost."""
-        read, written = (
-            next((found for name in names if isinstance(found := usage.get(name), int | float)), 0)
-            for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
-        )
-        return calls * self.call + items * self.item + (read * self.tokens[0] + written * self.tokens[1]) / 1e6
-
-
-class BudgetConfig(ConfigPart):
-    """What may be spent on the generator at most, in the currency of the prices.
-
-    Attributes:
-        request: for one item that is asked for, all attempts and candidates together.
-        hour: by the service for this guard, in an hour by the clock.
-        day: the same in 24 hours, the one under way included.
-        when_spent: what happens if a request may not pay for another attempt: ``refuse``: there is no item;
-            ``deliver``: the last one is delivered, and the broken promise is counted.
-    """
-
-    request: Cap | None = None
-    hour: Cap | None = None
-    day: Cap | None = None
-    when_spent: Literal["refuse", "deliver"] = "refuse"
-
-
 class GuardConfig(ConfigPart):
     """How a generator is guarded.
 
@@ -361,20 +307,7 @@ class GuardConfig(ConfigPart):
 
     @model_validator(mode="after")
     def _check_budget(self) -> GuardConfig:
-        caps = {name: cap for name in ("request", "hour", "day") if (cap := getattr(self.budget, name)) is not None}
-        least = self.price.cost(calls=1, items=1, usage={})
-        for name, cap in caps.items():
-            if self.price == PriceConfig():
-                raise OptionError(
-                    "a budget needs a price",
-                    location="guard.price",
-                    hint="write what the generator charges: price: {item: 0.04}",
-                )
-            if cap < least:
-                raise OptionError(
-                    f"{cap:g} does not pay for one item, which costs {least:g}",
-                    location=f"guard.budget.{name}", hint="raise it, or correct price",
-                )  # fmt: skip
+        self.budget.check(self.price)
         return self
 
 
@@ -402,6 +335,8 @@ def pipeline_entries() -> dict[str, list[str]]:
     """Return the entries known at every place, by place and kind."""
     found = {
         "guard": list(GuardConfig.model_fields),
+        "classifier.chat.cache": list(CacheConfig.model_fields),
+        "judge.chat.cache": list(CacheConfig.model_fields),
         "guard.price": list(PriceConfig.model_fields),
         "guard.budget": list(BudgetConfig.model_fields),
         "guard.instruction": list(InstructionConfig.model_fields),
@@ -571,6 +506,8 @@ HINTS = {
     "hour": "write an amount, more than 0",
     "day": "write an amount, more than 0",
     "when_spent": "refuse or deliver",
+    "cache": "write how many answers are remembered, and where: cache: {entries: 10000, file: answers.jsonl}",
+    "entries": "write a whole number, 1 or more",
     "candidates": "write a whole number from 1 to 16, at most one more than retries under simulation",
     "url": "write where it answers, such as url: http://127.0.0.1:8080/v1",
     "model": "name the model, such as model: llava",

@@ -14,20 +14,22 @@ from pydantic import BeforeValidator, Field
 
 from evenhand.core import check_configuration, read_configuration
 from evenhand.errors import OptionError
-from evenhand.genai.spec.pipeline_config import (
-    HINTS,
-    ClassifierConfig,
+from evenhand.genai.spec.entries import (
     ConfigPart,
-    GeneratorConfig,
-    GuardConfig,
-    JudgeConfig,
     Name,
     Names,
     Share,
-    StudioGeneratorConfig,
     Whole,
-    check_pipeline,
     list_to_tuple,
+)
+from evenhand.genai.spec.pipeline_config import (
+    HINTS,
+    ClassifierConfig,
+    GeneratorConfig,
+    GuardConfig,
+    JudgeConfig,
+    StudioGeneratorConfig,
+    check_pipeline,
     pipeline_entries,
 )
 

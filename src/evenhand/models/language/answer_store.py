@@ -11,6 +11,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from evenhand.errors import DataError
+from evenhand.files import write_atomically
 from evenhand.models.language.answers import ModelReply
 
 
@@ -34,6 +35,10 @@ _BEGINS = b'{"key":'
 """How a line of the file begins."""
 
 
+def _to_line(key: str, reply: ModelReply) -> bytes:
+    return json.dumps({"key": key, **reply._asdict()}, separators=(",", ":")).encode() + b"\n"
+
+
 class AnswerStore:
     """Replies by the key of their question, in memory, and in a file where one is named.
 
@@ -42,13 +47,14 @@ class AnswerStore:
 
     Args:
         path: the file; None keeps answers in memory alone.
+        most: how many answers are kept; those that were used longest ago are forgotten. None: all.
 
     Raises:
         DataError: the file cannot be read or written, or holds something else.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, *, most: int | None = None) -> None:
+        self.path, self._most, self._lines = path, most, 0
         self._known: dict[str, ModelReply] = {}
         self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
@@ -60,7 +66,13 @@ class AnswerStore:
 
     def get(self, key: str) -> ModelReply | None:
         """Return the reply to a question; None if there is none yet."""
-        return self._known.get(key)
+        if self._most is None:
+            return self._known.get(key)
+        with self._lock:
+            reply = self._known.pop(key, None)
+            if reply is not None:
+                self._known[key] = reply
+            return reply
 
     def keep(self, key: str, reply: ModelReply) -> None:
         """Keep a reply; the first one stays."""
@@ -68,10 +80,25 @@ class AnswerStore:
             if key in self._known:
                 return
             if self._file is not None:
-                line = json.dumps({"key": key, **reply._asdict()}, separators=(",", ":"))
-                self._file.write(line.encode() + b"\n")
+                self._file.write(_to_line(key, reply))
                 self._file.flush()
+                self._lines += 1
             self._known[key] = reply
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget what is too much, and write the file again once half of it is forgotten."""
+        if self._most is None:
+            return
+        while len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+        if self._file is not None and self.path is not None and self._lines > 2 * self._most:
+            self._file.close()
+            write_atomically(self.path, b"".join(_to_line(key, reply) for key, reply in self._known.items()))
+            self._file, self._lines = self.path.open("ab"), len(self._known)
+
+    def __del__(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the file."""
@@ -89,10 +116,11 @@ class AnswerStore:
                 raise DataError(
                     "this is not a file of answers", location=str(path), hint="name a file that Evenhand may write"
                 )
-            self._file = path.open("ab")
+            self._file, self._lines = path.open("ab"), len(lines)
             if lines[-1]:
                 self._file.write(b"\n")  # what was written in part stays alone on its line
                 self._file.flush()
+            self._forget()
         except OSError as error:
             raise DataError(
                 f"the file of answers cannot be used: {error.strerror or error}", location=str(path),
