@@ -101,6 +101,15 @@ def test_a_mended_network_is_compared_on_samples_and_on_people_not_used(german):
     assert after.default.low <= after.default.value <= after.default.high
 
 
+def test_a_search_that_was_stopped_is_not_kept(monkeypatch):
+    class Stopped:
+        interrupted = True
+
+    monkeypatch.setattr(people.subgroups, "find_subgroups", lambda *given, **settings: Stopped())
+    with pytest.raises(KeyboardInterrupt):
+        people.search_completely(None, None)
+
+
 def test_conditions_are_written_as_they_are_read():
     rules = {"a": ("x y", "z"), "b": Range(low=0.5, high=1.0, closed=False), "c": Range(low=3.0)}
     assert people.write_condition(rules) == 'a in {"x y", "z"} and b >= 0.5 and b < 1 and c >= 3'

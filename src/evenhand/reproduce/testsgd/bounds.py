@@ -10,10 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand import subgroups
 from evenhand.reproduce.comparison import PieceContext, Values
 from evenhand.reproduce.mitigation.record import load_people
-from evenhand.reproduce.testsgd.people import EVERY, find_case
+from evenhand.reproduce.testsgd.people import EVERY, find_case, search_completely
 from evenhand.schema import People, Schema, Value
 from evenhand.stats import newcombe
 from evenhand.subgroups import methods
@@ -58,6 +57,8 @@ def _cover_given(rates: tuple[float, float], runs: int, seed: int) -> Values:
         rule=RULE,
         seed=seed,
     )
+    if seen.cut_short:
+        raise KeyboardInterrupt
     truth = rates[0] - rates[1]
     rng = np.random.default_rng([seed, 1])
     k, rest_k = (rng.binomial(FIXED, rate, runs) for rate in rates)
@@ -81,6 +82,8 @@ def _cover_people(inside: int, runs: int, seed: int) -> Values:
         rule=RULE,
         seed=seed,
     )
+    if seen.cut_short:
+        raise KeyboardInterrupt
     truth = TRUE_RATES[0] - TRUE_RATES[1]
     low, high = newcombe(k[:, 0], inside, k[:, 1], OUTSIDE)
     return {
@@ -152,7 +155,7 @@ def find_false_gaps(context: PieceContext, progress: Progress) -> Values:
         dealt[:, column] = dealt[order, column]
         model = DealtDecider(replace(people, individuals=dealt), column)
         sampled, counted = (
-            subgroups.find_subgroups(
+            search_completely(
                 model, model.people, method=method, attributes=case.sensitive, most=EVERY, seed=context.seed + run
             )
             for method in ("sampled", "exact")

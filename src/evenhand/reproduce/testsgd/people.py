@@ -46,6 +46,18 @@ COMBINATIONS = "too many"
 """What stands in place of THEMIS's score where it cannot be computed."""
 
 
+def search_completely(scorer: Scorer, people: People, **settings: Any) -> SubgroupResult:
+    """Search for subgroups as ``find_subgroups`` does; a search that somebody stopped is no part of a table.
+
+    Raises:
+        KeyboardInterrupt: somebody stopped it.
+    """
+    found = subgroups.find_subgroups(scorer, people, **settings)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
 def find_case(name: str) -> ExperimentCase:
     """Return a data set of the paper by its short name."""
     return next(case for case in CASES if case.name == name)
@@ -82,7 +94,7 @@ def search_people(name: str, run: int, context: PieceContext, progress: Progress
         conditions += [write_condition(one.rules) for one in top]
     progress("counting every rule set", 0.9)
     started = time.process_time()
-    counted = subgroups.find_subgroups(
+    counted = search_completely(
         network, people, attributes=case.sensitive, depth=case.depth, support=settings.support,
         permutations=settings.permutations, judged=tuple(conditions), seed=own,
     )  # fmt: skip
@@ -111,7 +123,7 @@ def _search_sampled(
     depth = QUICK_DEPTH.get(case.name, case.depth) if context.quick else case.depth
     support = LOWEST if case.name in THRESHOLDS else 0.05
     started = time.process_time()
-    found = subgroups.find_subgroups(
+    found = search_completely(
         network, people, method="sampled", attributes=case.sensitive, depth=depth, bins=bins, support=support,
         most=EVERY, seed=context.seed, progress=lambda what, share: progress(what, 0.1 + 0.6 * share),
     )  # fmt: skip
@@ -138,7 +150,7 @@ def _search_sampled(
 
 def _ask_themis(case: ExperimentCase, network: Scorer, people: People, seed: int) -> Values:
     try:
-        found = subgroups.find_subgroups(
+        found = search_completely(
             network, people, method="themis", attributes=case.sensitive, most=EVERY, seed=seed
         )  # fmt: skip
     except OptionError as error:
@@ -164,7 +176,7 @@ def _ask_themis(case: ExperimentCase, network: Scorer, people: People, seed: int
 
 
 def _ask_linear(case: ExperimentCase, network: Scorer, people: People) -> Values:
-    found = subgroups.find_subgroups(network, people, method="linear", attributes=case.sensitive)
+    found = search_completely(network, people, method="linear", attributes=case.sensitive)
     return _describe_finding(found.findings[0])
 
 

@@ -392,9 +392,12 @@ def _make_swap(category: IdentityCategory, term: str) -> Callable[[str], str | N
 
 
 def _search(network: TextNetwork, texts: Sequence[str], *, seed: int, **settings: Any) -> TextSubgroupResult:
-    return text.find_text_subgroups(
+    found = text.find_text_subgroups(
         network, texts, protected=["published"], by="term", compared="all", seed=seed, **settings
     )
+    if found.interrupted:
+        raise KeyboardInterrupt  # a search that somebody stopped is no part of a table
+    return found
 
 
 def _describe(one: Finding | RefusedRuleSet) -> Values:
