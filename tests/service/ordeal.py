@@ -52,6 +52,13 @@ HIRING: dict[str, Any] = {
 }
 
 
+HIRED: dict[str, Any] = {
+    "groups": {"by": ["sex"], "values": {"sex": ["female", "male"]}},
+    "watch": [{"gap": "selection_rate", "tolerance": 0.02}, {"gap": "equal_opportunity", "tolerance": 0.05}],
+}
+"""What the monitor of events watches; labels come late, and of some decisions alone."""
+
+
 def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: float = 5.0) -> dict[str, Any]:
     """A guarded generator: behind a URL, or the studio in the service itself; what must be shown has candidates."""
     bias = {"age": {"child": 0.1, "adult": 0.8, "elderly": 0.1}, "gender": {"woman": 0.2, "man": 0.8}}
@@ -79,6 +86,9 @@ def service_file(
     lines = ["[service]", f"database = {json.dumps(database)}", "keys = false"]
     for name, plan in (("loans", LOANS), ("hiring", HIRING), *([("spare", LOANS)] if spare else [])):
         lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}", f'when_down = "{when_down}"']
+    lines += ["[[monitors]]", 'name = "hired"', f"config = {_toml(HIRED)}"]
+    gap = {"groups": {"by": ["group"], "values": {"group": ["men", "women"]}}, "watch": HIRED["watch"][:1]}
+    lines += ["[[monitors]]", 'name = "lent"', 'shield = "loans"', f"config = {_toml(gap)}"]
     if guarded is not None:
         lines += ["[[guards]]", 'name = "pictures"', f"config = {_toml(guarded)}"]
     return "\n".join(lines) + "\n"
@@ -317,6 +327,30 @@ class Decider(Client):
                 self.swarm.book.labels["hiring"].append(Told(given, found[0], found[1]))
 
 
+class Watcher(Client):
+    """Sends batches of events to a monitor: new ones, and the same again."""
+
+    def turn(self) -> None:
+        asked = self.swarm.used("hired", self.random) if self.random.random() > 0.8 else None
+        if asked is None:
+            name = self.swarm.next_id()
+            events: list[dict[str, Any]] = []
+            for i in range(self.random.randint(1, 20)):
+                woman = self.random.random() < 0.4
+                hired = int(self.random.random() < (0.3 if woman else 0.5))
+                events.append({"id": f"{name}/{i}", "sex": "female" if woman else "male", "decision": hired})
+            before = self.swarm.used("hired", self.random)
+            events += [
+                {"id": one["id"], "label": len(one["id"]) % 2} for one in (before or {"events": []})["events"][::3]
+            ]
+            asked = {"events": events, "batch": name}
+            self.swarm.use("hired", asked)
+        found = self.insist("/v1/monitors/hired/events", asked)
+        if found is not None:
+            with self.swarm.book.lock:
+                self.swarm.book.decisions["hired"].append(Told(asked, found[0], found[1]))
+
+
 class Painter(Client):
     """Asks for pictures, and looks at those that it gets."""
 
@@ -350,13 +384,15 @@ class Swarm:
         urls: of the replicas.
         deciders: how many ask for decisions.
         painters: how many ask for pictures.
+        watchers: how many send events to a monitor.
         seed: of what they ask.
         pause: seconds between two requests of one client.
     """
 
     def __init__(
-        self, urls: Sequence[str], *, deciders: int = 6, painters: int = 0, seed: int = 0, pause: float = 0.0
-    ) -> None:
+        self, urls: Sequence[str], *, deciders: int = 6, painters: int = 0, watchers: int = 0,
+        seed: int = 0, pause: float = 0.0,
+    ) -> None:  # fmt: skip
         self.urls, self.seed, self.pause = list(urls), seed, pause
         self.book = Book()
         self.stopped = threading.Event()
@@ -364,7 +400,7 @@ class Swarm:
         self._count = 0
         self._lock = threading.Lock()
         self._used: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        kinds: list[Callable[[Swarm, int], Client]] = [Decider] * deciders + [Painter] * painters
+        kinds: list[Callable[[Swarm, int], Client]] = [Decider] * deciders + [Painter] * painters + [Watcher] * watchers
         self._clients = [kind(self, number) for number, kind in enumerate(kinds)]
 
     def __enter__(self) -> Swarm:
@@ -394,6 +430,11 @@ class Swarm:
     def use(self, stream: str, asked: dict[str, Any]) -> None:
         with self._lock:
             self._used[stream].append(asked)
+
+    def asked(self, stream: str) -> list[dict[str, Any]]:
+        """All that was ever asked, answered or not."""
+        with self._lock:
+            return list(self._used[stream])
 
     def used(self, stream: str, chosen: random.Random) -> dict[str, Any] | None:
         """Something that was asked before: mostly just now, so that two clients ask it at the same time."""

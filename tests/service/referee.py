@@ -16,10 +16,15 @@ from fractions import Fraction
 from typing import Any
 from urllib.parse import urlsplit
 
-from ordeal import MOST_PICTURES, Told
+from ordeal import HIRED, MOST_PICTURES, Told
 
 from evenhand.genai import Admission, Enforcer, ItemOutcome
+from evenhand.monitoring import Monitor, monitor_to_dict, read_monitor_config
+from evenhand.service import Database, replay_stored_logs
+from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.store.packing import DICTIONARY
+from evenhand.service.store.statements import read_head
+from evenhand.service.store.transaction import LoadedMachine, follow_stream
 from evenhand.shields import Shield, read_plan, synthesize
 
 
@@ -405,3 +410,42 @@ def _described(outcome: ItemOutcome) -> dict[str, Any]:
 
 def _json(value: Any) -> Any:
     return json.loads(json.dumps(value))
+
+
+def watched_batches(store: Store, asked: Sequence[Mapping[str, Any]], told: Sequence[Told]) -> dict[str, int]:
+    """Check a monitor of events against what clients asked and were told.
+
+    Every batch that was answered is in the log once, with that answer; a monitor that is given the batches themselves,
+    in the order of the log, says the same of each, and ends where the store's does.
+    """
+    wanted = {one["batch"]: one["events"] for one in asked}
+    fresh, outputs = Monitor(HIRED), {}
+    fresh.seed = 0
+    for _, number, _, body, *_ in store.entries("hired"):
+        found = json.loads(body)
+        if number and found["input"]["op"] == "events":
+            assert found["id"] not in outputs
+            made = fresh.add(wanted[found["id"]])
+            outputs[found["id"]] = found["output"]
+            assert found["output"]["decisions"] == fresh.decisions
+            assert len(found["output"]["alarms"]) == len(made.alarms)
+    for one in told:
+        assert one.status == 200, one.said
+        assert one.said["decisions"] == outputs[one.asked["batch"]]["decisions"]
+        assert len(one.said["alarms"]) == len(outputs[one.asked["batch"]]["alarms"])
+    database = Database(store.url)
+    try:
+        for replay in replay_stored_logs(database).replays:
+            assert replay.all_agree, (replay.stream, replay.difference)
+        machine = MonitorMachine(read_monitor_config(HIRED))
+        with database.reading() as connection:
+            follow_stream(connection, "hired", read_head(connection, "hired"), LoadedMachine(machine))
+        assert monitor_to_dict(machine.monitor) == monitor_to_dict(fresh)
+        with database.reading() as connection:
+            lent = MonitorMachine(read_monitor_config(json.loads(store.entries("lent")[0][3])["configuration"]))
+            follow_stream(connection, "lent", read_head(connection, "lent"), LoadedMachine(lent))
+    finally:
+        database.close()
+    decided = [number for _, number, _, body, *_ in store.entries("loans") if '"op":"decide"' in body]
+    assert lent.monitor.decisions == sum(number <= lent.position for number in decided)
+    return {"batches": len(outputs), "acknowledged": len(told), "alarms": len(fresh.alarms), "lent": len(decided)}

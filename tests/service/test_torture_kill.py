@@ -22,7 +22,7 @@ pytest.importorskip("sqlalchemy", reason="needs the extra serve")
 
 from ordeal import HIRING, LOANS, Replicas, Swarm, guard, service_file
 from postgres import Cluster
-from referee import GuardReferee, ShieldReferee, Store
+from referee import GuardReferee, ShieldReferee, Store, watched_batches
 
 from evenhand.genai import Studio
 from genai_upstream import Upstream
@@ -94,7 +94,7 @@ def ordeal(
         config = service_file(url, configuration)
         with (
             Replicas(folder, config, count) as replicas,
-            Swarm(replicas.urls, deciders=5, painters=3, seed=trials, pause=pause) as swarm,
+            Swarm(replicas.urls, deciders=5, painters=3, watchers=2, seed=trials, pause=pause) as swarm,
         ):
             for trial in range(trials):
                 answered = len(swarm.book.decisions["loans"])
@@ -126,7 +126,7 @@ def ordeal(
 
     store.sound()
     book = swarm.book
-    met = {}
+    met: dict[str, dict[str, Any]] = {"hired": watched_batches(store, swarm.asked("hired"), book.decisions["hired"])}
     for name, referee in referees.items():
         referee.follow()
         told = book.pictures if name == "pictures" else book.decisions[name]
