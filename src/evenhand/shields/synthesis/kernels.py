@@ -321,12 +321,22 @@ def pack_levels(table, start, levels, bits, follow):
     for i in range(head):
         put_level(table, start + i, levels[i], bits, per_byte, follow)
     first = (start + head) // per_byte
-    for byte in range(whole):
-        gathered = np.uint8(0)
-        for place in range(per_byte):
-            level = levels[head + byte * per_byte + place]
-            gathered |= np.uint8((level if level != DEAD_LEVEL else np.uint8(follow)) << (place * bits))
-        table[first + byte] = gathered
+    if bits == 2:
+        # Four in a byte, without an inner loop: the compiler takes many bytes at once.
+        for byte in range(whole):
+            i = head + 4 * byte
+            one = levels[i] if levels[i] != DEAD_LEVEL else follow
+            two = levels[i + 1] if levels[i + 1] != DEAD_LEVEL else follow
+            three = levels[i + 2] if levels[i + 2] != DEAD_LEVEL else follow
+            four = levels[i + 3] if levels[i + 3] != DEAD_LEVEL else follow
+            table[first + byte] = np.uint8(one | two << 2 | three << 4 | four << 6)
+    else:
+        for byte in range(whole):
+            gathered = np.uint8(0)
+            for place in range(per_byte):
+                level = levels[head + byte * per_byte + place]
+                gathered |= np.uint8((level if level != DEAD_LEVEL else np.uint8(follow)) << (place * bits))
+            table[first + byte] = gathered
     for i in range(head + whole * per_byte, size):
         put_level(table, start + i, levels[i], bits, per_byte, follow)
 

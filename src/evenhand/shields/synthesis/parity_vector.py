@@ -1,4 +1,4 @@
-"""The sweep of `sweep_parity` with one cost, eight states at a time: what dynamic shields wait for.
+"""Sweeps over demographic parity with one cost, eight states at a time: what dynamic shields wait for.
 
 A compiler cannot know that the rows that are read and the row that is written never overlap, and rows are short: it
 leaves most of this scalar. Here eight neighbouring states are one vector. Each number is the same as without, to the
@@ -33,6 +33,50 @@ def _broadcast(builder: Any, number: Any, kind: Any) -> Any:
     return builder.shuffle_vector(single, undefined, zeros)
 
 
+class _Vectors:
+    """Builds what the intrinsics below have in common, at one place of the code."""
+
+    def __init__(self, context: Any, builder: Any) -> None:
+        self.context, self.builder = context, builder
+
+    def address(self, array: Any, kind: Any, offset: Any, vector: Any) -> Any:
+        data = self.context.make_array(kind)(self.context, self.builder, value=array).data
+        return self.builder.bitcast(self.builder.gep(data, [offset]), vector.as_pointer())
+
+    def load(self, array: Any, kind: Any, offset: Any) -> Any:
+        return self.builder.load(self.address(array, kind, offset, _DOUBLES), align=8)
+
+    def spread(self, number: Any) -> Any:
+        return _broadcast(self.builder, number, _DOUBLES)
+
+    def same(self, number: float) -> Any:
+        return ir.Constant(_DOUBLES, [number] * LANES)
+
+    def smaller(self, a: Any, b: Any) -> Any:
+        return self.builder.select(self.builder.fcmp_ordered("<", a, b), a, b)
+
+    def within(self, columns: Any, column: Any) -> Any:
+        """Return in which lanes the number of the state, from ``column`` on, is below ``columns``."""
+        left = _broadcast(self.builder, self.builder.sub(columns, column), _INTEGERS)
+        return self.builder.icmp_signed("<", ir.Constant(_INTEGERS, list(range(LANES))), left)
+
+    def step(self, minus: Any, plus: Any, group: Any, price: Any) -> tuple[Any, ...]:
+        """Return the values after one more of a group, where its level is 1 or more, where 2, and which are alive."""
+        builder = self.builder
+        one, zero, from_1, beyond_1 = (self.spread(builder.extract_value(group, place)) for place in range(4))
+        down = self.smaller(plus, builder.fadd(price, minus))
+        up = self.smaller(minus, builder.fadd(price, plus))
+        value = builder.fadd(builder.fmul(one, down), builder.fmul(zero, up))
+        gain = builder.fsub(minus, plus)
+        live = builder.fcmp_ordered("<", self.smaller(minus, plus), self.same(float("inf")))
+        return value, builder.fcmp_ordered(">=", gain, from_1), builder.fcmp_ordered(">", gain, beyond_1), live
+
+    def levels(self, first: Any, second: Any, live: Any) -> Any:
+        builder = self.builder
+        level = builder.add(builder.zext(first, _BYTES), builder.zext(second, _BYTES))
+        return builder.select(live, level, ir.Constant(_BYTES, [DEAD_LEVEL] * LANES))
+
+
 @intrinsic
 def step_eight_states(context: Any, values: Any, places: Any, row: Any, groups: Any, cost: Any) -> Any:
     """Replace eight values of a row by those one decision earlier; return the levels as bits.
@@ -45,54 +89,90 @@ def step_eight_states(context: Any, values: Any, places: Any, row: Any, groups: 
     more, in which it is 2, and which are alive; then the same of group b.
     """
 
-    number, integer = ir.DoubleType(), ir.IntType(64)
+    integer = ir.IntType(64)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def address(array: Any, kind: Any, offset: Any, vector: Any) -> Any:
-            data = context.make_array(kind)(context, builder, value=array).data
-            return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
-
-        def load(offset: Any) -> Any:
-            return builder.load(address(args[0], signature.args[0], offset, _DOUBLES), align=8)
-
-        def spread(value: Any) -> Any:
-            return _broadcast(builder, value, _DOUBLES)
-
-        def smaller(a: Any, b: Any) -> Any:
-            return builder.select(builder.fcmp_ordered("<", a, b), a, b)
-
+        made, kind = _Vectors(context, builder), signature.args[0]
         rejected, accepted, own, column, columns = (builder.extract_value(args[1], place) for place in range(5))
-        left = _broadcast(builder, builder.sub(columns, column), _INTEGERS)
-        inside = builder.icmp_signed("<", ir.Constant(_INTEGERS, list(range(LANES))), left)
-        infinite, price = spread(ir.Constant(number, float("inf"))), spread(args[4])
+        inside, price = made.within(columns, column), made.spread(args[4])
         answer: Any = ir.Constant(integer, 0)
         values = []
-        here = load(own)
-        pairs = (load(rejected), load(accepted)), (here, load(builder.add(own, ir.Constant(integer, 1))))
+        here, beside = (made.load(args[0], kind, builder.add(own, ir.Constant(integer, more))) for more in (0, 1))
+        pairs = (made.load(args[0], kind, rejected), made.load(args[0], kind, accepted)), (here, beside)
         for group, (minus, plus) in enumerate(pairs):
-            told = builder.extract_value(args[3], group)
-            one, zero, from_1, beyond_1 = (spread(builder.extract_value(told, place)) for place in range(4))
-            down = smaller(plus, builder.fadd(price, minus))
-            up = smaller(minus, builder.fadd(price, plus))
-            values.append(builder.fadd(builder.fmul(one, down), builder.fmul(zero, up)))
-            gain = builder.fsub(minus, plus)
-            live = builder.fcmp_ordered("<", smaller(minus, plus), infinite)
-            first, second = builder.fcmp_ordered(">=", gain, from_1), builder.fcmp_ordered(">", gain, beyond_1)
-            level = builder.add(builder.zext(first, _BYTES), builder.zext(second, _BYTES))
-            level = builder.select(live, level, ir.Constant(_BYTES, [DEAD_LEVEL] * LANES))
+            value, first, second, live = made.step(minus, plus, builder.extract_value(args[3], group), price)
+            values.append(value)
             levels = builder.extract_value(args[2], group)
-            builder.store(level, address(levels, signature.args[2][group], column, _BYTES), align=1)
+            place = made.address(levels, signature.args[2][group], column, _BYTES)
+            builder.store(made.levels(first, second, live), place, align=1)
             live = builder.and_(live, inside)
-            for place, mask in enumerate((builder.and_(live, first), builder.and_(live, second), live)):
+            for number, mask in enumerate((builder.and_(live, first), builder.and_(live, second), live)):
                 byte = builder.zext(builder.bitcast(mask, ir.IntType(LANES)), integer)
-                shift = ir.Constant(integer, LANES * (3 * group + place))
+                shift = ir.Constant(integer, LANES * (3 * group + number))
                 answer = builder.or_(answer, builder.shl(byte, shift))
         # What is not of this row stays as it is.
         value = builder.select(inside, builder.fadd(values[0], values[1]), here)
-        builder.store(value, address(args[0], signature.args[0], own, _DOUBLES), align=8)
+        builder.store(value, made.address(args[0], kind, own, _DOUBLES), align=8)
         return answer
 
     return types.uint64(values, places, row, groups, cost), generate
+
+
+@intrinsic
+def guard_eight_states(context: Any, layers: Any, places: Any, row: Any, groups: Any, numbers: Any) -> Any:
+    """Replace eight values and chances of a row, of states that were never beyond a bound, by those before.
+
+    ``layers``: values, chances, and values once the bound was left. ``places``, ``row`` and ``groups`` as above;
+    behind the places the first and the last state of the row that are within the bound. ``numbers``: cost, price of
+    leaving the bound, and the chance below which it is 0. A state beyond the bound costs its price, for certain.
+    """
+    integer = ir.IntType(64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made, kinds = _Vectors(context, builder), signature.args[0]
+        values, chances, after = (builder.extract_value(args[0], place) for place in range(3))
+        rejected, accepted, own, column, columns, low, high = (
+            builder.extract_value(args[1], place) for place in range(7)
+        )
+        cost, price, smallest = (made.spread(builder.extract_value(args[4], place)) for place in range(3))
+        beside = builder.add(own, ir.Constant(integer, 1))
+        ends = (rejected, accepted), (own, beside)
+        found, chance = [], None
+        for group, (minus, plus) in enumerate(ends):
+            told = builder.extract_value(args[3], group)
+            value, first, second, live = made.step(
+                made.load(values, kinds[0], minus), made.load(values, kinds[0], plus), told, cost
+            )
+            found.append(value)
+            place = made.address(builder.extract_value(args[2], group), signature.args[2][group], column, _BYTES)
+            builder.store(made.levels(first, second, live), place, align=1)
+            # C = P(accepted) C+ + P(rejected) C-: at level 1 who is recommended is accepted, at level 2 everybody; a
+            # dead state is as good as that.
+            dead = builder.not_(live)
+            one, zero = (made.spread(builder.extract_value(told, number)) for number in range(2))
+            taken = builder.fadd(
+                builder.select(builder.or_(first, dead), one, made.same(0.0)),
+                builder.select(builder.or_(second, dead), zero, made.same(0.0)),
+            )
+            left = builder.fadd(
+                builder.fmul(taken, made.load(chances, kinds[1], plus)),
+                builder.fmul(builder.fsub(builder.fadd(one, zero), taken), made.load(chances, kinds[1], minus)),
+            )
+            chance = left if chance is None else builder.fadd(chance, left)
+        value = builder.fadd(found[0], found[1])
+        chance = builder.select(builder.fcmp_ordered(">", chance, smallest), chance, made.same(0.0))
+        beyond = builder.or_(
+            made.within(low, column), builder.not_(made.within(builder.add(high, ir.Constant(integer, 1)), column))
+        )
+        value = builder.select(beyond, builder.fadd(price, made.load(after, kinds[2], own)), value)
+        chance = builder.select(beyond, made.same(1.0), chance)
+        inside = made.within(columns, column)
+        for array, kind, new in ((values, kinds[0], value), (chances, kinds[1], chance)):
+            place = made.address(array, kind, own, _DOUBLES)
+            builder.store(builder.select(inside, new, builder.load(place, align=8)), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(layers, places, row, groups, numbers), generate
 
 
 @intrinsic

@@ -25,6 +25,7 @@ from evenhand.shields.synthesis.layer import LayerLayout
 from evenhand.shields.synthesis.short_term_kernels import (
     GuardedBand,
     GuardedLayers,
+    sweep_guarded_vectors,
     sweep_opportunity_guarded,
     sweep_parity_guarded,
 )
@@ -201,7 +202,8 @@ class _Trials:
         if horizon in problem.checks:
             layer.check(after, horizon, problem.checks[horizon])
         steps, table, nowhere = ArrivalSteps(problem, after), TableWriter(problem, "packed"), no_outputs(problem)
-        values, chances = np.where(self._left, price + after, after), self._left.astype(np.float64)
+        values, chances = layer.allocate(), layer.allocate()
+        values[:], chances[:] = np.where(self._left, price + after, after), self._left
         layers = GuardedLayers(values, chances, after, price)
         for t in reversed(range(horizon)):
             mixes, labels = steps.at(t)
@@ -210,7 +212,8 @@ class _Trials:
             if problem.labelled:
                 sweep_opportunity_guarded(layers, layer.planes, t, mixes, labels, self._bands[t], out)
             else:
-                sweep_parity_guarded(layers, horizon, t, mixes, self._bands[t], out)
+                sweep = sweep_guarded_vectors if mixes[0].single >= 0 else sweep_parity_guarded
+                sweep(layers, horizon, t, mixes, self._bands[t], out)
             table.store(t, out)
             if t in problem.checks:
                 layer.check(after, t, problem.checks[t])

@@ -16,9 +16,8 @@ from evenhand.shields.synthesis.kernels import (
     DEAD_LEVEL,
     Bytes,
     several_costs_step,
-    single_cost_level,
-    single_cost_value,
 )
+from evenhand.shields.synthesis.parity_vector import LANES, SPARE, guard_eight_states
 from evenhand.typing import Floats, Integers
 
 SMALLEST_CHANCE = 1e-250
@@ -69,43 +68,8 @@ class GuardedRow(NamedTuple):
 
 
 @compile_kernel(nogil=True, error_model="numpy")
-def parity_values(up, own, a, low, high, mixes, row):
-    """Return the values and levels of the states b from low to high of a row: ``parity_single`` of a part of it."""
-    # Values and chances in loops of their own: over more arrays at once they are not compiled to vectors.
-    mix_a, mix_b = mixes
-    cost = mix_a.single
-    one_a, zero_a, below_a, above_a = mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]
-    one_b, zero_b, below_b, above_b = mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]
-    value, level_a, level_b = row.value, row.level_a, row.level_b
-    for b in range(low, high + 1):
-        rejected, accepted = up[a, b], up[a + 1, b]
-        level_a[b] = single_cost_level(rejected, accepted, below_a, above_a)
-        here = single_cost_value(rejected, accepted, one_a, zero_a, cost)
-        rejected, accepted = own[a, b], own[a, b + 1]
-        level_b[b] = single_cost_level(rejected, accepted, below_b, above_b)
-        value[b] = here + single_cost_value(rejected, accepted, one_b, zero_b, cost)
-
-
-@compile_kernel(nogil=True, error_model="numpy")
-def parity_chances(up, own, a, low, high, mixes, row):
-    """Return the chances of the same states from their levels."""
-    # With C+ after an acceptance and C- after a rejection, C = P(accepted) * C+ + P(rejected) * C-. At level 0 no one
-    # is accepted, at level 1 who is recommended, at level 2 everybody; a dead state is as good as that.
-    mix_a, mix_b = mixes
-    one_a, zero_a, one_b, zero_b = mix_a.accept[1], mix_a.reject[1], mix_b.accept[1], mix_b.reject[1]
-    all_a, all_b = one_a + zero_a, one_b + zero_b
-    chance, level_a, level_b = row.chance, row.level_a, row.level_b
-    for b in range(low, high + 1):
-        taken = (one_a if level_a[b] > 0 else 0.0) + (zero_a if level_a[b] > 1 else 0.0)
-        left = taken * up[a + 1, b] + (all_a - taken) * up[a, b]
-        taken = (one_b if level_b[b] > 0 else 0.0) + (zero_b if level_b[b] > 1 else 0.0)
-        left += taken * own[a, b + 1] + (all_b - taken) * own[a, b]
-        chance[b] = left if left > SMALLEST_CHANCE else 0.0
-
-
-@compile_kernel(nogil=True, error_model="numpy")
 def guarded_several(planes, a, low, high, labels, mixes, row):
-    """Return the same with labels, or with several costs."""
+    """Return values, chances and levels of the states b from low to high of a row, with labels or several costs."""
     # Without labels everybody counts, and the values with label 0 are not looked at: they may be infinite.
     own, up, right, own_chance, up_chance, right_chance = planes
     mix_a, mix_b = mixes
@@ -162,7 +126,6 @@ def sweep_parity_guarded(layers, horizon, t, mixes, band, out):
     everybody = np.array([[0.0, 1.0], [0.0, 1.0]])
     out.cells_a[:] = DEAD_LEVEL
     out.cells_b[:] = DEAD_LEVEL
-    one = mixes[0].single >= 0
     start, cell, line = 0, 0, 0
     for n_a in range(t + 1):
         columns, stride = t - n_a + 1, horizon - n_a + 1
@@ -178,14 +141,42 @@ def sweep_parity_guarded(layers, horizon, t, mixes, band, out):
         for a in range(n_a + 1):
             low, high = band.low[line], band.high[line]
             line += 1
-            if one:
-                parity_values(up, own, a, low, high, mixes, row)
-                parity_chances(up_chance, own_chance, a, low, high, mixes, row)
-            else:
-                guarded_several(planes, a, low, high, everybody, mixes, row)
+            guarded_several(planes, a, low, high, everybody, mixes, row)
             finish_row(planes, past, a, (low, high, columns), price, row, (out.cells_a, out.cells_b, cell))
             cell += columns
         start = end
+
+
+@compile_kernel(nogil=True, error_model="numpy")
+def sweep_guarded_vectors(layers, horizon, t, mixes, band, out):
+    """As `sweep_parity_guarded`, with one cost, eight states at a time; layers need ``SPARE`` more numbers behind."""
+    # Invariant: as in ``sweep_parity_vectors``.
+    mix_a, mix_b = mixes
+    groups = (
+        (mix_a.accept[1], mix_a.reject[1], mix_a.rises[0], mix_a.rises[1]),
+        (mix_b.accept[1], mix_b.reject[1], mix_b.rises[0], mix_b.rises[1]),
+    )
+    row = (np.empty(horizon + SPARE, np.uint8), np.empty(horizon + SPARE, np.uint8))
+    arrays = (layers.values, layers.chances, layers.after)
+    numbers = (mix_a.single, layers.price, SMALLEST_CHANCE)
+    out.cells_a[:] = DEAD_LEVEL
+    out.cells_b[:] = DEAD_LEVEL
+    start, cell, line = 0, 0, 0
+    for n_a in range(t + 1):
+        columns, stride = t - n_a + 1, horizon - n_a + 1
+        after = start + (n_a + 1) * stride
+        for a in range(n_a + 1):
+            low, high = band.low[line], band.high[line]
+            line += 1
+            own, above = start + a * stride, after + a * (stride - 1)
+            for b in range(0, columns, LANES):
+                places = (above + b, above + stride - 1 + b, own + b, b, columns, low, high)
+                guard_eight_states(arrays, places, row, groups, numbers)
+            if high >= low:
+                out.cells_a[cell + low : cell + high + 1] = row[0][low : high + 1]
+                out.cells_b[cell + low : cell + high + 1] = row[1][low : high + 1]
+            cell += columns
+        start = after
 
 
 @compile_kernel(nogil=True, error_model="numpy")
