@@ -137,13 +137,13 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
             hint = f"{suggest_name(name, known)}the columns are: {', '.join(known)}"
             message = f"there is no column {name!r}"
             raise DossierError(message, code="no-column", location=location, hint=hint, column=name)
-    scores, rows = None, _Rows(frame, location)
+    scores: AssessedScores | None = None
     if kind == "score":
         rows, assessed, scores = _score_rows(frame, columns, config, location)
         outcomes: tuple[tuple[str, Booleans], ...] = (("above the median", scores.above),)
     else:
         if is_lazy(frame):
-            counted = count_rows(frame, dict.fromkeys([*columns, column]), location=location or "data")
+            counted = count_rows(frame, list(dict.fromkeys([*columns, column])), location=location or "data")
             rows = _Rows(counted.table, location, counted.counts, frame)
         else:
             rows = _Rows(nw.from_native(frame, eager_only=True), location)
