@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from evenhand.errors import OptionError
 from evenhand.groups import measure_decisions
 from evenhand.metrics import BoundNotMetWarning, FairnessThreshold, make_fairness_scorer
+from support import scaled
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_a_scorer_says_what_it_lacks(routing, people):
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 2)), min_size=2, max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 def test_a_score_is_the_gap_counted_by_hand(rows):
     truth, decided, group = (np.array(column) for column in zip(*rows, strict=True))
 
@@ -125,7 +126,7 @@ def test_the_threshold_keeps_the_gap_and_is_the_most_accurate(people, metric):
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 5)), min_size=6, max_size=40), st.floats(0, 1)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 def test_the_choice_is_that_of_trying_every_threshold(rows, bound):
     truth, group, score = (np.array(column) for column in zip(*rows, strict=True))
     fair = FairnessThreshold(bound=bound)

@@ -28,7 +28,6 @@ def write_huggingface(audit: AuditResult, numbers: Sequence[EvidenceNumber]) -> 
         "task": {"type": "tabular-classification"},
         "dataset": {"type": Path(audit.data.name).stem or "data", "name": audit.data.name},
         "metrics": metrics,
-        "source": {"name": f"evenhand {audit.evenhand}", "url": "https://pypi.org/project/evenhand/"},
     }
     metadata = {"tags": ["fairness"], "model-index": [{"name": audit.model.name, "results": [entry]}]}
     front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000)
