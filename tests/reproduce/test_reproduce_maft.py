@@ -266,7 +266,7 @@ def test_a_checkout_of_the_authors_brings_the_benchmarks_that_are_not_bundled(ch
 
 def test_without_a_checkout_its_benchmarks_are_named(tmp_path):
     found = reproduce_paper(load_paper("maft"), tables=["table 2"], context=PieceContext(quick=True))
-    assert "--data-home" in found.left_out["checkout"]
+    assert "`data_home=`: a checkout" in found.left_out["checkout"]
     rows = {one.row: one for one in found.tables[0].figures if one.measure == "accuracy"}
     assert rows["Heart Health"].verdict == "not compared"
     assert "checkout" in rows["Students"].because

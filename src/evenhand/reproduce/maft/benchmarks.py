@@ -166,7 +166,7 @@ def read_checkout(dataset: str, folder: Path | None) -> CheckedOut:
             raise DataError(
                 f"the network of {dataset} and its people are not bundled",
                 location=str(checkout / place),
-                hint=f"--data-home: a checkout of {REPOSITORY}",
+                hint=f"`data_home=`: a checkout of {REPOSITORY}",
             )
     with (checkout / places[1]).open(encoding="utf-8") as file:
         names = file.readline().strip().split(",")[:-1]

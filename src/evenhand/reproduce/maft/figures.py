@@ -12,7 +12,7 @@ from evenhand.reproduce.comparison import ComparedFigure, OwnFigure, Values, Ver
 from evenhand.reproduce.maft.benchmarks import CHECKED_OUT
 from evenhand.stats import student_quantile
 
-NOT_HERE = "network and people are not bundled: --data-home takes a checkout of the authors' repository"
+NOT_HERE = "network and people are not bundled: a checkout of the authors' repository brings them"
 NEEDS = "a checkout of wangzh1998/MAFT for four of the benchmarks"
 DRAWN = "the paper draws it and prints no number"
 
