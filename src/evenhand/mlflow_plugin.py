@@ -14,7 +14,6 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from evenhand.errors import OptionError
-from evenhand.stats import quantity_value
 
 FOLDER = "evenhand"
 """Of the artifacts of a run."""
@@ -101,10 +100,9 @@ def _name_metrics(result: Any) -> dict[str, float]:
     for name, by in auditing.measure_values(result).items():
         for attribute, number in by.items():
             key = f"evenhand/{name}.{attribute}" if attribute else f"evenhand/{name}"
-            if isinstance(number, float):
-                found[key] = number
-            elif hasattr(number, "kind") and (value := quantity_value(number)) is not None:
-                found[key] = value
+            value = getattr(number, "value", number if isinstance(number, float) else None)
+            if value is not None:
+                found[key] = float(value)
             for end in ("low", "high"):
                 if getattr(number, end, None) is not None:
                     found[f"{key}.{end}"] = float(getattr(number, end))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ import uvicorn
 from sqlalchemy import select
 
 from evenhand.service import GuardMachine, ServiceConfig, ServiceContext, create_app, read_log, read_state
-from evenhand.service.generation.guards import ServedGuard, build_guard_machine
+from evenhand.service.generation.guards import GuardedRequest, Served, ServedAnswer, ServedGuard, build_guard_machine
 from evenhand.service.store.tables import pictures
 
 
@@ -82,6 +83,22 @@ def running(described: Mapping[str, Any]) -> Iterator[Running]:
         server.should_exit = True
         thread.join(timeout=60)
         assert not thread.is_alive()
+
+
+def answer_now(request: GuardedRequest) -> ServedAnswer:
+    """Have one item made and decided, in a thread with an event loop of its own.
+
+    Raises:
+        StoreError: the store failed, and nothing may be answered without it.
+    """
+    told: list[Served] = []
+    thread = threading.Thread(target=lambda: asyncio.run(request.run(told.append)), daemon=True)
+    thread.start()
+    thread.join()
+    (found,) = told
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 def until(holds: Any, message: str, *, tries: int = 3000) -> None:

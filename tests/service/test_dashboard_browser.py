@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("playwright", reason="needs playwright")
 
 from browsing import ARGUMENTS, CHECK, CHROMIUM, Site
+from in_thread import answer_now
 from playwright.sync_api import expect, sync_playwright
 
 from conftest import GUARD, PLAN
@@ -183,7 +184,7 @@ def test_what_goes_wrong_is_said_plainly(page, site):
     look(page, site, "wild")
     guard = site.context.guards["wild"]
     for _ in range(25):
-        guard.request("a secret leader")()
+        answer_now(guard.request("a secret leader"))
     trouble = page.get_by_role("region", name="Not as assumed")
     expect(trouble).to_contain_text("deadline missed")
     expect(trouble).to_contain_text("did not show what it had to, after all retries")
@@ -215,7 +216,7 @@ def test_a_store_that_cannot_be_read_is_told(page, site, monkeypatch):
 
 def test_lanes_by_keyboard(page, site):
     for _ in range(3):
-        site.context.guards["studio"].request("a portrait of a leader")()
+        answer_now(site.context.guards["studio"].request("a portrait of a leader"))
     look(page, site, "studio")
     slider = page.get_by_role("slider", name="leader: age, item by item")
     expect(slider).not_to_have_attribute("aria-valuetext", "nothing yet")

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("sqlalchemy", reason="needs the extra serve")
 
+from in_thread import answer_now
 from ordeal import HIRING, LOANS, Told, guard
 from referee import GuardReferee, ShieldReferee, Store
 from sqlalchemy import Connection
@@ -197,7 +198,7 @@ def test_guarded_items_of_a_moody_generator_on_a_store_that_fails_at_any_time(tm
                 _, _, at_work = chosen.choice(here)
                 prompt = f"a leader, number {number}-{k}"
                 try:
-                    found = at_work.request(prompt, generator=generator)()
+                    found = answer_now(at_work.request(prompt, generator=generator))
                 except StoreError:
                     continue
                 if found.answer.item is not None:

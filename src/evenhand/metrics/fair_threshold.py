@@ -216,7 +216,8 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             raise OptionError(
                 f"expected a gap, got {self.metric!r}", location="`metric=`", hint=f"one of {', '.join(wanted)}"
             )
-        return np.max([_spread(selected, counted, group) for counted in wanted[self.metric]], axis=0)
+        spreads = [_spread(selected, counted, group) for counted in wanted[self.metric]]
+        return np.asarray(np.max(spreads, axis=0))
 
 
 def _method_of(estimator: Any) -> str:

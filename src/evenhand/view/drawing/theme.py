@@ -135,7 +135,7 @@ def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
 
 
 @cache
-def _show_offline(chart: type[alt.TopLevelMixin]) -> type[alt.TopLevelMixin]:
+def _show_offline(chart: Any) -> Any:
     """Return a kind of chart that a notebook shows as SVG: Altair's own way fetches a library from the network."""
     return type(chart.__name__, (chart,), {"_repr_mimebundle_": _svg_bundle, "__module__": chart.__module__})
 
