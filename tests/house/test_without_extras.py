@@ -24,7 +24,7 @@ OPTIONAL = {
     "zstandard", "skl2onnx", "fastapi", "aiohttp", "yarl", "httpx", "matplotlib", "pillow", "PIL", "diffusers",
     "transformers", "safetensors", "uvicorn", "starlette", "sqlalchemy", "alembic", "prometheus-client",
     "prometheus_client", "psycopg", "distributed", "fairlearn", "duckdb", "openpyxl", "python-docx", "docx", "typst",
-    "pyspark", "authlib", "joserfc", "mlflow", "opentelemetry", "opentelemetry-sdk",
+    "pyspark", "authlib", "joserfc", "mlflow", "mlflow-skinny", "opentelemetry", "opentelemetry-sdk",
     "opentelemetry-exporter-otlp-proto-http",
 }  # fmt: skip
 

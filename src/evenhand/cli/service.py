@@ -242,7 +242,8 @@ def _check_streams(config: Path, given: list[str]) -> None:
     from evenhand.service import ServiceConfig
 
     settings = ServiceConfig.read(config)
-    known = [one.name for one in (*settings.shields, *settings.guards)] + [one.name for one in settings.monitors]
+    known = [one.name for one in settings.shields] + [one.name for one in settings.guards]
+    known += [one.name for one in settings.monitors]
     for name in given:
         if name not in known:
             hint = f"{suggest_name(name, known)}one of: {', '.join(known) or 'the file names none'}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from evenhand.text import strip_unprintable
 from evenhand.view.drawing.fonts import fix_widths
@@ -129,9 +129,9 @@ def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
     """Return a finished chart for a notebook."""
     import altair as alt
 
-    shown: alt.TopLevelMixin = alt.Chart.from_dict(_spec(chart))
+    shown: Any = alt.Chart.from_dict(_spec(chart))
     object.__setattr__(shown, "__class__", _show_offline(type(shown)))
-    return shown
+    return cast("alt.TopLevelMixin", shown)
 
 
 @cache
