@@ -478,7 +478,7 @@ def test_the_command_makes_keys_for_some_streams(run, tmp_path):
     assert json.loads(run("list", "--json", "-").stdout)["keys"][0]["streams"] == ["loans"]
     assert "ann: decide for loans" in run("list").output
     said = run("add", "bob", "--scope", "decide", "--stream", "loan")
-    assert "expected the name of a shield or guard, got 'loan'" in str(said.exception)
+    assert "expected the name of a shield, guard or monitor, got 'loan'" in str(said.exception)
     assert "did you mean 'loans'" in str(said.exception)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from evenhand.text import strip_unprintable
@@ -134,7 +133,6 @@ def to_altair(chart: Spec | Drawn) -> alt.TopLevelMixin:
     return cast("alt.TopLevelMixin", shown)
 
 
-@cache
 def _show_offline(chart: Any) -> Any:
     """Return a kind of chart that a notebook shows as SVG: Altair's own way fetches a library from the network."""
     return type(chart.__name__, (chart,), {"_repr_mimebundle_": _svg_bundle, "__module__": chart.__module__})
