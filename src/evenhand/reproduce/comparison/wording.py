@@ -22,7 +22,10 @@ from evenhand.core import (
 from evenhand.reproduce.comparison.record import ComparedFigure, ComparedTable, OwnFigure, PaperReproductionRecord
 from evenhand.text import format_count, format_duration, format_significant
 
-VERDICTS = ("agrees", "better", "differs", "not compared")
+MANY = {"agrees": "agree", "better": "are better", "differs": "differ", "not compared": "are not compared"}
+"""What is said of several, by verdict."""
+
+SAID = {"agrees": "agrees", "better": "is better", "differs": "differs", "not compared": "is not compared"}
 
 
 def build_document(found: PaperReproductionRecord) -> Document:
@@ -53,25 +56,25 @@ def describe_outcome(found: PaperReproductionRecord) -> list[str]:
     """Return how many tables agree, and why others do not, in a sentence each."""
     verdicts = Counter(table.verdict for table in found.tables)
     counted = ", ".join(
-        f"{verdicts[verdict]} {verdict}"
-        for verdict in ("agrees", "better", "differs", "not compared")
-        if verdicts[verdict]
+        f"{many} {(SAID if many == 1 else MANY)[verdict]}" for verdict in MANY if (many := verdicts[verdict])
     )
-    lines = [f"{format_count(len(found.tables), 'table or drawing', 'tables and drawings')}: {counted}."]
+    lines = [f"Of {format_count(len(found.tables), 'table or drawing', 'tables and drawings')}, {counted}."]
     return lines + [
-        f"{table.number} {table.verdict}: {table.because}"
+        f"{table.number} {_verdict_of(table)}: {table.because.rstrip('.')}."
         for table in found.tables
         if table.because and table.verdict in ("differs", "not compared")
     ]
+
+
+def _verdict_of(table: ComparedTable) -> str:
+    return (MANY if table.number.startswith(("Tables ", "Figures ")) else SAID)[table.verdict]
 
 
 def _overview(found: PaperReproductionRecord) -> Table:
     rows = []
     for table in found.tables:
         counts = Counter(figure.verdict for figure in table.figures)
-        compared: tuple[Cell, ...] = tuple(
-            counts[verdict] for verdict in ("agrees", "better", "differs", "not compared")
-        )
+        compared: tuple[Cell, ...] = tuple(counts[verdict] for verdict in MANY)
         rows.append(TableRow((table.number, table.title, *compared, table.verdict), detail=table.because))
     columns = (Column("Table"), Column("Shows"))
     counted = tuple(Column(name, numeric=True) for name in ("Agree", "Better", "Differ", "Not compared"))
@@ -85,7 +88,7 @@ def _overview(found: PaperReproductionRecord) -> Table:
 def _table_blocks(found: PaperReproductionRecord, table: ComparedTable) -> Iterator[Block]:
     yield Heading(f"{table.number}: {table.title}")
     if table.text or not table.figures:
-        yield Text(table.text or table.because)
+        yield Text(table.text or f"Not compared: {table.because.rstrip('.')}.")
     if table.missing:
         yield Note(f"Without {', '.join(table.missing)}, which were not done.", "caution")
     if table.horizontal and any(figure.at is not None for figure in table.figures):
