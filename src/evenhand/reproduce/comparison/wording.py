@@ -53,7 +53,7 @@ def build_document(found: PaperReproductionRecord) -> Document:
 
 
 def describe_outcome(found: PaperReproductionRecord) -> list[str]:
-    """Return how many tables agree, and why others do not, in a sentence each."""
+    """Return how many tables agree, and why those that differ do, in a sentence each."""
     verdicts = Counter(table.verdict for table in found.tables)
     counted = ", ".join(
         f"{many} {(SAID if many == 1 else MANY)[verdict]}" for verdict in MANY if (many := verdicts[verdict])
@@ -62,7 +62,7 @@ def describe_outcome(found: PaperReproductionRecord) -> list[str]:
     return lines + [
         f"{table.number} {_verdict_of(table)}: {table.because.rstrip('.')}."
         for table in found.tables
-        if table.because and table.verdict in ("differs", "not compared")
+        if table.because and table.verdict == "differs"
     ]
 
 
