@@ -63,13 +63,13 @@ class WorkClock:
 
     Args:
         work: what an earlier run recorded, ``result.work``; None: look at the clock.
-        seconds: the clock; ``time.process_time`` limits processor time.
+        seconds: another clock than ``time.perf_counter``; ``time.process_time`` limits processor time.
     """
 
-    def __init__(self, work: Work | None = None, *, seconds: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, work: Work | None = None, *, seconds: Callable[[], float] | None = None) -> None:
         self._record = _Record(work)
-        self._seconds = seconds
-        self._began = seconds()
+        self._seconds = time.perf_counter if seconds is None else seconds
+        self._began = self._seconds()
         self._outermost = False
 
     @classmethod
