@@ -253,6 +253,12 @@ def test_new_keys_of_the_provider_are_found(client: TestClient, provider: Identi
     assert log_in(client).status_code == 200
 
 
+def test_many_log_in_within_a_second(client: TestClient) -> None:
+    for _ in range(5):
+        assert log_in(client).status_code == 200
+        assert client.get("/").status_code == 200
+
+
 def test_other_sites_cannot_use_the_session(client: TestClient, provider: IdentityServer) -> None:
     provider.claims["roles"] = ["root"]
     log_in(client)

@@ -177,6 +177,17 @@ class KeyCache:
         await self._refresh_cache(fresh=RETRY_SECONDS)
         return self._look_up(key)
 
+    async def read_again(self) -> None:
+        """Read the keys now, however recently they were read: one has just been added here.
+
+        Raises:
+            StoreError: the store has not answered for too long.
+        """
+        if self._reading is not None and not self._reading.done():
+            # It may have begun before the key was added.
+            await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
+        await self._refresh_cache(fresh=0.0)
+
     def known_caller(self, key: str) -> Caller | None:
         """Return whose key this is, as `caller` does, where that is known and need not be read; else None."""
         if self._steady() - self._read_at >= FRESH_SECONDS:

@@ -92,7 +92,7 @@ async def end_login(request: Request, here: Here) -> Response:
         seconds = 3600 * logins.config.session_hours
         key = await run_in_threadpool(open_session, here.ledger, who, seconds, time.time())
         # From here on it is known to this replica.
-        await here.keys.caller(key)
+        await here.keys.read_again()
     except AccessError as error:
         refused = here.failures.refusal(error, address_of(request.scope))
         logger.warning("a login was refused", extra={"about": {"reason": error.message}})
