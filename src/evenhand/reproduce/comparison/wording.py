@@ -19,13 +19,29 @@ from evenhand.core import (
     TableRow,
     Text,
 )
-from evenhand.reproduce.comparison.record import ComparedFigure, ComparedTable, OwnFigure, PaperReproductionRecord
+from evenhand.reproduce.comparison.record import (
+    ComparedFigure,
+    ComparedTable,
+    OwnFigure,
+    PaperReproductionRecord,
+    Verdict,
+)
 from evenhand.text import format_count, format_duration, format_significant
 
-MANY = {"agrees": "agree", "better": "are better", "differs": "differ", "not compared": "are not compared"}
+MANY: dict[Verdict, str] = {
+    "agrees": "agree",
+    "better": "are better",
+    "differs": "differ",
+    "not compared": "are not compared",
+}
 """What is said of several, by verdict."""
 
-SAID = {"agrees": "agrees", "better": "is better", "differs": "differs", "not compared": "is not compared"}
+SAID: dict[Verdict, str] = {
+    "agrees": "agrees",
+    "better": "is better",
+    "differs": "differs",
+    "not compared": "is not compared",
+}
 
 
 def build_document(found: PaperReproductionRecord) -> Document:
