@@ -171,7 +171,7 @@ def _count_reason(name: str, values: Mapping[str, Values]) -> str:
     if name in published.TEXT_SUBGROUPS:
         depth = values[f"{name}-sampled"]["depth"]
         if depth == 1:
-            return "single terms only; pairs of terms would take another hour"
+            return "single terms only, and no pairs of them"
         return "those for which some text here has words of every category; the paper has more texts"
     return "all that algorithm 1 gives: subsets of values and ranges of neighbouring parts, one attribute or more"
 
