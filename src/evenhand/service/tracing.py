@@ -101,7 +101,7 @@ class Tracing:
 
     @contextmanager
     def request(self, method: str, headers: Mapping[str, str], called: str) -> Iterator[RequestTeller]:
-        """Trace a request, under the trace of whoever sent it; gives what takes the outcome.
+        """Trace a request, under the trace of its sender; gives what takes the outcome.
 
         Args:
             method: of HTTP.

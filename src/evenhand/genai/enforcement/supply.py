@@ -1,7 +1,7 @@
 """Items for one request: asked for several at a time, looked at side by side, and handed out one by one.
 
 Items that were asked for with the same words are alike, so each may be used wherever these words are to be sent; which
-of them is used does not depend on what it shows. Whoever decides sees them as if each had been asked for by itself.
+of them is used does not depend on what it shows. To the guard that decides, each is as if it had been asked for alone.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class _Pool:
     """What was asked for with the same words.
 
     Attributes:
-        ready: what has come, in the order in which it came; items that nobody has looked at stand as what looks.
+        ready: what has come, in the order in which it came; an item that was not looked at
+            stands as the work that looks at it.
         pending: what has not come yet.
     """
 

@@ -188,7 +188,7 @@ class TextNetwork:
 
 
 def train_network(texts: Sequence[str], favourable: Booleans, *, epochs: int, seed: int) -> TextNetwork:
-    """Return a network that has learnt from texts; the same seed gives the same one.
+    """Train a network on texts and return it; the same seed gives the same one.
 
     Raises:
         MissingExtraError: PyTorch is not installed.

@@ -162,8 +162,8 @@ class IdentityProvider:
             answer: what stands in the address that the provider sent the browser back to.
 
         Raises:
-            AccessError: it is not the provider's answer to this login, its token is not valid, or nobody with one of
-                the roles logged in.
+            AccessError: it is not the provider's answer to this login, its token is not valid, or the person
+                has none of the roles.
             FetchError: the provider does not answer, or not as it should.
         """
         if not hmac.compare_digest(answer.get("state", "").encode(), login.state.encode()):

@@ -475,7 +475,7 @@ class ConcurrencyLimiter:
         return len(self._taken)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> LimitedWork:
-        """Begin a piece of work as soon as there is a place; it goes on to its end whoever waits for it.
+        """Begin a piece of work as soon as there is a place; it goes on to its end, also if its caller leaves.
 
         Raises:
             AccessError: there is too much to do already.
