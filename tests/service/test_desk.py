@@ -1,4 +1,4 @@
-"""Work that waits for others: how much of it is under way, what waits, and what nobody waits for any more."""
+"""Work that waits for others: how much of it is under way, what waits, and what is no longer waited for."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class DistributedScorer(WrappedScorer):
         try:
             parts = list(self._threads.map(lambda at: self._ask(individuals[at : at + PIECE_ROWS]), starts))
         except KeyboardInterrupt:
-            # What the caller asks next, to end its work, does not wait for answers that nobody wants any more.
+            # What the caller asks next, to end its work, does not wait for answers that are no longer wanted.
             self._pool.give_up()
             raise
         scores = np.concatenate([np.empty((0, len(self.classes))), *(part.scores for part in parts)])

@@ -118,7 +118,7 @@ class Metrics:
             if isinstance(part, CachedJudge | CachedClassifier):
                 labels = {known: self._remembered.labels(guard.name, name, "yes" if known else "no")
                           for known in (True, False)}  # fmt: skip
-                part.cache.observers.append(lambda known, labels=labels: labels[known].inc())  # type: ignore[misc]
+                part.cache.observers.append(lambda known, labels=labels: labels[known].inc())  # type: ignore[misc]  # its defaults
         about = guard.pipeline.configuration
         version, enforcer = self._enforcers.get(guard.name, (guard.version, None))
         if enforcer is not None and version != guard.version:

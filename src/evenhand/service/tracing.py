@@ -176,7 +176,7 @@ def trace_calls(tracing: Tracing | None, inner: T, spans: Mapping[str, str], str
         spans: the names of the spans, by method.
         stream: for whom.
     """
-    return inner if tracing is None else _TracedCalls(tracing, inner, spans, stream)  # type: ignore[return-value]
+    return inner if tracing is None else _TracedCalls(tracing, inner, spans, stream)  # type: ignore[return-value]  # alike
 
 
 class _TracedCalls:

@@ -163,7 +163,7 @@ class ServedGuard:
                 missing -= 1
                 yield found
         finally:
-            # Nobody waits any more: what has begun goes on to its end, and is not counted as shown.
+            # The caller has left: what has begun goes on to its end, and is not counted as shown.
             if missing:
                 request.withdraw()
                 work.leave()
