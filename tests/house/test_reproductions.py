@@ -7,6 +7,7 @@ import pytest
 from support import ROOT
 
 FOLDER = ROOT / "docs" / "reproductions"
+BY_HAND = {"mitigation-tables.md", "shields-settings.md"}
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def written():
 
 def test_pages_are_written_from_their_json(written):
     pages = {path: text for path, text in written.items() if path.suffix == ".md"}
-    assert {path.name for path in FOLDER.glob("*.md")} == {path.name for path in pages}
+    assert {path.name for path in FOLDER.glob("*.md")} == {path.name for path in pages} | BY_HAND
     changed = [path.name for path, text in pages.items() if path.read_text("utf-8") != text]
     assert changed == [], "run: python tools/write_reproductions.py"
 

@@ -258,7 +258,7 @@ def test_what_makes_no_sense_is_refused_with_one_error_and_changes_nothing(clien
 
 
 def test_the_examples_of_the_pages_are_taken(client: TestClient) -> None:
-    page = (ROOT / "docs" / "how-to" / "operate-the-service.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "change-what-is-served.md").read_text("utf-8")
     (found,) = [text for text in re.findall(r"```json\n(.*?)```", page, re.S) if '"shield"' in text]
     assert put(client, **json.loads(found)).json()["version"] == 2
     page = (ROOT / "docs" / "reference" / "service-http.md").read_text("utf-8")
