@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 OUT ?= evenhand-report
+INSTALLED ?= $(VENV)/dist
 EXTRAS ?=
 PYTEST_ARGS ?=
 
@@ -20,7 +21,7 @@ tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark
 parallel := -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-full test-slow lint docs bench
+.PHONY: help demo test test-full test-slow lint docs bench dist sbom
 .DELETE_ON_ERROR:
 
 help:  ## list what can be done
@@ -52,6 +53,20 @@ bench: $(stamps)/bench  ## measure, and keep the figures in benchmarks/results/
 	@mkdir -p benchmarks/results
 	$(bin)/python -m pytest benchmarks --benchmark-json=benchmarks/results/latest.json $(PYTEST_ARGS)
 
+dist: $(stamps)/dist  ## build the sdist, and from it the wheel, into dist/
+	@rm -rf dist
+	$(bin)/python -m build
+	$(bin)/python tools/check_distributions.py dist
+
+# Of the environment in INSTALLED, or else of a new one that has what pip finds for the wheel today, and not pip itself.
+sbom: $(stamps)/dist  ## write the bill of materials of the wheel in dist/ and of what it needs: CycloneDX
+	@test -e $(INSTALLED) || { $(PYTHON) -m venv --without-pip $(INSTALLED) && \
+		$(pip) --python $(INSTALLED) install --quiet dist/*.whl; }
+	@sed "s/^dynamic = .*/version = \"$$($(INSTALLED)/bin/evenhand --version | cut -d ' ' -f 2)\"/" pyproject.toml \
+		>$(stamps)/pyproject.toml
+	$(bin)/cyclonedx-py environment --pyproject $(stamps)/pyproject.toml --mc-type library --output-reproducible \
+		--spec-version 1.6 --validate --output-file dist/evenhand.cdx.json $(INSTALLED)
+
 $(stamps)/venv:
 	@$(PYTHON) -c 'import sys; old = sys.version_info < (3, 11); sys.exit("Evenhand needs Python 3.11 or newer; name one: make PYTHON=python3.12" if old else 0)'
 	@test -x $(bin)/python || $(PYTHON) -m venv $(VENV)
@@ -75,6 +90,10 @@ $(stamps)/lint: $(stamps)/venv pyproject.toml
 
 $(stamps)/docs: $(stamps)/venv pyproject.toml
 	@$(pip) install --quiet --editable '.[docs]'
+	@touch $@
+
+$(stamps)/dist: $(stamps)/venv pyproject.toml
+	@$(pip) install --quiet --group release
 	@touch $@
 
 $(stamps)/bench: $(stamps)/venv pyproject.toml

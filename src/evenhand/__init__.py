@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand import doors
+from evenhand import doors, version
 
 if TYPE_CHECKING:
     from evenhand import (
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         synthesize_shield,
     )
 
-__version__ = "0.1.0"
+__version__ = version.read_version(__path__[0])
 
 __all__ = [
     "Attribute",

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-import evenhand
 from support import ROOT
 
 LONGEST = 600
@@ -70,14 +69,6 @@ def test_no_file_mentions(what):
         if re.search(FORBIDDEN[what], line)
     ]
     assert found == []
-
-
-def test_the_version_is_said_once():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["version"] == evenhand.__version__
-    assert re.search(
-        rf"^## (Unreleased|{re.escape(evenhand.__version__)})", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M
-    )
 
 
 def test_every_optional_part_is_in_all():

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evenhand import __version__
 from evenhand.auditing.result import DataCard
 from evenhand.schema import People, PeopleWeights
 
@@ -50,5 +51,5 @@ def library_versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that take part in an audit."""
     import platform
 
-    libraries = {name: importlib.metadata.version(name) for name in ("evenhand", "numpy", "scipy", "scikit-learn")}
-    return {"python": platform.python_version()} | libraries
+    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return {"python": platform.python_version(), "evenhand": __version__} | libraries

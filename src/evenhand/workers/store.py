@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import evenhand
+from evenhand import __version__
 from evenhand.errors import DataError, OptionError
 from evenhand.files import write_atomically
+from evenhand.version import without_commit
 
 INDEX = "work.json"
 
@@ -28,7 +29,7 @@ def fingerprint_of(kind: str, *parts: Any) -> str:
 
     Parts are arrays, plain values, and data classes, mappings and sequences of these.
     """
-    return hashlib.sha256(b"".join(_say(kind, evenhand.__version__, *parts))).hexdigest()
+    return hashlib.sha256(b"".join(_say(kind, without_commit(__version__), *parts))).hexdigest()
 
 
 def _say(*parts: Any) -> Iterator[bytes]:
@@ -70,7 +71,7 @@ class UnitStore:
     def __init__(self, folder: Path, kind: str, fingerprint: str | Mapping[str, str]) -> None:
         self._folder = folder
         about = {"question": fingerprint} if isinstance(fingerprint, str) else dict(fingerprint)
-        mine = {"kind": kind, "version": evenhand.__version__, **about}
+        mine = {"kind": kind, "version": without_commit(__version__), **about}
         index = folder / INDEX
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ def format_sarif(outcomes: Sequence[GateOutcome], *, subject: str, allow_unasses
         )
     driver = {
         "name": "Evenhand",
-        "semanticVersion": __version__,
+        "version": __version__,
         "rules": [
             {
                 "id": RULE,

@@ -14,6 +14,7 @@ from evenhand.errors import DataError, FetchError, MissingExtraError, OptionErro
 from evenhand.files import write_atomically
 from evenhand.reproduce.comparison.record import ComparedTable, Verdict
 from evenhand.typing import Progress
+from evenhand.version import without_commit
 from evenhand.workers import UnitsDone, Workers, open_pool, run_units
 
 Values: TypeAlias = dict[str, Any]
@@ -148,7 +149,12 @@ class PieceStore:
 
     def __init__(self, folder: Path, paper: str, context: PieceContext, *, resume: bool) -> None:
         self._folder = folder
-        self._about = {"paper": paper, "evenhand": __version__, "quick": context.quick, "seed": context.seed}
+        self._about = {
+            "paper": paper,
+            "evenhand": without_commit(__version__),
+            "quick": context.quick,
+            "seed": context.seed,
+        }
         try:
             folder.mkdir(parents=True, exist_ok=True)
             there = sorted(folder.glob("*.json"))

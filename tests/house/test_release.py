@@ -1,0 +1,141 @@
+"""A release: one version everywhere, read from Git; distributions with what belongs there and nothing else."""
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+
+import pytest
+import yaml
+
+import evenhand
+from evenhand import version
+from support import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_distributions
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+CHANGES = (ROOT / "CHANGELOG.md").read_text("utf-8")
+RELEASES = re.findall(r"^## ([0-9]+\.[0-9]+\.[0-9]+) - ([0-9]{4}-[0-9]{2}-[0-9]{2})$", CHANGES, re.M)
+NEWEST, DATE = RELEASES[0] if RELEASES else (version.NEXT_RELEASE, None)
+"""The newest release and its date; before the first one, what it will be."""
+
+
+def parts(text):
+    return tuple(map(int, text.split(".")))
+
+
+def test_every_file_says_the_same_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "evenhand" / "Chart.yaml").read_text("utf-8"))
+    assert citation["version"] == chart["version"] == chart["appVersion"] == NEWEST
+    assert str(citation.get("date-released")) == str(DATE)
+    assert PROJECT["tool"]["hatch"]["version"]["fallback-version"] == f"{version.NEXT_RELEASE}.dev0"
+    assert "version" in PROJECT["project"]["dynamic"]
+    supported = re.search(r"^\| ([0-9]+\.[0-9]+)( \(not released yet\))? \|", (ROOT / "SECURITY.md").read_text(), re.M)
+    assert NEWEST.startswith(f"{supported[1]}.")
+    assert (supported[2] is None) == bool(RELEASES)
+
+
+def test_changes_are_newest_first():
+    headings = re.findall(r"^## (.+)$", CHANGES, re.M)
+    assert headings[0] == "Unreleased" or headings[0].startswith(f"{version.NEXT_RELEASE} - ")
+    assert [one for one in headings if one != "Unreleased"] == [" - ".join(one) for one in RELEASES]
+    assert sorted(RELEASES, key=lambda one: parts(one[0]), reverse=True) == RELEASES
+    assert parts(version.NEXT_RELEASE) >= parts(NEWEST)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A Git repository with one commit and the package's folder; a function that runs git in it."""
+    if shutil.which("git") is None:
+        pytest.skip("Git is not installed")
+    (tmp_path / "src" / "evenhand").mkdir(parents=True)
+
+    def git(*arguments, folder=tmp_path):
+        settings = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false"]
+        return subprocess.run(
+            ["git", *settings, *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+        ).stdout.strip()
+
+    git("init", "--quiet", "--initial-branch", "main")
+    git("commit", "--quiet", "--allow-empty", "--message", "first")
+    return tmp_path, git
+
+
+def test_a_checkout_says_its_commit(checkout):
+    folder, git = checkout
+    expected = f"{version.NEXT_RELEASE}.dev0+checkout.g{git('rev-parse', 'HEAD')[:9]}"
+    read = lambda at=folder: version.read_version(str(at / "src" / "evenhand"))  # noqa: E731
+    assert read() == expected
+    git("pack-refs", "--all")
+    assert read() == expected
+    git("worktree", "add", "--quiet", "-b", "other", "beside")
+    (folder / "beside" / "src" / "evenhand").mkdir(parents=True)
+    assert read(folder / "beside") == expected
+    git("commit", "--quiet", "--allow-empty", "--message", "second", folder=folder / "beside")
+    assert read(folder / "beside") != expected
+    assert read() == expected
+    git("checkout", "--quiet", "--detach", "other")
+    assert read() == read(folder / "beside") == expected[:-9] + git("rev-parse", "HEAD")[:9]
+
+
+def test_other_folders_say_what_was_built_or_no_commit(tmp_path):
+    package = tmp_path / "src" / "evenhand"
+    package.mkdir(parents=True)
+    assert version.read_version(str(package)) == f"{version.NEXT_RELEASE}.dev0"
+    (tmp_path / ".git").write_text("gitdir: nowhere\n")
+    assert version.read_version(str(package)) == f"{version.NEXT_RELEASE}.dev0"
+    (package / "VERSION").write_text("3.2.1.dev4+g1234567\n")
+    assert version.read_version(str(package)) == "3.2.1.dev4+g1234567"
+
+
+def test_work_goes_on_in_another_commit_of_a_checkout():
+    assert version.without_commit("0.1.0.dev0+checkout.g123456789") == "0.1.0.dev0"
+    assert version.without_commit("0.1.0") == "0.1.0"
+    assert evenhand.__version__.startswith(version.without_commit(evenhand.__version__))
+
+
+TRACKED = ["LICENSE", "README.md", ".ci/run", "docs/images/a.png", "docs/a.md", "docs/dossiers/x/a.pdf",
+           "src/evenhand/__init__.py", "src/evenhand/py.typed", "src/evenhand/sets/NOTICE.md"]  # fmt: skip
+
+
+def build(folder, *, without="", added=None):
+    """Write a wheel and an sdist as they should be, but for a file left out and one added."""
+    metadata = "evenhand-1.2.3.dist-info/"
+    wheel = {"evenhand/__init__.py", "evenhand/py.typed", "evenhand/sets/NOTICE.md", "evenhand/VERSION"}
+    wheel |= {metadata + name for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")}
+    wheel |= {f"{metadata}licenses/src/evenhand/sets/NOTICE.md"}
+    sdist = {"LICENSE", "README.md", "docs/a.md", "PKG-INFO", *(one for one in TRACKED if one.startswith("src"))}
+    with zipfile.ZipFile(folder / "evenhand-1.2.3-py3-none-any.whl", "w") as archive:
+        for name in (wheel - {without}) | ({added} if added else set()):
+            archive.writestr(name, "1.2.3\n")
+    with tarfile.open(folder / "evenhand-1.2.3.tar.gz", "w:gz") as archive:
+        for name in (sdist - {without}) | ({added} if added else set()):
+            archive.addfile(tarfile.TarInfo(f"evenhand-1.2.3/{name}"), io.BytesIO())
+
+
+def test_distributions_have_what_belongs_there(tmp_path):
+    build(tmp_path)
+    assert check_distributions.check(tmp_path, TRACKED) == []
+
+
+@pytest.mark.parametrize("without", ["evenhand/py.typed", "docs/a.md", "evenhand-1.2.3.dist-info/licenses/LICENSE"])
+def test_a_missing_file_is_named(tmp_path, without):
+    build(tmp_path, without=without)
+    (line,) = check_distributions.check(tmp_path, TRACKED)
+    assert line.endswith(f": missing: {without}")
+
+
+def test_a_stray_file_is_named_in_both(tmp_path):
+    build(tmp_path, added="notes.txt")
+    assert [line.partition(": ")[2] for line in check_distributions.check(tmp_path, TRACKED)] == [
+        "unexpected: notes.txt",
+        "unexpected: notes.txt",
+    ]
