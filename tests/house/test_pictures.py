@@ -1,0 +1,79 @@
+"""Pictures of the documentation: each exists, is made by something, is small, and is described in words."""
+
+import re
+import sys
+from functools import cache
+
+import pytest
+
+from support import ROOT
+
+IMAGES = ROOT / "docs" / "images"
+PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+PICTURE = re.compile(r"!\[([^]]*)\]\(([^)\s]+)\)|<img\b([^>]*)>")
+LARGEST, LARGEST_TOGETHER = 200_000, 6_000_000
+
+
+@cache
+def pictures():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import take_pictures
+    finally:
+        sys.path.pop(0)
+    return take_pictures.read_list()
+
+
+@cache
+def shown():
+    """Every picture that a page shows: the page, what it says instead of the picture, and the file."""
+    found = []
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for words, link, tag in PICTURE.findall(text):
+            if tag:
+                (link,) = re.findall(r'src="([^"]*)"', tag)
+                words = "".join(re.findall(r'alt="([^"]*)"', tag))
+            found.append((page, words, link))
+    return found
+
+
+def test_every_picture_shown_exists_and_is_described():
+    assert len(shown()) > 20
+    for page, words, link in shown():
+        where = f"{page.relative_to(ROOT)}: {link}"
+        assert not re.match(r"\w+:|/", link), f"{where}: expected a file of the repository"
+        assert (page.parent / link).is_file(), f"{where}: there is no such file"
+        assert len(words.split()) > 2, f"{where}: expected some words that say what the picture shows; got {words!r}"
+
+
+def test_every_picture_kept_is_shown_and_made_by_something():
+    kept = {path.name for path in IMAGES.iterdir()}
+    used = {(page.parent / link).resolve() for page, _, link in shown()}
+    assert kept == {path.name for path in used if path.parent == IMAGES}
+    assert kept == {picture["file"] for picture in pictures().values()}
+
+
+@pytest.mark.parametrize("name", pictures())
+def test_what_makes_a_picture_is_there(name):
+    picture = pictures()[name]
+    makers = {"page", "site", "markdown", "terminal", "recording", "drawn_by", "by_hand"} & set(picture)
+    assert len(makers) == 1, f"expected one of what shows it; got {', '.join(sorted(makers))}"
+    assert picture["shows"]
+    for entry in ("drawn_by", "follow", "markdown"):
+        assert (ROOT / picture.get(entry, "README.md")).is_file()
+    assert picture.get("in", name) in pictures()
+
+
+def test_pictures_are_small():
+    sizes = {path.name: path.stat().st_size for path in IMAGES.iterdir()}
+    assert not {name: size for name, size in sizes.items() if size > LARGEST}
+    assert sum(sizes.values()) < LARGEST_TOGETHER
+
+
+def test_drawings_load_nothing_and_show_no_folder_of_a_machine():
+    for path in IMAGES.glob("*.svg"):
+        text = path.read_text("utf-8")
+        loaded = re.findall(r"(?:href|src)\s*=|url\(\s*['\"]?https?:|@import", text)
+        assert not loaded, path.name
+        assert not re.search(r"/(?:tmp|work|root)/|\d{4}-\d\d-\d\d", text), path.name
