@@ -14,17 +14,20 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reproductions"
 BEGIN, END = "<!-- papers: listed by tools/write_reproductions.py -->", "<!-- end of papers -->"
 VERDICTS = ("agrees", "better", "differs", "not compared")
+OVERVIEW = "**Every table and drawing,"
+AGREEMENT = "How many figures of each table agree with the published ones"
 
 sys.path.insert(0, str(ROOT / "src"))
 
 from evenhand.core import Figure  # noqa: E402
 from evenhand.reproduce.comparison import PaperReproduction  # noqa: E402
-from evenhand.reproduce.comparison.charts import draw_comparison  # noqa: E402
+from evenhand.reproduce.comparison.charts import draw_agreement, draw_comparison  # noqa: E402
 from evenhand.text import format_duration  # noqa: E402
 from evenhand.view import drawing, render_markdown  # noqa: E402
 
@@ -38,15 +41,20 @@ def write_page(found: PaperReproduction) -> dict[str, str]:
     """Return the files of a paper by name: its page, its drawings, and the JSON without line breaks."""
     files = {f"{found.paper}.json": found.to_json(indent=None) + "\n"}
 
+    def add_picture(name: str, chart: dict[str, Any]) -> str:
+        svg = drawing.to_svg(chart, name=name)
+        files[f"{name}.svg"] = svg.replace('style="', 'style="background:white;', 1) + "\n"
+        return f"{name}.svg"
+
     def picture(figure: Figure) -> str:
         position = int(figure.arguments[0])
-        name = f"{found.paper}-{found.tables[position].number.lower().replace(' ', '-')}.svg"
-        svg = drawing.to_svg(draw_comparison(found, position), name=name.removesuffix(".svg"))
-        files[name] = svg.replace('style="', 'style="background:white;', 1) + "\n"
-        return name
+        number = found.tables[position].number.lower().replace(" ", "-")
+        return add_picture(f"{found.paper}-{number}", draw_comparison(found, position))
 
     title, _, rest = render_markdown(found.document(), picture).partition("\n\n")
     quick = " --quick" if found.quick else ""
+    agreement = f"![{AGREEMENT}]({add_picture(f'{found.paper}-agreement', draw_agreement(found))})"
+    rest = rest.replace(OVERVIEW, f"{agreement}\n\n{OVERVIEW}", 1)
     command = f"```console\n$ evenhand reproduce {found.paper}{quick} --out {found.paper}\n```"
     written = f"<!-- Written by tools/write_reproductions.py from {found.paper}.json. -->"
     files[f"{found.paper}.md"] = "\n\n".join([title, written, command, rest])

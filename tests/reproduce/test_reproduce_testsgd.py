@@ -25,7 +25,7 @@ def figures(table, measure):
 
 @pytest.fixture(scope="module")
 def german():
-    """What a network that hardly learnt finds of German Credit, which is bundled, and what mends it."""
+    """What a network after little training finds in German Credit, which is bundled, and what reduces it."""
     tiny = QUICK.model_copy(update={"least_steps": 60, "permutations": 100, "samples": 300})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(people, "settings_of", lambda context: tiny)

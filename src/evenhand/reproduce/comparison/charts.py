@@ -44,7 +44,7 @@ def draw_comparison(found: PaperReproductionRecord, position: int, *, width: int
 
 def draw_agreement(found: PaperReproductionRecord, *, width: int = WIDE) -> Spec:
     """Draw how many figures of each table agree, are better, differ, or are not compared."""
-    roles = {"agrees": "same", "better": "third", "differs": "different", "not compared": "muted"}
+    roles = {"agrees": "same", "better": "third", "differs": "different", "not compared": "open"}
     rows = [
         {"table": table.number, "verdict": verdict, "count": sum(one.verdict == verdict for one in table.figures)}
         for table in found.tables

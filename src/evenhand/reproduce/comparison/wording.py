@@ -50,12 +50,12 @@ def build_document(found: PaperReproductionRecord) -> Document:
     if found.interrupted:
         done = f"{len(found.pieces):,} of {found.wanted:,} pieces of the work were done before"
         blocks.append(Note(f"Interrupted: {done}.", "caution"))
-    for why in dict.fromkeys(found.left_out.values()):
-        names = ", ".join(name for name, reason in found.left_out.items() if reason == why)
-        blocks.append(Note(f"Left out: {names}: {why}", "caution"))
     if found.quick:
         blocks.append(Note("A quick run: fewer runs or less time than published, so that figures vary more.", "info"))
     blocks += [Text(items=tuple(describe_outcome(found)), role="finding"), _overview(found)]
+    for why in dict.fromkeys(found.left_out.values()):
+        names = ", ".join(name for name, reason in found.left_out.items() if reason == why)
+        blocks.append(Note(f"Left out: {names}: {why}", "caution"))
     for table in found.tables:
         blocks += _table_blocks(found, table)
     blocks += [Heading("How it was done", anchor="method", detail=True), _method_facts(found)]
@@ -91,7 +91,9 @@ def _overview(found: PaperReproductionRecord) -> Table:
     for table in found.tables:
         counts = Counter(figure.verdict for figure in table.figures)
         compared: tuple[Cell, ...] = tuple(counts[verdict] for verdict in MANY)
-        rows.append(TableRow((table.number, table.title, *compared, table.verdict), detail=table.because))
+        # Why tables differ is listed above.
+        why = "" if table.verdict == "differs" else table.because
+        rows.append(TableRow((table.number, table.title, *compared, table.verdict), detail=why))
     columns = (Column("Table"), Column("Shows"))
     counted = tuple(Column(name, numeric=True) for name in ("Agree", "Better", "Differ", "Not compared"))
     return Table(
@@ -105,28 +107,22 @@ def _table_blocks(found: PaperReproductionRecord, table: ComparedTable) -> Itera
     yield Heading(f"{table.number}: {table.title}")
     if table.text or not table.figures:
         yield Text(table.text or f"Not compared: {table.because.rstrip('.')}.")
-    if table.missing:
-        yield Note(f"Without {', '.join(table.missing)}, which were not done.", "caution")
+    missing = [name for name in table.missing if name not in found.left_out]
+    if missing:
+        yield Note(f"Without {', '.join(missing)}, which were not done.", "caution")
     if table.horizontal and any(figure.at is not None for figure in table.figures):
         position = found.tables.index(table)
         yield Figure("published beside ours", f"{table.number}: {table.title}.", found, (position,))
+    counted = Counter(figure.because for figure in table.figures if figure.because)
+    shared = [why for why, count in counted.items() if count > 1]
+    reasons = {why: f"reason {number}" for number, why in enumerate(shared, 1)}
     for measure in dict.fromkeys(figure.measure for figure in table.figures):
-        figures = [figure for figure in table.figures if figure.measure == measure]
-        shared = {why for why, count in Counter(figure.because for figure in figures).items() if why and count > 1}
-        yield _measure_table(measure, figures, shared)
-        if shared:
-            yield Text(items=tuple(_shared_reasons(figures, shared)))
+        yield _measure_table(measure, [figure for figure in table.figures if figure.measure == measure], reasons)
+    if reasons:
+        yield Text(items=tuple(f"Reason {number}: {why.rstrip('.')}." for number, why in enumerate(shared, 1)))
 
 
-def _shared_reasons(figures: list[ComparedFigure], shared: set[str]) -> Iterator[str]:
-    """Return each reason that several rows have, after the rows."""
-    for why in dict.fromkeys(figure.because for figure in figures if figure.because in shared):
-        rows = list(dict.fromkeys(figure.row for figure in figures if figure.because == why))
-        everywhere = len(rows) > 1 and all(figure.because == why for figure in figures)
-        yield f"{'All rows' if everywhere else ', '.join(rows)}: {why}"
-
-
-def _measure_table(measure: str, figures: list[ComparedFigure], shared: set[str]) -> Table:
+def _measure_table(measure: str, figures: list[ComparedFigure], reasons: dict[str, str]) -> Table:
     unit = figures[0].unit
     both = any(figure.default is not None for figure in figures)
     place = any(figure.at is not None for figure in figures)
@@ -137,7 +133,7 @@ def _measure_table(measure: str, figures: list[ComparedFigure], shared: set[str]
         cells += [figure.published_text or published, _own(figure.ours)]
         if both:
             cells.append(_own(figure.default))
-        rows.append(TableRow((*cells, figure.verdict), detail="" if figure.because in shared else figure.because))
+        rows.append(TableRow((*cells, figure.verdict), detail=reasons.get(figure.because, figure.because)))
     names = ["Published", "Published method" if both else "Ours"] + (["Evenhand's method"] if both else [])
     numeric = tuple(Column(name, numeric=True) for name in names)
     said = measure[:1].upper() + measure[1:] + (f", {'in percent' if unit == '%' else 'in seconds'}" if unit else "")

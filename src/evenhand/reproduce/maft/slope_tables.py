@@ -38,6 +38,7 @@ def compare_similarity(number: str, values: Mapping[str, Values]) -> ComparedTab
     """Compare figure 5, 7 or 9: the cosine similarity of what is derived from estimates and from true gradients."""
     kind, title = SIMILAR[number]
     place = list(SIMILAR).index(number)
+    numbered = "" if place else f" {NUMBERED}"  # said at the first of the six
     figures = []
     found = pieces_of(values, "slopes")
     for name, piece in found.items():
@@ -77,7 +78,7 @@ def compare_similarity(number: str, values: Mapping[str, Values]) -> ComparedTab
         title=title,
         text=(
             "h = 1, up to 1,000 people; published: the authors' program on the same networks, since the drawing prints "
-            f"no numbers. Evenhand asks inside the domain and in double precision. {NUMBERED}"
+            f"no numbers. Evenhand asks inside the domain and in double precision.{numbered}"
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
@@ -115,7 +116,7 @@ def compare_times(number: str, values: Mapping[str, Values]) -> ComparedTable:
         title=title,
         text=(
             "Processor seconds of networks in NumPy, person by person as the programs go, compared as ratios within "
-            f"one run; means over the benchmarks. {NUMBERED}"
+            "one run; means over the benchmarks."
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),

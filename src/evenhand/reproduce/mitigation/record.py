@@ -152,7 +152,7 @@ class MitigationExperimentSettings(BaseModel):
         batch_size: people per step.
         support: share of the people that a rule set holds at least, as published.
         permutations: of the search for subgroups.
-        samples: nudged people inside and outside on whom rates are counted as the paper counts them.
+        samples: people inside and outside, slightly changed, for rates as the paper counts them.
         classifiers: those of the shields paper.
         layers: their hidden layers.
     """
@@ -238,7 +238,7 @@ class MitigatedModel(ResultPart):
         method: ``given``, or what mended it.
         words: what was done.
         held_out: about the people kept aside.
-        training: about those it learnt from.
+        training: about its training set.
         sampled: about nudged people around those, as the paper counts.
         notes: what else is to be known.
         seconds: it took.

@@ -193,7 +193,7 @@ def _widest_subgroup(found: SubgroupResult, people: People) -> tuple[FoundSubgro
 
 @dataclass(frozen=True)
 class _Measuring:
-    """About whom every model is asked: people kept aside, people it learnt from, and these slightly changed."""
+    """The people that every model decides about: people kept aside, its training set, and these slightly changed."""
 
     harm: SubgroupGapMetric
     test: People

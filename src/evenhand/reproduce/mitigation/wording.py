@@ -90,9 +90,9 @@ def _subgroup_blocks(found: MitigationRecord) -> Iterator[Block]:
     names = ("accuracy, kept aside", "gap, kept aside", "accuracy, training set", "gap, training set", "gap, sampled",
              "inside", "outside")  # fmt: skip
     yield Table(
-        f"Before and after, observed; published figures ({tables.RETRAINED_PLACE}), which do not say on whom they were "
-        "counted beyond samples around the data, in brackets. Intervals are for the signed difference inside minus "
-        "outside, for people like these",
+        f"Before and after, observed; published figures ({tables.RETRAINED_PLACE}), which do not say about which "
+        "people they are beyond samples around the data, in brackets. Intervals are for the signed difference inside "
+        "minus outside, for people like these",
         (Column("data set, method"), *numeric_columns(names)),
         tuple(rows),
         usual="observed",

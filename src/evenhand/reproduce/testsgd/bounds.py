@@ -28,7 +28,7 @@ INSIDE, OUTSIDE = (15, 50, 100, 500), 500
 """People that samples are drawn around, on either side."""
 
 TRUE_RATES = (0.3, 0.5)
-"""Rates among everybody of whom these people are a random sample."""
+"""Rates in the population that these people are a random sample of."""
 
 FIXED = 769
 """Pairs that a Newcombe interval for the difference needs for the same margin at rates of a half."""

@@ -79,12 +79,12 @@ def search_people(name: str, run: int, context: PieceContext, progress: Progress
     parts = split_people(people, seed=own)
     progress("training the network", 0.0)
     network = PublishedNetworkLearner(settings).fit(TrainingSet.plain(parts.train), seed=own)
-    nobody = np.zeros(len(people), dtype=bool)
-    held, learnt = (count_decisions(network, part, nobody[: len(part)]) for part in (parts.test, parts.train))
+    none = np.zeros(len(people), dtype=bool)
+    held, trained = (count_decisions(network, part, none[: len(part)]) for part in (parts.test, parts.train))
     values: Values = {
         "people": len(people),
         "held_out": [held.right, held.people],
-        "training": [learnt.right, learnt.people],
+        "training": [trained.right, trained.people],
         "note": case.note,
     }
     conditions = [one.rules for one in SUBGROUPS[name]]

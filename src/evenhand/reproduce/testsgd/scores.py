@@ -40,13 +40,13 @@ def compare_subgroups(values: Mapping[str, Values]) -> ComparedTable:
         title="Rule sets and fairness scores",
         text="The published rule sets are judged on networks of the same size trained here: by sampling as published "
         "(means over the networks) and by counting the real people or texts, with intervals adjusted for every rule "
-        "set that was looked at (of three networks the one with the middle gap). Then what the published search finds "
-        "first on our network.",
+        "set tested (of three networks the one with the middle gap). Then what the published search finds first on our "
+        "network.",
         figures=tuple(figures),
         verdict=summarize_verdicts([one.verdict for one in figures]),
         because=f"{sum(real):.3g} of {TOP * len(real)} published rule sets are significant after adjustment, the mean "
-        "over our networks; scores are those of other networks, and several rule sets hold almost nobody, or almost "
-        "everybody" if real else "",
+        "over our networks; scores are those of other networks, and several rule sets describe almost no one, or "
+        "almost everyone" if real else "",
     )  # fmt: skip
 
 
@@ -216,9 +216,9 @@ def compare_mitigation(values: Mapping[str, Values]) -> ComparedTable:
     return ComparedTable(
         number="Table 7",
         title="Mitigation by retraining",
-        text="People: the subgroup with the widest gap of our network (significant after adjustment, where one is) is "
-        "mended; from 50 instances up to a tenth of the training set are added, and the validation set says how many. "
-        "Scores by sampling around the people of the training set, as published, and by counting people who were "
+        text="People: retraining on the subgroup with the widest gap of our network (significant after adjustment, "
+        "where one is); from 50 instances up to a tenth of the training set are added, and the validation set says how "
+        "many. Scores by sampling around the people of the training set, as published, and by counting people who were "
         "never used (95 % intervals). Texts: the first published rule set. One network per data set.",
         figures=tuple(figures),
         verdict=summarize_verdicts([one.verdict for one in figures]),

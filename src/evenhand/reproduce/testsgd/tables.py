@@ -95,13 +95,13 @@ def compare_accuracy(values: Mapping[str, Values]) -> ComparedTable:
         verdict = judge(printed, ours.value, within=ACCURACY_NEAR, interval=(ours.low, ours.high))
         why = networks[0]["note"] or "another network, split and encoding of the data"
         if "training" in networks[0]:
-            learnt, among = (sum(one["training"][i] for one in networks) for i in (0, 1))
-            why = f"in the training set {100 * learnt / among:.1f} % are decided rightly; {why}"
+            right, among = (sum(one["training"][i] for one in networks) for i in (0, 1))
+            why = f"in the training set {100 * right / among:.1f} % are decided rightly; {why}"
         figures.append(_plain(title, "accuracy", printed, ours, verdict, why if verdict != "agrees" else "", unit="%"))
     return _table(
         "Table 3", "Data sets and accuracy of the networks", figures,
         "People: six layers, 64 to 4 units wide. Texts: a convolution and an LSTM, which need the extra torch. The "
-        "paper does not say on whom accuracy was measured.",
+        "paper does not say which people its accuracy is about.",
         "some of our data sets are others or smaller, and the paper's accuracy may be that on the training set",
     )  # fmt: skip
 

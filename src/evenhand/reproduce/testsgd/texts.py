@@ -252,9 +252,9 @@ def train_collection(name: str, context: PieceContext) -> tuple[LabelledTexts, T
     """
     collection = COLLECTIONS[name]
     read = read_collection(collection, context.data_home, context.seed)
-    learnt = [one for one, used in zip(read.texts, read.trained, strict=True) if used]
+    trained = [one for one, used in zip(read.texts, read.trained, strict=True) if used]
     return read, train_network(
-        learnt, read.favourable[read.trained], epochs=collection.epochs, seed=context.seed
+        trained, read.favourable[read.trained], epochs=collection.epochs, seed=context.seed
     )  # fmt: skip
 
 
@@ -323,7 +323,7 @@ def sample_texts(name: str, context: PieceContext, progress: Progress) -> Values
 def mend_texts(name: str, context: PieceContext, progress: Progress) -> Values:
     """Retrain the network of a collection on texts made for the first published rule set, as published.
 
-    Texts with its terms are made from those that the network learnt from; those that get the label that the rule set
+    Texts with its terms are made from those that the network was trained on; those that get the label that the rule set
     gets less often are added, a few at first and then more, and the smallest score is kept that costs no accuracy.
 
     Raises:
@@ -333,7 +333,7 @@ def mend_texts(name: str, context: PieceContext, progress: Progress) -> Values:
     progress("training the network", 0.0)
     read, network = train_collection(name, context)
     terms = TEXT_SUBGROUPS[name][0].terms
-    learnt = [one for one, used in zip(read.texts, read.trained, strict=True) if used]
+    trained = [one for one, used in zip(read.texts, read.trained, strict=True) if used]
     labels = read.favourable[read.trained]
     held = [one for one, used in zip(read.texts, read.trained, strict=True) if not used]
     truth = read.favourable[~read.trained]
@@ -353,10 +353,10 @@ def mend_texts(name: str, context: PieceContext, progress: Progress) -> Values:
     pool = [one for one, favourable in zip(made, given_now, strict=True) if favourable == rarer]
     for number, share in enumerate(AMOUNTS):
         progress(f"retraining with {share:.0%} more", (1 + number) / (1 + len(AMOUNTS)))
-        count = min(max(round(share * len(learnt)), 50), len(pool))
+        count = min(max(round(share * len(trained)), 50), len(pool))
         added = [pool[i] for i in rng.permutation(len(pool))[:count]]
         again = train_network(
-            [*learnt, *added],
+            [*trained, *added],
             np.concatenate([labels, np.full(len(added), rarer)]),
             epochs=COLLECTIONS[name].epochs,
             seed=context.seed,
