@@ -2,10 +2,12 @@
 
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
-from evenhand.interrupts import InterruptCounter, StopSignals
+from evenhand.interrupts import InterruptCounter, InterruptGuard, StopSignals, is_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +67,36 @@ def test_threads_leave_signals_alone():
     thread.start()
     thread.join()
     assert seen == [signal.SIG_DFL]
+
+
+def test_steps_on_other_threads_are_told(interruptible):
+    assert not is_interrupted()
+    with InterruptCounter(), ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(is_interrupted).result()
+        send(signal.SIGINT)
+        assert pool.submit(is_interrupted).result()
+        assert not is_interrupted(grace=60)
+        send(signal.SIGINT)
+        assert is_interrupted(grace=60)
+    assert not is_interrupted()
+
+
+def catch_interrupt():
+    """Do as scikit-learn's MLPClassifier does."""
+    with suppress(KeyboardInterrupt):
+        send(signal.SIGTERM)
+
+
+def guarded(function, *arguments):
+    with InterruptGuard():
+        return function(*arguments)
+
+
+def test_an_interrupt_that_code_catches_is_raised_again(interruptible):
+    with StopSignals() as signals:
+        with pytest.raises(KeyboardInterrupt):
+            guarded(catch_interrupt)
+        assert signals.terminated
+    assert guarded(int, "3") == 3
+    with pytest.raises(ValueError, match="its own"):
+        guarded(float, "its own")

@@ -114,6 +114,16 @@ def test_a_schema_is_enough_for_a_certificate():
     assert by_people.population != by_schema.population
 
 
+@pytest.mark.parametrize("name", ["age", None])
+def test_labels_beside_the_data_may_bear_the_name_of_a_column_that_holds_something_else(name):
+    people, hired = messy()
+    people = people.rename(columns={} if name else {"age": "label"})
+    result = evenhand.search(
+        lambda frame: frame["sex"] == "M", people, hired.rename(name), protected=["sex"], budget=99
+    )
+    assert result.profiles > 0
+
+
 def with_labels(people):
     return {"target": "hired", "data": people.assign(hired=messy()[1].to_numpy())}
 
@@ -134,6 +144,7 @@ def with_labels(people):
         (lambda people: {"protected": ["gender"]}, r"`protected=`, got 'gender'(?s:.*)age, sex, city, skill"),
         (lambda people: {**with_labels(people), "y": None, "protected": ["hired"]}, "got the target 'hired'"),
         (lambda people: with_labels(people), "got both y= and the column 'hired'"),
+        (lambda people: {**with_labels(people), "target": None}, "got both y= and the column 'hired'"),
         (lambda people: {"data": people.iloc[:0], "y": []}, "without rows"),
         (lambda people: {"data": people.to_numpy()}, r"expected a data frame, got ndarray of shape \(200, 4\)"),
         (lambda people: {"data": None}, "expected a data frame, got none"),

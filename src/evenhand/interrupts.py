@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes of a program that Ctrl-C or SIGTERM ended: 130 and 143."""
+GRACE_SECONDS = 1.0
+"""How long an interrupted analysis goes on, to make use of what it has begun."""
 
 
 class StopSignals:
@@ -48,10 +51,12 @@ class InterruptCounter:
     """While it is open, Ctrl-C and SIGTERM add one to ``count`` instead of raising, so that no step is left half done.
 
     Only the main thread is ever interrupted, and a handler that a program has set up itself is left in place.
+    ``is_interrupted`` tells the steps themselves, on any thread.
     """
 
     def __init__(self) -> None:
         self.count = 0
+        self.first: float | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -59,19 +64,56 @@ class InterruptCounter:
             handler = signal.getsignal(number)
             if handler is signal.default_int_handler or _owner(handler) is not None:
                 self._before[number] = signal.signal(number, self._note)
+        _open_counters.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _open_counters.remove(self)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        self.first = self.first or time.perf_counter()
         owner = _owner(self._before[number])
         if owner is not None:
             owner.terminated = True
+
+
+_open_counters: list[InterruptCounter] = []
+
+
+def is_interrupted(grace: float = 0.0) -> bool:
+    """Return whether somebody interrupts what an open ``InterruptCounter`` guards.
+
+    Args:
+        grace: seconds that have to pass since the first interrupt, unless there is a second one.
+    """
+    now = time.perf_counter()
+    return any(
+        counter.count > 1 or (counter.first is not None and now - counter.first >= grace)
+        for counter in tuple(_open_counters)
+    )
+
+
+class InterruptGuard(InterruptCounter):
+    """Ctrl-C and SIGTERM raise as usual, and once more at the end if the code inside caught what was raised.
+
+    scikit-learn's ``MLPClassifier`` answers Ctrl-C with a warning, and returns as if it had been trained to the end.
+    """
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self.count and kind is None:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        super()._note(number, frame)
+        raise KeyboardInterrupt
 
 
 def _owner(handler: Any) -> StopSignals | None:

@@ -84,6 +84,7 @@ def test_a_termination_before_there_is_any_result_says_so(evenhand, case, folder
     importlib.import_module("stopped_model").calls = 9
     ran = evenhand("search", "stopped_model:terminated", case.data, "--schema", case.schema)
     assert ran.code == 143
+    assert "interrupted before there was any result" in ran.err
 
 
 STOPPING = """
@@ -121,3 +122,14 @@ def test_a_search_by_workers_that_is_stopped_writes_what_it_found(case, folder, 
     found = json.loads((folder / "found.json").read_text())
     assert found["interrupted"]
     assert found["profiles"] > 0
+
+
+def test_a_current_folder_that_is_gone_is_a_clear_error(evenhand, case, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ran = evenhand("audit", "--example", "german")
+    assert (ran.code, ran.out) == (2, "")
+    assert "the current folder is no longer there" in ran.err
+    monkeypatch.chdir(tmp_path)

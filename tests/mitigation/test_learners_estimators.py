@@ -1,3 +1,6 @@
+import signal
+from contextlib import suppress
+
 import joblib
 import numpy as np
 import pandas as pd
@@ -61,6 +64,21 @@ def test_processors_play_no_part():
         learner = find_learner(model, WORDS, like=FRAME)
         made.append(learner.fit(TrainingSet.plain(given), seed=2).scores(given.individuals))
     np.testing.assert_allclose(made[0], made[1], rtol=0, atol=1e-12)
+
+
+class Stubborn(LogisticRegression):
+    """Answers Ctrl-C as scikit-learn's networks do: with a model that is trained in part."""
+
+    def fit(self, X, y):
+        with suppress(KeyboardInterrupt):
+            signal.getsignal(signal.SIGINT)(signal.SIGINT, None)
+        return super().fit(X, y)
+
+
+def test_a_model_whose_training_was_interrupted_is_not_taken(interruptible):
+    learner = find_learner(prepared(Stubborn()).fit(FRAME[NAMES], FRAME["granted"]), WORDS, like=FRAME)
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit(TrainingSet.plain(people()), seed=1)
 
 
 class Recording(BaseEstimator):

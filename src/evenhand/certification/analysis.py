@@ -115,6 +115,9 @@ def certify(
         found = run.conclude(outcome, drawn or Draws())
         shares = [OutcomeShare.of(2, found.certified, found.falsified)] if counts else []
         for least in counts:
+            if found.stopped_by == "interrupt" and writer is None:
+                shares.append(OutcomeShare.of(least, 0.0, 0.0))
+                continue
             run, _ = prove(least)
             certified, falsified, _ = run.proved_mass.shares()
             shares.append(OutcomeShare.of(least, certified, falsified))

@@ -22,6 +22,7 @@ from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
+from evenhand.interrupts import InterruptCounter
 from evenhand.models import AdditiveNetwork
 from evenhand.stats import Draws
 from evenhand.typing import Progress
@@ -89,11 +90,17 @@ class ProofRun:
 
     def conclude(self, outcome: ProofOutcome, drawn: Draws) -> Certificate:
         """Estimate what is left undecided, with the help of other draws, and put everything together."""
-        config = self.config
-        sampling = SamplingPlan(
-            config.samples, config.confidence, config.seed, config.time_limit, self.clock.timer, drawn
-        )
-        return build_certificate(self.question, self.proved_mass, self.finder, outcome, sampling, self.clock, self.say)
+        config, timer = self.config, self.clock.timer
+        deadline = config.time_limit
+        if outcome.stop == "interrupt":  # at least one batch is drawn all the same
+            now = timer.now()
+            deadline = now if deadline is None else min(deadline, now)
+        sampling = SamplingPlan(config.samples, config.confidence, config.seed, deadline, timer, drawn)
+        with InterruptCounter() as interrupts:
+            found = build_certificate(
+                self.question, self.proved_mass, self.finder, outcome, sampling, self.clock, self.say
+            )
+        return found.model_copy(update={"stopped_by": "interrupt"}) if interrupts.count else found
 
 
 class QueryRun(ProofRun):

@@ -159,6 +159,10 @@ class BestFirst(ABC, Generic[F]):
         """Have boxes split, on a thread of the pool."""
         return self.bounder.expand(boxes, threshold, limit)
 
+    def _expand(self, boxes: F, threshold: float, limit: float) -> tuple[F, Floats]:
+        """Have boxes split; after an interrupt they stay as they are."""
+        return (boxes, np.zeros(3)) if self.interrupts.count else self.expand(boxes, threshold, limit)
+
     def collect(self, found: F) -> F:
         """Return the boxes to be kept of those that came back, in an order that no thread can change."""
         return found
@@ -211,7 +215,7 @@ class BestFirst(ABC, Generic[F]):
                 at += len(pieces[-1])
             limit = min(size.limit, float(np.floor(room / len(pieces))))
             started = self.reading()
-            results = list(self.pool.map(lambda piece, limit=limit: self.expand(piece, threshold, limit), pieces))
+            results = list(self.pool.map(lambda piece, limit=limit: self._expand(piece, threshold, limit), pieces))
             seconds = self.reading() - started
             for piece, (found, totals) in zip(pieces, results, strict=True):
                 kept.append(self.collect(found))

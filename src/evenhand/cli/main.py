@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
@@ -32,7 +33,7 @@ from evenhand.cli import (
 from evenhand.cli.audits import audit, compare, rankings
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
-from evenhand.errors import EvenhandError, GuessedEncodingWarning, LostWorkWarning
+from evenhand.errors import EvenhandError, GuessedEncodingWarning, LostWorkWarning, OptionError
 from evenhand.interrupts import INTERRUPTED, StopSignals
 
 FAULT = 70
@@ -58,7 +59,11 @@ def _root_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-) -> None: ...
+) -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise OptionError("the current folder is no longer there", hint="change to a folder that exists") from None
 
 
 app.command("audit", cls=with_settings(audit.SETTINGS, audit.DECISIONS, rankings.RANKINGS))(audit.audit)
@@ -110,18 +115,23 @@ def _run() -> object:
         _print_error(name_options(f"error: {error}"))
         code = error.exit_code
     except KeyboardInterrupt:
-        _print_error("interrupted before there was any result")
-        code = INTERRUPTED
+        code = _interrupted_early()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except typer.Exit as leave:
-        code = leave.exit_code
     except typer.Abort:
         code = INTERRUPTED
+    except typer.Exit as leave:
+        # Typer makes an Exit of Ctrl-C.
+        code = _interrupted_early() if isinstance(leave.__cause__, KeyboardInterrupt) else leave.exit_code
     except Exception as error:
         code = _exit_code(error)
     return code
+
+
+def _interrupted_early() -> int:
+    _print_error("interrupted before there was any result")
+    return INTERRUPTED
 
 
 def _exit_code(error: Exception) -> int:

@@ -59,13 +59,13 @@ class ColumnRoles:
             EvenhandError: nothing says what is decided or who is protected, or the data do not fit what is said.
         """
         columns = list_columns(frame)
-        target = self._name_target(columns)
+        target = self._name_target(frame, columns)
         if self.y is not None:
             frame, columns = _add_labels(frame, self.y, target), [*columns, target]
         return encode(self._resolve(frame, target, columns, varied), frame, location=location, locate=locate)
 
-    def _name_target(self, columns: list[str]) -> str:
-        """Return the column of the true labels.
+    def _name_target(self, frame: Any, columns: list[str]) -> str:
+        """Return the column of the true labels; those beside the data get a name of their own where theirs is taken.
 
         Raises:
             OptionError: nothing names it, or the labels are there twice.
@@ -76,7 +76,10 @@ class ColumnRoles:
                 hint = "name the column: `target=NAME`; or give a schema"
                 raise OptionError("expected to know what is decided, got neither target= nor y=", hint=hint)
             return target
-        target = str(target or getattr(self.y, "name", None) or "label")
+        own = str(target or getattr(self.y, "name", None) or "label")
+        while target is None and own in columns and not _holds_labels(frame, own, self.y):
+            own += " (y)"
+        target = own
         if target in columns:
             raise OptionError(
                 f"expected the true labels once, got both y= and the column {target!r}",
@@ -267,14 +270,25 @@ def _frame_hint(given: Any) -> str:
     return "name its columns: pandas.DataFrame(X, columns=[...])"
 
 
+def _list_labels(y: Any) -> list[Any]:
+    if hasattr(y, "to_list"):
+        return list(y.to_list())
+    labels = np.asarray(y)
+    return list((labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels).tolist())
+
+
+def _holds_labels(frame: Any, column: str, y: Any) -> bool:
+    """Return whether a column holds what is given beside the data."""
+    import narwhals as nw
+
+    return bool(nw.from_native(frame, eager_only=True)[column].to_list() == _list_labels(y))
+
+
 def _add_labels(frame: Any, y: Any, target: str) -> Any:
     """Return the data frame with one more column."""
     import narwhals as nw
-    import numpy as np
 
-    labels = y.to_list() if hasattr(y, "to_list") else np.asarray(y)
-    if isinstance(labels, np.ndarray):
-        labels = (labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels).tolist()
+    labels = _list_labels(y)
     table = nw.from_native(frame, eager_only=True)
     if len(labels) != len(table):
         raise DataError(f"expected one label per person, got {len(labels):,} in y= for {len(table):,} rows")

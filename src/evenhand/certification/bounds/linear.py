@@ -32,7 +32,7 @@ from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
 from evenhand.certification.refinement import CALL_SECONDS, MAX_BYTES, BestFirst, Bounder, BoxRecorder, CallSize
-from evenhand.interrupts import InterruptCounter
+from evenhand.interrupts import GRACE_SECONDS, InterruptCounter, is_interrupted
 from evenhand.typing import Booleans, Floats
 
 if TYPE_CHECKING:
@@ -60,8 +60,6 @@ POLISH_MASS = 1e-3
 """Estimated undecided mass below which splits go by what the proofs leave open: grids then lose more than bounds."""
 FINISHED_MASS = 1e-6
 """Mass left open below which the run is done."""
-GRACE_SECONDS = 2.0
-"""Seconds for proofs after an interrupt."""
 PROBE_GROWTH = 1.4
 """Proofs are probed whenever the time spent on refinement has grown by this."""
 ROUND_SECONDS = 0.25
@@ -302,7 +300,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             calls = max(1, -(-len(chosen) // size))
 
         def prove_piece(at: int) -> bool:
-            if self.interrupts.count > 1:
+            if is_interrupted(GRACE_SECONDS):
                 return False
             for number in np.unique(level[at : at + size]):
                 these = chosen[at : at + size][level[at : at + size] == number]

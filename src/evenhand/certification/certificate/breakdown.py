@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.proved_mass import REGION_DEPTH
 from evenhand.certification.query.question import Question
 from evenhand.core import WorkClock
+from evenhand.interrupts import is_interrupted
 from evenhand.stats import Draws, clopper_pearson
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -51,6 +52,11 @@ class SamplingPlan:
     deadline: float | None
     clock: WorkClock
     drawn: Draws
+
+    @property
+    def over(self) -> bool:
+        """Whether to draw no more: time is up, or somebody interrupts."""
+        return is_interrupted() or self.clock.passed(self.deadline)
 
 
 def attribute_breakdown(
@@ -154,13 +160,13 @@ def _count_unfair(
     """Return how many people were asked about in each group of each attribute, and how many were treated unfairly."""
     sizes = [int(group.max()) + 1 for group in groups]
     asked, unfair = ([np.zeros(size, dtype=np.int64) for size in sizes] for _ in range(2))
-    samples, clock, until = sampling.samples, sampling.clock, sampling.deadline
+    samples, until = sampling.samples, sampling.deadline
     if until is not None:
-        until = max(until, clock.now() + MIN_SAMPLE_SECONDS)
+        sampling = replace(sampling, deadline=max(until, sampling.clock.now() + MIN_SAMPLE_SECONDS))
     questions = query.window * len(query.assignments)
     size = max(16, min(BATCH, MAX_QUERIES // questions))
     drawn = 0
-    while drawn < samples and not (drawn and clock.passed(until)):
+    while drawn < samples and not (drawn and sampling.over):
         n = min(size, samples - drawn)
         drawn += n
         entries, places = np.empty((n, len(groups))), []

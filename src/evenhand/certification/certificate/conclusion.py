@@ -202,7 +202,7 @@ def ask_undecided(
     samples = min(sampling.samples, max(batch_size, MAX_SAMPLE_QUERIES // questions))
     size = max(16, min(batch_size, MAX_SAMPLE_QUERIES // (16 * questions)))
     drawn = unfair = 0
-    while len(undecided) and drawn < samples and not (drawn and sampling.clock.passed(sampling.deadline)):
+    while len(undecided) and drawn < samples and not (drawn and sampling.over):
         batch = draw_people(query, undecided, min(size, samples - drawn), rng)
         unfair += int(finder.unfair(batch).sum())
         drawn += len(batch)

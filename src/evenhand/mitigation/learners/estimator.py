@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError
+from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation.learners.learner import file_ending, target_labels, training_frame
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models import EstimatorModel, Scorer, plain_numbers, summarize_error
@@ -73,7 +74,7 @@ class EstimatorLearner:
             keep_categories(given.model, model)
             restore = _fix_randomness(model, given.model, seed)
             weights = {} if training_set.weights is None else {str(weight_argument(model)): training_set.weights}
-            with threadpool_limits(limits=1):
+            with threadpool_limits(limits=1), InterruptGuard():
                 model.fit(asked, labels, **weights)
             restore()
         except Exception as error:

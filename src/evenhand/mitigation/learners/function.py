@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from evenhand.errors import EvenhandError, ModelError, OptionError
+from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation.learners.dense import TrainedNetwork, plain_layers, write_npz
 from evenhand.mitigation.learners.estimator import ENDINGS, write_object
 from evenhand.mitigation.learners.learner import file_ending, label_values, training_frame
@@ -81,7 +82,8 @@ class FunctionLearner:
         """
         more = {"seed": seed} if _takes_seed(self.function) else {}
         try:
-            model = self.function(training_frame(training_set), label_values(training_set), **more)
+            with InterruptGuard():
+                model = self.function(training_frame(training_set), label_values(training_set), **more)
         except EvenhandError:
             raise
         except Exception as error:

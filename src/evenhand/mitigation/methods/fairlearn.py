@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError
+from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation.candidate import Candidate, MitigationTask
 from evenhand.mitigation.learners.estimator import weight_argument
 from evenhand.mitigation.learners.logistic import StandardEncoding
@@ -74,7 +75,7 @@ def exponentiated_gradient(task: MitigationTask) -> Candidate:
                 reduction = ExponentiatedGradient(
                     base, DemographicParity(difference_bound=bound), eps=bound, max_iter=ROUNDS
                 )
-                with silence_warnings():
+                with silence_warnings(), InterruptGuard():
                     reduction.fit(train.individuals, label, sensitive_features=group)
                 weights = np.asarray(reduction.weights_.sort_index(), dtype=np.float64)
                 parts = [(float(w), reduction.predictors_[i]) for i, w in enumerate(weights) if w > 0]

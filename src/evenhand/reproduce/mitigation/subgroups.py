@@ -13,6 +13,7 @@ import numpy as np
 
 from evenhand import subgroups
 from evenhand.errors import EvenhandError, ModelError
+from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation import (
     Candidate,
     FeatureEncoding,
@@ -92,7 +93,8 @@ class PublishedNetworkLearner:
                     tol=0.0,
                     n_iter_no_change=10**6,
                 )
-                network.fit(features, lesson.all_labels == favourable)
+                with InterruptGuard():
+                    network.fit(features, lesson.all_labels == favourable)
                 if len(np.unique(network.predict(features))) > 1:
                     break
         layers = [

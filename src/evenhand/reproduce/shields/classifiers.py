@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from evenhand.core import ResultPart
 from evenhand.errors import MissingExtraError, OptionError
+from evenhand.interrupts import InterruptGuard
 from evenhand.reproduce.shields.environments import EnvironmentSample
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -61,7 +62,7 @@ def empirical_risk(sample: EnvironmentSample, layers: Sequence[int], seed: int) 
     rng = np.random.default_rng([seed, 2])
     waiting = np.empty(0, dtype=np.int64)
     # Batches this small are faster on one core than shared out, and sums do not depend on how many there are.
-    with threadpool_limits(1):
+    with threadpool_limits(1), InterruptGuard():
         for _ in range(STEPS):
             if len(waiting) < batch:
                 waiting = rng.permutation(sample.train)

@@ -41,6 +41,7 @@ from evenhand.certification.query.boxes import Boxes, BoxSplitter
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.errors import OptionError
+from evenhand.interrupts import GRACE_SECONDS, is_interrupted
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
@@ -149,7 +150,7 @@ class ArrayEngine:
         each = 1 << self.splits
         todo, done = boxes, []
         with self.network.backend.threads(self.threads):
-            while len(todo) and totals[2] + each <= room:
+            while len(todo) and totals[2] + each <= room and not is_interrupted():
                 count = max(1, int(min(room - totals[2], self.batch)) // each)
                 parts = self._bound_parts(self._split(todo[:count], recording), totals, recording)
                 again = (parts.open > threshold) & (parts.plan[:, 0] >= 0)
@@ -166,6 +167,8 @@ class ArrayEngine:
         rest = np.setdiff1d(np.arange(len(boxes)), known)
         rest = rest[boxes.mass[rest] > 0]
         for at in range(0, len(rest), self.batch):
+            if is_interrupted(GRACE_SECONDS):
+                break  # nothing is proved of the boxes that are left
             these = boxes[rest[at : at + self.batch]]
             with self.network.backend.threads(self.threads):
                 low, high = these.lo.astype(np.int64), these.hi.astype(np.int64)

@@ -34,10 +34,13 @@ from evenhand.certification.bounds.linear import CALL_BOXES
 from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
+from evenhand.interrupts import GRACE_SECONDS, is_interrupted
 from evenhand.typing import Floats
 
 OUTPUT_BOXES = 1 << 14
 """Boxes a call may put out before it hands them over."""
+STEP_BOXES = 64 * LANES
+"""Boxes that are bounded or proved between two looks at whether somebody interrupts: a wide network's take long."""
 
 
 def compile_bounder(query: Query, jobs: int) -> CompiledBounder:
@@ -109,10 +112,10 @@ class CompiledBounder:
         stack.state[:size] = 0
         totals = np.zeros(3)
         # The limit is a float: a whole number would be compiled for once more.
-        order = SplitOrder(threshold, float(limit), recording, self.plain)
         record = boxes.cells.dtype
         parts: list[BoxFrontier] = []
-        while size and totals[2] + LANES <= limit:
+        while size and totals[2] + LANES <= limit and not is_interrupted():
+            order = SplitOrder(threshold, float(min(limit, totals[2] + STEP_BOXES)), recording, self.plain)
             size, count = refine_stack(p, work, stack, size, order, out, totals)
             cells = pack_cells(out.low[:count], out.high[:count], record)
             part = frontier_of(cells, out.mass[:count].copy(), out.open[:count], plan=out.plan[:count].copy())
@@ -130,7 +133,11 @@ class CompiledBounder:
     def prove(self, boxes: BoxFrontier, precision: tuple[int, int]) -> Floats:
         """Proved shares of each box, fair and unfair, shape (boxes, 2)."""
         shares = np.zeros((2, len(boxes)))
-        prove_boxes(self.problem, *self._work(), (boxes.lo, boxes.hi), precision, self.plain, shares)
+        for at in range(0, len(boxes), STEP_BOXES):
+            if is_interrupted(GRACE_SECONDS):
+                break  # nothing is proved of the boxes that are left
+            cells = (boxes.lo[at : at + STEP_BOXES], boxes.hi[at : at + STEP_BOXES])
+            prove_boxes(self.problem, *self._work(), cells, precision, self.plain, shares[:, at : at + STEP_BOXES])
         return shares.T
 
 
