@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -15,12 +13,6 @@ from sqlalchemy import insert, select, update
 
 from evenhand.service import ServiceConfig, ServiceContext, create_app
 from evenhand.service.store.tables import entries, streams
-
-CHROMIUM = shutil.which("chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 
 class Site:
@@ -92,7 +84,3 @@ class Site:
             connection.execute(
                 update(streams).where(streams.c.name == stream).values(number=last["number"] + n, hash=f"{n:064d}")
             )
-
-
-CHECK = (Path(__file__).parent / "accessibility.js").read_text("utf-8")
-"""Names of controls, landmarks, headings, tables, and contrast (WCAG 2.2: 4.5 for texts, 3 for what is drawn)."""

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("playwright", reason="needs playwright")
 
-from browsing import ARGUMENTS, CHECK, CHROMIUM, Site
+from browser import ARGUMENTS, CHECK, CHROMIUM
+from browsing import Site
 from in_thread import answer_now
 from playwright.sync_api import expect, sync_playwright
 

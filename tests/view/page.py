@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
+from evenhand.view.page_template import SCRIPT
+
 VOID = {"meta", "link", "img", "br", "hr", "input", "source", "col", "wbr"}
 
 
@@ -55,7 +57,7 @@ class Element:
         for child in self.children:
             if isinstance(child, str):
                 yield child
-            elif child.tag not in ("style", "svg"):
+            elif child.tag not in ("script", "style", "svg"):
                 yield from child._words()
                 if child.tag not in ("span", "strong", "data", "code", "a"):
                     yield " "
@@ -92,3 +94,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self._at.children.append(data)
+
+
+def foreign_scripts(root: Element) -> list[Element]:
+    """Return the scripts of a page beside the one that every page has."""
+    return [one for one in root.all("script") if "".join(map(str, one.children)) != SCRIPT]

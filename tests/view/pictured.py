@@ -407,7 +407,10 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
         | SUBGROUPS,
     ),
     "check": (check, {"checked shares"}),
-    "thresholds": (thresholds, {"group rates", "calibration", "threshold curves", "threshold trade"} | SUBGROUPS),
+    "thresholds": (
+        thresholds,
+        {"group rates", "calibration", "threshold curves", "threshold rates", "threshold trade"} | SUBGROUPS,
+    ),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),
     "premiums": (premiums, {"number quantiles", "subgroup gaps"}),

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         threshold_section,
         weighted_by,
     )
+    from evenhand.groups.threshold_rates import RatesOfGroup, ThresholdRates
     from evenhand.groups.thresholds import Curve, ThresholdCurves, format_threshold, threshold_answers, threshold_table
 
 __all__ = [
@@ -109,7 +110,9 @@ __all__ = [
     "ProxyRate",
     "ProxyRates",
     "QuantileCurve",
+    "RatesOfGroup",
     "ThresholdCurves",
+    "ThresholdRates",
     "add_metrics",
     "add_proxies",
     "breakdown_blocks",

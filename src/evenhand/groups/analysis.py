@@ -29,6 +29,7 @@ from evenhand.groups.metrics import (
 )
 from evenhand.groups.proxies import measure_proxies
 from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
+from evenhand.groups.threshold_rates import count_threshold_rates
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Reply, Scorer, ask_people
 from evenhand.schema import (
@@ -368,6 +369,15 @@ def _build_result(
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
             index = decision_inequality(counts, people, alpha, config.confidence)
             overall[name] = index if replicates is None else Unknown(reason=NOT_REPLICATED)
+    scored = None
+    if scores is not None and cells is None:
+        scored = ScoredPeople(
+            memberships,
+            scores if risks is None else risks,
+            deserving,
+            None if weights is None else weights.values,
+            low_is_good=low_is_good,
+        )
     references = find_references(config.reference, memberships)
     sets = [[i] for i in range(len(memberships))]
     # Each attribute by itself, and all of them intersected.
@@ -401,18 +411,11 @@ def _build_result(
         decided_by=in_force,
         low_is_good=low_is_good,
         thresholds=None
-        if scores is None or not config.thresholds
-        else trace_curves(
-            ScoredPeople(
-                memberships,
-                scores if risks is None else risks,
-                deserving,
-                None if weights is None else weights.values,
-                low_is_good=low_is_good,
-            ),
-            BandSettings(config.confidence, config.min_group_size, config.seed),
-            in_force,
-        ),
+        if scored is None or not config.thresholds
+        else trace_curves(scored, BandSettings(config.confidence, config.min_group_size, config.seed), in_force),
+        threshold_rates=None
+        if scored is None
+        else count_threshold_rates(scored, favoured, config.min_group_size, in_force),
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )

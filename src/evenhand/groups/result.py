@@ -28,6 +28,7 @@ from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_result import LabelMetrics
 from evenhand.groups.names import METRIC_TITLES, number_name
 from evenhand.groups.proxies import ProxyRates, proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.threshold_rates import ThresholdRates, rate_blocks
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
 from evenhand.schema import Thresholds
 from evenhand.stats import (
@@ -121,6 +122,7 @@ class GroupMetrics(Result):
         low_is_good: whether low scores speak for the favourable decision; ``mean_score`` and calibration are then those
             of 1 minus the score.
         thresholds: what other thresholds would do; None where it was not asked for, or there are no scores.
+        threshold_rates: rates of every group at about a hundred thresholds, as counted; None without scores.
         calibration: reliability per group of each single protected attribute; empty without scores or true labels. Of
             numbers, their mean and the mean true number in each tenth of the numbers that are decided.
         outcome: what is decided where it is a number; metrics and gaps are then those of ``NUMBER_TITLES``.
@@ -144,6 +146,7 @@ class GroupMetrics(Result):
     decided_by: Thresholds | None = None
     low_is_good: bool = False
     thresholds: ThresholdCurves | None = None
+    threshold_rates: ThresholdRates | None = None
     outcome: NumberOutcome | None = None
     proxies: tuple[ProxyRates, ...] = ()
     labels: LabelMetrics | None = None
@@ -413,9 +416,12 @@ def rule_notes(result: GroupMetrics) -> Iterator[Note]:
 
 
 def threshold_section(result: GroupMetrics, *, level: int = 2) -> Iterator[Block]:
-    """Yield what other thresholds would do; nothing where it was not asked for."""
-    if result.thresholds is not None:
+    """Yield what other thresholds would do; nothing without scores."""
+    if result.threshold_rates is not None or result.thresholds is not None:
         yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
+    if result.threshold_rates is not None:
+        yield from rate_blocks(result.threshold_rates)
+    if result.thresholds is not None:
         yield from threshold_blocks(result.thresholds)
 
 

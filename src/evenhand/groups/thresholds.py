@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -151,7 +151,7 @@ def trace_curves(people: ScoredPeople, settings: BandSettings, in_force: Thresho
     # Where low is good, everything is counted for the negatives, which are selected from a threshold on.
     sign = -1 if people.low_is_good else 1
     own = () if in_force is None else [sign * value for value in in_force.values]
-    thresholds, different = _choose_thresholds(sign * people.scores, own)
+    thresholds, different = choose_thresholds(sign * people.scores, own)
     cell = np.searchsorted(thresholds, sign * people.scores, side="right") - 1
     rng = np.random.default_rng(settings.seed)
     tracer = _Tracer(people, cell, len(thresholds), settings, rng)
@@ -167,7 +167,7 @@ def trace_curves(people: ScoredPeople, settings: BandSettings, in_force: Thresho
     )
 
 
-def _choose_thresholds(scores: Floats, wanted: Sequence[float]) -> tuple[Floats, int]:
+def choose_thresholds(scores: Floats, wanted: Sequence[float]) -> tuple[Floats, int]:
     """Return the thresholds of a curve, the lowest score first, and how many different scores there are."""
     values = np.unique(scores)
     chosen = values
@@ -331,7 +331,12 @@ def describe_rule(thresholds: Thresholds) -> str:
     )
 
 
-def say_limit(threshold: str, thresholds: Thresholds | ThresholdCurves) -> str:
+class _Directed(Protocol):
+    @property
+    def low_is_good(self) -> bool: ...
+
+
+def say_limit(threshold: str, thresholds: _Directed) -> str:
     """Return ``from 0.5 on``, or where low scores are good ``up to 0.5``."""
     return f"up to {threshold}" if thresholds.low_is_good else f"from {threshold} on"
 

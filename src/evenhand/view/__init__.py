@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from evenhand.view.drawing import DASHES, LIGHT, SERIES, Spec, draw_figure
     from evenhand.view.files import write_dossier, write_page, write_report
     from evenhand.view.markdown import render_markdown
-    from evenhand.view.page_template import render_fragment, render_page
+    from evenhand.view.page_template import SCRIPT_HASH, render_fragment, render_page
     from evenhand.view.printing import can_print, print_docx, print_pdf
     from evenhand.view.screen import summarize
     from evenhand.view.terminal import show_document, show_progress
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DASHES",
     "LIGHT",
+    "SCRIPT_HASH",
     "SERIES",
     "FigureSource",
     "Spec",

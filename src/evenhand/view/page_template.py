@@ -1,7 +1,13 @@
-"""A document as one HTML page that stands alone, and as a fragment for notebooks: no script, no network."""
+"""A document as one HTML page that stands alone, and as a fragment for notebooks.
+
+A page needs no network, and no script to be read; the one that it holds sorts and filters tables. Its Content Security
+Policy lets no other script run. A fragment has none.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -31,6 +37,10 @@ SHAPES = {
 }
 """Marks of charts, around their middle."""
 
+
+SCRIPT = (Path(__file__).parent / "templates" / "page.js").read_text("utf-8")
+SCRIPT_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()}'"
+"""The script of every page as a Content Security Policy names it: for servers that send a policy of their own."""
 
 _UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:s|min|kB|MB)\b)")
 
@@ -63,6 +73,7 @@ def template_environment() -> jinja2.Environment:
         "grouped": group_blocks,
         "by_subject": group_by_subject,
         "explained": explain_metric,
+        "can_sort": can_sort,
         "place": lambda percent: f"{percent:.2f}%",
         "kind_of": lambda mark: type(mark).__name__,
         "level": format_level,
@@ -85,7 +96,9 @@ KINDS = {
 def render_page(document: Document) -> str:
     """Return a document as text of one HTML file. The same document gives the same text."""
     page = template_environment().get_template("document.html")
-    return str(page.render(_context(document), chart_styles=drawing.dark_stylesheet())).lstrip()
+    styles = drawing.dark_stylesheet()
+    shown = page.render(_context(document), chart_styles=styles, script=SCRIPT, script_hash=SCRIPT_HASH)
+    return str(shown).lstrip()
 
 
 def render_fragment(document: Document) -> str:
@@ -112,6 +125,11 @@ def group_blocks(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
 
 def _narrow(block: Block) -> bool:
     return isinstance(block, Table) and not block.tiles and len(block.columns) <= NARROW_TABLE
+
+
+def can_sort(table: Table) -> bool:
+    """Whether the rows of a table may stand in another order: several, and none nested under another."""
+    return sum(not row.heading for row in table.rows) > 1 and not any(row.indent for row in table.rows)
 
 
 def group_by_subject(metrics: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
@@ -155,7 +173,7 @@ def _anchor(heading: Heading) -> str:
 @cache
 def _fragment_styles() -> str:
     text = (Path(__file__).parent / "templates" / "style.css").read_text("utf-8")
-    dark = f"@media (prefers-color-scheme: dark) {{\n{drawing.dark_stylesheet()}\n}}"
+    dark = f"@media screen and (prefers-color-scheme: dark) {{\n{drawing.dark_stylesheet()}\n}}"
     own = (
         ".evenhand-result { background: var(--paper); color: var(--ink); padding: 1rem; max-width: 60rem; "
         "overflow-wrap: break-word; "

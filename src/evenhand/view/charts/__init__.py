@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
     import altair as alt
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from evenhand.core import Figure, Result
 
 __all__ = ["FIGURES", "DrawnFigure", "FigureSource", "add_figures", "draw", "plot"]
+
+Form: TypeAlias = Literal["rows", "steps", "squares", "gallery", "slider", "svg"]
 
 # A module is imported when its kind of result is drawn. The names of result classes are unique in the package.
 _CHARTS = {
@@ -60,7 +62,7 @@ def plot(result: Result) -> alt.TopLevelMixin:
 class DrawnFigure(NamedTuple):
     """A drawing and how a page shows it: by its own templates, or as SVG in two widths."""
 
-    form: Literal["rows", "steps", "squares", "gallery", "svg"]
+    form: Form
     chart: Any
 
 
@@ -75,7 +77,7 @@ class FigureSource(NamedTuple):
 
     module: str
     function: str
-    form: Literal["rows", "steps", "squares", "gallery", "svg"]
+    form: Form
 
 
 FIGURES: dict[str, FigureSource] = {
@@ -119,6 +121,7 @@ FIGURES: dict[str, FigureSource] = {
     "shares by attribute": FigureSource("certification", "draw_slices", "rows"),
     "subgroup gaps": FigureSource("subgroups", "draw_gaps", "rows"),
     "subgroup nesting": FigureSource("subgroups", "draw_nesting", "rows"),
+    "threshold rates": FigureSource("thresholds", "lay_out_rates", "slider"),
     "threshold curves": FigureSource("thresholds", "draw_curves", "svg"),
     "threshold trade": FigureSource("thresholds", "draw_trade", "svg"),
     "trials": FigureSource("mitigation", "draw_trials", "svg"),

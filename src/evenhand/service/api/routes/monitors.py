@@ -162,7 +162,7 @@ async def get_monitor_page(name: str, here: Here) -> HTMLResponse:
 
     found = _find_monitor(here, name)
     page = await run_in_threadpool(lambda: view.render_page(found.result().document(name)))
-    return HTMLResponse(page, headers={"content-security-policy": PAGE_POLICY})
+    return HTMLResponse(page, headers={"content-security-policy": f"script-src {view.SCRIPT_HASH}; {PAGE_POLICY}"})
 
 
 def _check_texts(given: Any) -> None:
