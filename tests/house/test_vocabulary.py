@@ -89,7 +89,9 @@ def test_errors_of_the_library_name_parameters():
 
 
 def test_every_parameter_that_errors_name_is_an_option():
-    listed = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    reference = ROOT / "docs" / "reference"
+    pages = (reference / "command-line.md", *(reference / "commands").glob("*.md"))
+    listed = "".join(page.read_text("utf-8") for page in pages)
     named = {
         (path.name, found.group(0))
         for path in PACKAGE.rglob("*.py")
