@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,8 @@ from support import ROOT
 jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema, of the group test")
 
 
-def writer():
-    spec = importlib.util.spec_from_file_location("write_json_schemas", ROOT / "tools" / "write_json_schemas.py")
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -25,7 +26,7 @@ def writer():
     return module
 
 
-WRITER = writer()
+WRITER, DESCRIBER = tool("write_json_schemas"), tool("write_json_pages")
 
 
 def test_the_published_schemas_are_todays():
@@ -33,8 +34,40 @@ def test_the_published_schemas_are_todays():
     assert {path.name for path in WRITER.FOLDER.glob("*.json")} == {path.name for path in wanted}
     stale = [path.name for path, text in wanted.items() if json.loads(path.read_text("utf-8")) != json.loads(text)]
     assert stale == [], "run: python tools/write_json_schemas.py"
-    listed = (ROOT / "docs" / "reference" / "json-results.md").read_text("utf-8")
-    assert [path.name for path in wanted if f"(schemas/{path.name})" not in listed] == []
+
+
+PAGES = (*sorted(DESCRIBER.PAGES.glob("*.md")), DESCRIBER.INDEX)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_pages_about_json_are_todays(page):
+    text = page.read_text("utf-8")
+    assert text == DESCRIBER.written(text, page.stem), "run: python tools/write_json_pages.py"
+
+
+def test_every_kind_of_result_and_every_part_is_described_once():
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    results = [name for _, kind, name, _ in DESCRIBER.BLOCK.findall(text) if kind == "fields"]
+    assert sorted(results) == sorted([*WRITER.list_results(), "all results"])
+    parts = {part for result in WRITER.list_results() for part in DESCRIBER.list_parts(result)}
+    assert sorted(re.findall(r"^### (\w+)$", text, re.M)) == sorted(parts)
+
+
+def test_docstrings_say_what_fields_mean():
+    text = """A finding.
+
+    Attributes:
+        low, high: its interval; n: of how many,
+            and not of fewer. p: adjusted.
+        other: unrelated
+    """
+    assert DESCRIBER.read_attributes(text, ["low", "high", "n", "p"]) == {
+        "low": "its interval",
+        "high": "its interval",
+        "n": "of how many, and not of fewer",
+        "p": "adjusted",
+    }
+    assert DESCRIBER.read_attributes("Nothing more.", ["low"]) == {}
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ class Alternatives(ResultPart):
     """A search for less discriminatory alternatives, as a mitigation recorded it.
 
     Attributes:
-        incumbent, data: the given model, and the people; holdout: whom all models were compared on, in words.
+        incumbent, data: the given model, and the people; holdout: the test set, in words.
         train, validation, test: how many people there are in each part.
         favourable: the label that people want; harms: what was to be reduced; sources: where it was found.
         confidence: with which all intervals of a candidate hold together.

@@ -77,7 +77,7 @@ class GroupGap(ResultPart):
         freedom: degrees of freedom of the gap's interval.
         p: of no gap, adjusted for the number of comparisons; None where the gap is unknown.
         refusal_gap: difference of the shares of refused questions.
-        flips: pairs with different answers, split by cause; None where the outcome is no choice.
+        flips: pairs with different answers, split by cause; None where the outcome is not a choice.
         scenarios: the gap in each scenario, in the order of the data.
         narrowing: what would narrow the gap's interval; None where it is unknown.
     """
@@ -251,7 +251,7 @@ class LanguageModelAudit(Result):
         noise: share of identical questions that are answered differently when they are asked twice.
         template_findings, name_findings: what was confirmed by fresh questions, the widest gap first.
         tested: how many templates and names were asked about again.
-        sweeps: sweeps that were finished, looks: how often the intervals were looked at to decide whether to stop.
+        sweeps: sweeps that were finished; looks: how often the intervals were looked at to decide whether to stop.
         goal: what it was asked until.
         stopped_by: what ended it.
         usage: questions, tokens, money.

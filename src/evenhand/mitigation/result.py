@@ -173,7 +173,7 @@ class MitigationResult(Result):
     Attributes:
         model: the given model.
         data: what the people are called.
-        test_data: what other people are called, where such are compared on; None: some of ``data``, kept aside.
+        test_data: the name of the test set where it is another data set; None: some of ``data``, kept aside.
         favourable: the label that people want.
         people: how many are in each part.
         harms: what was to be mended, in words; ``Trial.harms`` are in this order.

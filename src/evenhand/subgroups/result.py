@@ -260,7 +260,7 @@ class SubgroupResult(Result):
             followed by those it explains; then what is not significant, the clearest first.
         judged: rule sets that were asked about.
         per: the control variable within whose strata gaps are taken.
-        split: whether rule sets were chosen on one half of the people and measured on the other.
+        split: whether rule sets were selected by one half of the people and measured on the other.
         interrupted: whether somebody stopped it, or time was up; what is here was found before.
         linear: the group of the linear auditor, which no rules describe.
         queries: individuals (rows) that the model was asked about in all, from trying it on.

@@ -154,6 +154,11 @@ class SequenceFinding(ResultPart):
         name: of the sequence, with its condition if they are told apart.
         condition: the name of the condition in the configuration, if there is one.
         prompts: neutral: items whose prompt fixes the value of a group do not count for it (inherent fairness).
+        items: how many there are.
+        groups: every group, and those that are judged together.
+        verdicts: one for every specification.
+        coverage: of combinations of groups; None for a single group.
+        files: of pictures and texts, if there are any.
     """
 
     name: str

@@ -20,7 +20,7 @@ class AlternativeNumbers(ResultPart):
 
     Attributes:
         accuracy: share decided rightly.
-        auc, ks: of the scores, between people with and without the favourable true label: the area under the ROC
+        auc, ks: of the scores, between people whose true label is favourable and others: the area under the ROC
             curve, and the largest difference of the shares above any score; None where all labels are the same.
         gap: what was to be reduced.
         ratio: lowest selection rate divided by the highest; None where no one is selected.

@@ -18,7 +18,7 @@ class CellCounts(ResultPart):
 
     Attributes:
         features: 1 for each feature that holds and 0 for others, in order.
-        counts: by group, how many lack the favourable true label and how many have it.
+        counts: by group, how many have another true label than the favourable one, and how many have that.
     """
 
     features: str

@@ -239,7 +239,7 @@ class FrontierResult(Result):
         favourable: the label a person would want.
         protected: names of the protected attributes; their joint values are the groups, small ones taken together.
         sees_protected: whether the networks were given them.
-        train, test: how many people were learnt from and measured on.
+        train, test: sizes of the training and the test set.
         confidence: of every interval.
         points: one per strength, in the order they were trained.
         given: the model that they are compared with, if there is one.

@@ -69,7 +69,8 @@ class GroupOverrides(ResultPart):
         rate, accept: share of it among those who come, and share of it that is recommended to be accepted: expected.
         accepted, rejected: expected number of overrides in the horizon: accepted and rejected against the
             recommendation.
-        states: share of the states that are reached where some decision on this group is overridden.
+        states: share of the states that are reached where the shield intervenes for some recommendation about this
+            group.
     """
 
     name: str
@@ -129,7 +130,7 @@ class ShieldInspection(Result):
         property, kappa, horizon, shield, empty_group: of the plan; ``shield`` is its kind.
         keeps: the property, in words.
         promises: what is guaranteed, one sentence each; convention: what holds while a group is empty or small.
-        groups: what is expected of them, and how often they are overridden.
+        groups: what is expected of them, and how often the shield intervenes.
         expected_cost: of the overrides in one horizon, if people come as expected, computed from the table; as the file
             says where its states were not walked, None if that is unknown.
         stated_cost: as the file says.
@@ -138,7 +139,7 @@ class ShieldInspection(Result):
             not verified.
         overrides: expected number of them.
         states: how many the table decides in; reached: how many of them some run gets to.
-        overriding: share of those reached where some decision is overridden.
+        overriding: share of those reached where the shield intervenes for some recommendation.
         bytes: of the table; file_bytes: of the file; form: how the table is stored.
         ends: what was found at the times that are checked; verified: whether all those states are fair, so that what
             was walked is guaranteed by this file alone; None where the states could not be walked.
