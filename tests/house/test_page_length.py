@@ -20,7 +20,7 @@ WRITTEN_BY_TOOLS = ("reference/python",)
 
 
 STILL_LONG = {
-    "reference/certificate-file.md", "reference/command-line.md", "reference/service-http.md", "reference/service-log.md",
+   
 }  # fmt: skip
 
 
