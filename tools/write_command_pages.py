@@ -57,7 +57,10 @@ def show_name(parameter: Any) -> str:
         return str(parameter.metavar or parameter.name).strip("[]").upper()
     kind = getattr(parameter, "type_descriptor", None)
     words = str(kind.annotation if kind else parameter.type).lower()
-    value = next((value for word, value in (("path", "PATH"), ("int", "N"), ("float", "X")) if word in words), "VALUE")
+    about = str(parameter.help).lower()
+    place = "FOLDER" if "folder" in about else "FILE"
+    text = "COLUMN" if "column" in about else "VALUE"
+    value = next((value for word, value in (("path", place), ("int", "N"), ("float", "X")) if word in words), text)
     return f"{', '.join(parameter.opts)}" + ("" if parameter.is_flag else f" {parameter.metavar or value}")
 
 

@@ -56,8 +56,8 @@ def test_the_options_of_papers_are_alike():
 
 def test_what_is_written_by_hand_is_kept_and_the_rest_is_not():
     page = next(page for page in PAGES if page.stem == "search").read_text("utf-8")
-    (row,) = re.findall(r"^\| `--terms PATH` \|.*$", page, re.M)
-    changed = page.replace(row, "| `--terms FILE` | Something else.<br>By hand, [linked](x.md). |\n| `--gone` | Old. |")
+    (row,) = re.findall(r"^\| `--terms FILE` \|.*$", page, re.M)
+    changed = page.replace(row, "| `--terms OLD` | Something else.<br>By hand, [linked](x.md). |\n| `--gone` | Old. |")
     written = WRITER.written(changed)
     assert written == page.replace(row, row.removesuffix(" |") + "<br>By hand, [linked](x.md). |")
 
