@@ -19,11 +19,6 @@ LOOKED_UP = ("reference", "reproductions")
 WRITTEN_BY_TOOLS = ("reference/python",)
 
 
-STILL_LONG = {
-   
-}  # fmt: skip
-
-
 def pages(*folders: str) -> list:
     return [
         path
@@ -36,23 +31,18 @@ def name(path) -> str:
     return path.relative_to(DOCS).as_posix()
 
 
-def tried(paths) -> list:
-    still = pytest.mark.xfail(reason="still to be shortened", strict=False)
-    return [pytest.param(path, id=name(path), marks=[still] if name(path) in STILL_LONG else []) for path in paths]
-
-
 def words_outside_tables_and_code(text: str) -> int:
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
     return sum(len(line.split()) for line in text.splitlines() if not line.lstrip().startswith("|"))
 
 
-@pytest.mark.parametrize("path", tried([*pages(*READ), *sorted(DOCS.glob("*.md"))]))
+@pytest.mark.parametrize("path", [*pages(*READ), *sorted(DOCS.glob("*.md"))], ids=name)
 def test_a_page_that_is_read_has_at_most_1500_words(path):
     if name(path) != "changes.md":
         assert len(path.read_text("utf-8").split()) <= LONGEST
 
 
-@pytest.mark.parametrize("path", tried(pages(*LOOKED_UP)))
+@pytest.mark.parametrize("path", pages(*LOOKED_UP), ids=name)
 def test_a_page_that_is_looked_up_has_at_most_1500_words_outside_tables_and_code(path):
     assert words_outside_tables_and_code(path.read_text("utf-8")) <= LONGEST
 
