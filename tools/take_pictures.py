@@ -68,6 +68,7 @@ ENTRIES = {
     "do": "what to do on the page: click, hover, scroll, open (what is folded) SELECTOR; fill SELECTOR = TEXT; wait MS",
     "clip": "what to show of it: a selector, several in one box, or [x, y, width, height] from the page's corner",
     "margin": "pixels around a clip by selector",
+    "tallest": "pixels from the top of a clip by selector that are shown at most",
 }
 
 
@@ -234,7 +235,7 @@ class Studio:
 
             playwright = self._stack.enter_context(sync_playwright())
             self._browser = playwright.chromium.launch(
-                executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
             )
             self._stack.callback(self._browser.close)
         return self._browser
@@ -269,6 +270,7 @@ def _clip(page: Any, picture: Mapping[str, Any]) -> bytes:
         margin = picture.get("margin", 6)
         left, top = (max(0, min(box[side] for box in boxes) - margin) for side in ("left", "top"))
         right, bottom = (max(box[side] for box in boxes) + margin for side in ("right", "bottom"))
+        bottom = min(bottom, top + picture.get("tallest", bottom))
     else:
         left, top, right, bottom = clip[0], clip[1], clip[0] + clip[2], clip[1] + clip[3]
     box = {"x": left, "y": top, "width": right - left, "height": bottom - top}

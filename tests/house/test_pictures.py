@@ -1,7 +1,7 @@
 """Pictures of the documentation: each exists, is made by something, is small, and is described in words."""
 
+import importlib.util
 import re
-import sys
 from functools import cache
 
 import pytest
@@ -14,14 +14,16 @@ PICTURE = re.compile(r"!\[([^]]*)\]\(([^)\s]+)\)|<img\b([^>]*)>")
 LARGEST, LARGEST_TOGETHER = 200_000, 6_000_000
 
 
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @cache
 def pictures():
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import take_pictures
-    finally:
-        sys.path.pop(0)
-    return take_pictures.read_list()
+    return load("take_pictures").read_list()
 
 
 @cache
@@ -77,3 +79,11 @@ def test_drawings_load_nothing_and_show_no_folder_of_a_machine():
         loaded = re.findall(r"(?:href|src)\s*=|url\(\s*['\"]?https?:|@import", text)
         assert not loaded, path.name
         assert not re.search(r"/(?:tmp|work|root)/|\d{4}-\d\d-\d\d", text), path.name
+
+
+def test_badges_say_what_the_project_declares():
+    badges = load("draw_badges")
+    facts = list(badges.state_facts())
+    assert len(facts) == 3
+    for name, about, holds in facts:
+        assert (IMAGES / name).read_text("utf-8") == badges.draw_badge(about, holds), "run: python tools/draw_badges.py"
