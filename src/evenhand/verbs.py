@@ -2,26 +2,29 @@
 
 They are found on the package itself: ``evenhand.audit``, ``evenhand.search`` and so on. Each takes a fitted model and a
 data frame, describes the columns where no schema does, asks the engine, and returns its result.
+
+All take ``progress``: a function that is called with what is being done and the share done, 0 to 1; or True to show a
+bar, False to show nothing. By default a notebook shows what takes over a second, in one line that goes away afterwards,
+and scripts and libraries stay silent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from evenhand.errors import OptionError
+from evenhand.verb_inputs import Names, read_data, read_subject, repeated_clock, takes_progress
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditComparison, AuditResult
     from evenhand.certification import Certificate
-    from evenhand.core import WorkClock
     from evenhand.genai import GenaiAssessment
     from evenhand.groups import rankings
     from evenhand.individual import SearchResult
     from evenhand.llm import LanguageModelAudit
     from evenhand.mitigation import Mitigation
-    from evenhand.models import Subject
     from evenhand.shields import ShieldPolicy
     from evenhand.subgroups import SubgroupResult
 
@@ -39,9 +42,8 @@ __all__ = [
     "synthesize_shield",
 ]
 
-Names: TypeAlias = Sequence[str] | None
 
-
+@takes_progress
 def audit(
     model: Any,
     data: Any,
@@ -71,7 +73,8 @@ def audit(
             ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
             ``evenhand.groups.add_metrics``); ``membership``, ``known_groups``, ``replicate_weights`` and
-            ``replicate_method`` as for ``audit_predictions``; ``work``, that of an earlier result, to repeat its run.
+            ``replicate_method`` as for ``audit_predictions``; ``work``, that of an earlier result, to repeat its run;
+            ``progress``, a function that is called with what is being done and the share done, or True to show it.
 
     Returns:
         The result; print it, or see ``result.groups``, ``result.individual``, ``result.certificates``, ...;
@@ -95,12 +98,13 @@ def audit(
     """
     from evenhand import auditing
 
-    clock = _clock(settings)
-    subject = _subject(model, data, y, target, protected, settings, weights=sample_weight)
-    metrics = settings.pop("metrics", None)
-    return auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, clock=clock)
+    clock = repeated_clock(settings)
+    subject = read_subject(model, data, y, target, protected, settings, weights=sample_weight)
+    metrics, say = settings.pop("metrics", None), settings.pop("progress")
+    return auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, progress=say, clock=clock)
 
 
+@takes_progress
 def audit_predictions(
     y_pred: Any = None,
     *,
@@ -166,7 +170,7 @@ def audit_predictions(
     from evenhand import auditing
     from evenhand.schema import OutcomeRole, read_known_groups, table_of_decisions
 
-    clock = _clock(settings)
+    clock = repeated_clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "schema", "accept_proposals", "replicate_weights", "replicate_method")
@@ -174,7 +178,7 @@ def audit_predictions(
     about["known"] = read_known_groups(settings.pop("known_groups", None))
     about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
     if "data" in settings:
-        about["data"] = _read(settings.pop("data"), settings, large=True)
+        about["data"] = read_data(settings.pop("data"), settings, large=True)
     frame, roles = table_of_decisions(
         y_pred,
         sensitive_features,
@@ -189,6 +193,7 @@ def audit_predictions(
     return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
 
 
+@takes_progress
 def audit_rankings(
     rank: Any = None,
     *,
@@ -238,6 +243,7 @@ def audit_rankings(
     return rankings.measure_rankings(roles.read(frame), **settings)
 
 
+@takes_progress
 def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, **settings: Any) -> AuditComparison:
     """Compare two audits number by number: two models, two releases, two periods.
 
@@ -269,10 +275,12 @@ def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, *
     """
     from evenhand import auditing
 
+    settings.pop("progress")("comparing", 0.0)
     pair = [one if isinstance(one, auditing.AuditResult) else auditing.read_audit(one) for one in (before, after)]
     return auditing.compare_audits(pair[0], pair[1], **settings)
 
 
+@takes_progress
 def certify(
     model: Any, data: Any = None, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
 ) -> Certificate:
@@ -307,7 +315,7 @@ def certify(
     from evenhand import certification, models
     from evenhand.population import PopulationKind, choose_population
 
-    clock = _clock(settings)
+    clock = repeated_clock(settings)
     population = settings.pop("population", "uniform")
     if population not in get_args(PopulationKind):
         raise OptionError(f"expected population 'uniform', 'data' or 'independent', got {population!r}")
@@ -315,13 +323,14 @@ def certify(
         described = settings.pop("schema")
         schema = described.with_protected(protected) if protected else described
         return certification.certify(models.load_white_box(model, schema), **settings)
-    subject = _subject(model, data, y, target, protected, settings)
+    subject = read_subject(model, data, y, target, protected, settings)
     wider = None
     if population != "uniform":
         wider = choose_population(population, subject.people, as_published=settings.get("as_published", False))
     return certification.certify(subject.white_box, population=wider, clock=clock, **settings)
 
 
+@takes_progress
 def search(
     model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
 ) -> SearchResult:
@@ -351,12 +360,13 @@ def search(
     """
     from evenhand.individual import search as searching
 
-    clock = _clock(settings)
-    subject = _subject(model, data, y, target, protected, settings)
+    clock = repeated_clock(settings)
+    subject = read_subject(model, data, y, target, protected, settings)
     subject.ledger.budget = settings.get("budget")
     return searching.search(subject.scorer, subject.people, clock=clock, **settings)
 
 
+@takes_progress
 def find_subgroups(
     model: Any,
     data: Any,
@@ -396,8 +406,8 @@ def find_subgroups(
     """
     from evenhand import subgroups
 
-    clock = _clock(settings)
-    subject = _subject(model, data, y, target, protected, settings, varied=False, weights=sample_weight)
+    clock = repeated_clock(settings)
+    subject = read_subject(model, data, y, target, protected, settings, varied=False, weights=sample_weight)
     subject.ledger.budget = settings.get("budget")
     settings = {"attributes": protected, "weights": subject.weights, **settings}
     if subject.people.schema.target.is_number:
@@ -405,6 +415,7 @@ def find_subgroups(
     return subgroups.find_subgroups(subject.scorer, subject.people, clock=clock, **settings)
 
 
+@takes_progress
 def mitigate(
     model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
 ) -> Mitigation:
@@ -437,11 +448,12 @@ def mitigate(
     """
     from evenhand import mitigation
 
-    subject = _subject(model, data, y, target, protected, settings)
+    subject = read_subject(model, data, y, target, protected, settings)
     subject.ledger.budget = settings.get("budget")
     return mitigation.mitigate(subject, **settings)
 
 
+@takes_progress
 def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **entries: Any) -> ShieldPolicy:
     """Make the cheapest shield that keeps a fairness property in every run of decisions.
 
@@ -472,13 +484,18 @@ def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **en
     """
     from evenhand import shields
 
+    say = entries.pop("progress")
+    say("synthesizing the shield", 0.0)
     if entries and not isinstance(config, Mapping | None):
         raise OptionError(f"expected a file or entries, got {config} and {', '.join(entries)}")
     source = config if isinstance(config, str | Path) else {**(config or {}), **entries}
     plan, ranges = shields.read_plan_with_ranges(source)
-    return shields.synthesize(plan) if ranges is None else shields.synthesize_robust(plan, ranges)
+    if ranges is not None:
+        return shields.synthesize_robust(plan, ranges)
+    return shields.synthesize(plan, progress=lambda done, of: say("synthesizing the shield", done / of))
 
 
+@takes_progress
 def audit_language_model(model: Any, data: Any, **settings: Any) -> LanguageModelAudit:
     """Audit a language model that decides about people: gaps between groups, beyond its own noise and that of names.
 
@@ -500,9 +517,10 @@ def audit_language_model(model: Any, data: Any, **settings: Any) -> LanguageMode
     """
     from evenhand import llm
 
-    return llm.audit_language_model(model, _read(data, settings), **settings)
+    return llm.audit_language_model(model, read_data(data, settings), **settings)
 
 
+@takes_progress
 def assess_generator(
     items: Any,
     groups: Sequence[str],
@@ -542,59 +560,8 @@ def assess_generator(
     from evenhand import genai
     from evenhand.schema import list_names
 
+    config.pop("progress")("assessing", 0.0)
     found = genai.read_sequences(
         items, list_names(groups, "groups"), conditions=conditions, values=values, sequence_column=sequence_column
     )
     return genai.assess_sequences(found, repeated=repeated, conditions=conditions, **config)
-
-
-def _clock(settings: dict[str, Any]) -> WorkClock | None:
-    """Return the clock of the run whose work is to be repeated; takes the work out of the settings."""
-    from evenhand.core import WorkClock
-
-    work = settings.pop("work", None)
-    return None if work is None else WorkClock(work)
-
-
-def _read(data: Any, settings: dict[str, Any], *, large: bool = False) -> Any:
-    """Return the data as a data frame, or where ``large`` and of many rows as a lazy one; takes the encoding out."""
-    from evenhand.datasets import open_data, read_frame
-
-    encoding = settings.pop("encoding", None)
-    if not isinstance(data, str | Path):
-        return data
-    rows = open_data(data) if large else None
-    return read_frame(data, encoding=encoding) if rows is None else rows
-
-
-def _subject(
-    model: Any,
-    data: Any,
-    y: Any,
-    target: str | None,
-    protected: Names,
-    settings: dict[str, Any],
-    *,
-    varied: bool = True,
-    weights: Any = None,
-) -> Subject:
-    """Return the model and the people, with their weights; takes what is about them out of the settings."""
-    from evenhand.models import Subject
-    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, read_known_groups
-
-    named = ("membership", "replicate_weights", "replicate_method")
-    beside = {name: settings.pop(name) for name in named if name in settings}
-    known = read_known_groups(settings.pop("known_groups", None))
-    frame, sample = add_sample_columns(_read(data, settings), weights, known=known, **beside)
-    if columns := sample.columns(frame):
-        settings["ignore"] = [*(settings.get("ignore") or ()), *columns]
-    if "favorable" in settings:
-        settings["favourable"] = settings.pop("favorable")
-    kept = ("favourable", "ignore", "schema", "accept_proposals")
-    about = {name: settings.pop(name) for name in kept if name in settings}
-    said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
-    roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
-    people = roles.read(frame, varied=varied)
-    names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
-    held, memberships = sample.read(frame, people.rows)
-    return Subject(model, people, weights=held, memberships=memberships, **names)

@@ -7,9 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+import pandas as pd
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from evenhand import datasets
 from evenhand.errors import DataError, ModelError, OptionError
@@ -180,7 +185,7 @@ def test_the_groups_compared_may_be_given(adult):
     column = schema.position("marital_status")
     married = individuals[:, column] == schema["marital_status"].values.index("Married-civ-spouse")
     model = FairClassifier("diffdp", strength=2.0, schema=schema, hidden=(32,), steps=100, batch_size=512)
-    model.fit(individuals[train], labels[train], group=married[train])
+    model.fit(individuals[train], labels[train], sensitive_features=married[train])
     favoured = model.network_.predict(individuals[test]) == model.network_.favourable
     assert abs(favoured[married[test]].mean() - favoured[~married[test]].mean()) < 0.15
     plain = FairClassifier(schema=schema, hidden=(32,), steps=100, batch_size=512)
@@ -259,7 +264,7 @@ def test_errors_say_what_is_wrong(german):
     with pytest.raises(DataError, match=r"expected \(n, 20\)"):
         FairClassifier(schema=schema).fit(np.zeros((5, 3)), [1, 2, 1, 2, 1])
     with pytest.raises(DataError, match="one per person is expected"):
-        FairClassifier("diffdp", schema=schema).fit(frame, labels, group=[0, 1])
+        FairClassifier("diffdp", schema=schema).fit(frame, labels, sensitive_features=[0, 1])
     for method in ("diffdp", "hsic", "laftr", "prejudice-remover"):
         with pytest.raises(OptionError, match="compares groups, and in the training set there are not two"):
             FairClassifier(method, schema=schema, protected=()).fit(frame, labels)
@@ -292,3 +297,114 @@ def test_given_groups_are_numbered_and_never_fewer_than_two_while_there_are_two(
     assert number_groups(np.array(["b"] * 40 + ["a"] * 40)).tolist() == [1] * 40 + [0] * 40
     # A small subgroup against everybody else is what somebody asked about.
     assert number_groups(np.array([1] * 3 + [0] * 500)).tolist() == [1] * 3 + [0] * 500
+
+
+QUICK = {"hidden": (16,), "steps": 60}
+COMPARING = ["diffdp", "hsic", "laftr", "prejudice-remover", "logit-pairing", "certified"]
+
+
+@parametrize_with_checks([FairClassifier(**QUICK)])
+def test_it_is_a_scikit_learn_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", COMPARING)
+def test_every_method_is_a_scikit_learn_estimator(method):
+    found = check_estimator(FairClassifier(method, protected=[0], **QUICK), on_skip=None)
+    assert {one["status"] for one in found} <= {"passed", "skipped"}
+    assert sum(one["status"] == "passed" for one in found) > 50
+
+
+def messy(n=300, seed=0):
+    """Return people as they come: words, truth values, categories, and numbers that later people may exceed."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 70, n),
+            "sex": pd.Categorical(rng.choice(["F", "M"], n)),
+            "owns": rng.random(n) < 0.5,
+            "income": rng.lognormal(10, 0.5, n),
+            "city": rng.choice(["Bonn", "Graz", "Lyon"], n),
+        },
+        index=rng.permutation(n),
+    )
+    labels = pd.Series(np.where(frame["income"] > 22_000 + 3_000 * frame["owns"], "yes", "no"), frame.index)
+    return frame, labels
+
+
+def test_a_frame_of_mixed_columns_needs_no_schema():
+    frame, labels = messy()
+    model = FairClassifier("diffdp", protected=["sex"], hidden=(16,), steps=100).fit(frame, labels)
+    assert model.score(frame, labels) > 0.85
+    assert model.feature_names_in_.tolist() == list(frame)
+    assert model.schema_.protected == ("sex",)
+    positions = FairClassifier("diffdp", protected=[1], hidden=(16,), steps=100).fit(frame, labels)
+    assert np.array_equal(weights(model), weights(positions))
+    # Later people with numbers that were not seen count as the nearest that were.
+    later, _ = messy(seed=1)
+    beyond = later.assign(age=later["age"] + 60, income=later["income"] * 1000)
+    ends = later.assign(age=later["age"].clip(upper=frame["age"].max()), income=frame["income"].max())
+    ends["age"] = np.minimum(later["age"] + 60, frame["age"].max())
+    assert np.array_equal(model.predict_proba(beyond), model.predict_proba(ends))
+    with pytest.raises(DataError, match="Wien"):
+        model.predict(later.assign(city="Wien"))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(later.rename(columns={"city": "town"}))
+    with pytest.warns(UserWarning, match="valid feature names"):
+        assert np.array_equal(model.predict(later.to_numpy()), model.predict(later))
+
+
+def test_what_is_missing_is_named():
+    frame, labels = messy()
+    unknown = labels.astype(object).mask(np.arange(300) < 3)
+    for given in (unknown, unknown.fillna(np.nan), unknown.astype("string")):
+        with pytest.raises(DataError, match=r"(?s)the label is missing for 3 of 300 people.*notna"):
+            FairClassifier(**QUICK).fit(frame, given)
+    with pytest.raises(DataError, match=r"(?s)'age' is missing for somebody.*fill it in"):
+        FairClassifier(**QUICK).fit(frame.assign(age=frame["age"].astype(float).mask(frame["age"] > 60)), labels)
+    with pytest.raises(OptionError, match="there is no column 9"):
+        FairClassifier(protected=[9], **QUICK).fit(frame, labels)
+    with pytest.raises(OptionError, match="there is no column 'sex'"):
+        FairClassifier(protected=["sex"], **QUICK).fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_groups_are_handed_on_as_metadata():
+    rng = np.random.default_rng(0)
+    groups = pd.DataFrame({"sex": rng.integers(0, 2, 400), "old": rng.random(400) < 0.5})
+    numbers = rng.normal(size=(400, 2)) + groups["sex"].to_numpy()[:, None]
+    labels = (numbers[:, 0] + rng.normal(size=400) > 0.5).astype(int)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = FairClassifier("diffdp", strength=4.0, **QUICK).set_fit_request(sensitive_features=True)
+        chain = make_pipeline(StandardScaler(), model)
+        chain.fit(numbers, labels, sensitive_features=groups)
+        grid = GridSearchCV(chain, {"fairclassifier__strength": [0.0, 1.0]}, cv=2)
+        grid.fit(numbers, labels, sensitive_features=groups)
+    assert grid.best_score_ > 0.6
+    joint = 2 * groups["sex"] + groups["old"]
+    alone = FairClassifier("diffdp", strength=4.0, **QUICK)
+    alone.fit(StandardScaler().fit_transform(numbers), labels, sensitive_features=joint)
+    assert np.array_equal(weights(alone), weights(chain[-1]))
+    plain = FairClassifier("erm", **QUICK).fit(numbers, labels)
+
+    def spread(fitted):
+        found = fitted.predict(numbers)
+        return abs(found[groups["sex"] == 1].mean() - found[groups["sex"] == 0].mean())
+
+    assert spread(chain) < spread(plain) / 2
+
+
+def test_a_protected_column_of_an_array_makes_two_groups():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(200, 3))
+    numbers[:, 1] = rng.integers(0, 3, 200)
+    labels = numbers[:, 0] > 0
+    model = FairClassifier("logit-pairing", protected=[0, 1], **QUICK).fit(numbers, labels)
+    cut, few, free = model.schema_.attributes
+    assert cut.edges == (numbers[:, 0].min(), np.median(numbers[:, 0]), numbers[:, 0].max())
+    assert (few.kind, few.upper, few.protected) == ("integer", 2, True)
+    assert (free.kind, free.protected) == ("real", False)
+    mostly = np.where(rng.random(200) < 0.8, 0.5, numbers[:, 0] + 9)
+    assert FairClassifier("diffdp", protected=[0], **QUICK).fit(mostly[:, None], labels).history_
+    with pytest.raises(DataError, match="holds one number only"):
+        FairClassifier("diffdp", protected=[0], **QUICK).fit(np.full((200, 1), 0.5), labels)

@@ -196,7 +196,7 @@ def test_the_penalty_is_aimed_at_the_subgroup_found(parts, given_model, monkeypa
     fit = FairClassifier.fit
 
     def spy(self, people, labels, **options):
-        asked["group"] = options["group"]
+        asked["group"] = options["sensitive_features"]
         return fit(self.set_params(hidden=(4,), steps=2), people, labels, **options)
 
     monkeypatch.setattr(FairClassifier, "fit", spy)

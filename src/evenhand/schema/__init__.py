@@ -1,7 +1,7 @@
 """Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
 from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
-from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, require_column
+from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, named_columns, require_column
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
 from evenhand.schema.decisions import (
@@ -108,6 +108,7 @@ __all__ = [
     "locate_value",
     "looks_like_points",
     "measure_range",
+    "named_columns",
     "parse_constraint",
     "parse_subdomain",
     "plain_value",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evenhand.view.page_template import SCRIPT_HASH, render_fragment, render_page
     from evenhand.view.printing import can_print, print_docx, print_pdf
     from evenhand.view.screen import summarize
-    from evenhand.view.terminal import show_document, show_progress
+    from evenhand.view.terminal import follow_progress, show_document, show_progress
 
 __all__ = [
     "DASHES",
@@ -26,6 +26,7 @@ __all__ = [
     "add_figures",
     "can_print",
     "draw_figure",
+    "follow_progress",
     "print_docx",
     "print_pdf",
     "render_fragment",

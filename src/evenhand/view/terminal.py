@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from evenhand.text import strip_unprintable
+from evenhand.typing import Progress
+from evenhand.view.notebook import in_notebook, show_in_notebook
 from evenhand.view.screen import lay_out
 
 if TYPE_CHECKING:
@@ -76,25 +78,30 @@ def show_document(document: Document, *, written: Sequence[Path] = (), console: 
 
 
 @contextmanager
-def show_progress(*, quiet: bool = False, console: Console | None = None) -> Iterator[Callable[[str, float], None]]:
-    """Show a progress bar on standard error while the block runs; nothing if quiet.
+def show_progress(*, quiet: bool = False, console: Console | None = None) -> Iterator[Progress]:
+    """Show a progress bar on standard error while the block runs; in a notebook below the cell; nothing if quiet.
 
-    Where that is not a terminal, it says once that something is compiled, which would otherwise be a long silence.
+    Where standard error is not a terminal, it says once that something is compiled, which would otherwise be a long
+    silence.
 
     Yields:
         What to call as work goes on, with what is being done and the share that is done, 0 to 1.
     """
+    if console is None and not quiet and in_notebook():
+        with show_in_notebook() as advance_line:
+            yield advance_line
+        return
     if quiet or not (console.is_terminal if console is not None else sys.stderr.isatty()):
         yield _ignore_progress if quiet else _name_compilation(sys.stderr if console is None else console.file)
         return
+    from rich import progress as drawn
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    bar = Progress(
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
+    bar = drawn.Progress(
+        drawn.BarColumn(bar_width=24),
+        drawn.TaskProgressColumn(),
+        drawn.TimeElapsedColumn(),
+        drawn.TextColumn("{task.description}", markup=False),
         console=console or Console(stderr=True),
         transient=True,
     )
@@ -107,7 +114,22 @@ def show_progress(*, quiet: bool = False, console: Console | None = None) -> Ite
         yield advance
 
 
-def _name_compilation(out: IO[str]) -> Callable[[str, float], None]:
+@contextmanager
+def follow_progress(progress: Progress | bool | None = None) -> Iterator[Progress]:
+    """Yield what a verb calls as it works: it is quiet unless asked, except in a notebook.
+
+    Args:
+        progress: a function that is called with what is being done and the share that is done, 0 to 1; True: shown as
+            by ``show_progress``; False: not shown; None: shown in a notebook and nowhere else.
+    """
+    if callable(progress):
+        yield progress
+        return
+    with show_progress(quiet=not (in_notebook() if progress is None else progress)) as advance:
+        yield advance
+
+
+def _name_compilation(out: IO[str]) -> Progress:
     named: set[str] = set()
 
     def say(what: str, share: float) -> None:

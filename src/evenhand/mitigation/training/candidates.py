@@ -183,7 +183,11 @@ class _StrengthSweep:
                 task.progress(f"{self._method}: training with strength {strength:g}", share)
 
         return model.fit(
-            people.individuals, true_labels(people), group=self._groups(people), deadline=task.deadline, each=each
+            people.individuals,
+            true_labels(people),
+            sensitive_features=self._groups(people),
+            deadline=task.deadline,
+            each=each,
         )
 
     def _require_learning(self, model: FairClassifier) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.training.encoding import FeatureEncoding, joint_groups, number_groups
 from evenhand.mitigation.training.loop import StepRecord, TrainingPlan, train_network
 from evenhand.mitigation.training.losses import load_loss
 from evenhand.mitigation.training.network import start_from_network
+from evenhand.mitigation.training.tables import as_table, fit_into, guess_schema, join_features, name_protected
 from evenhand.models import AdditiveNetwork, binary_labels
-from evenhand.schema import Schema, Target, Value, encode, infer_schema, plain_value
+from evenhand.schema import Schema, Target, Value, encode, plain_value
 from evenhand.typing import Booleans, Floats, Integers
 
 HIDDEN = (512, 256, 64)
@@ -26,8 +30,6 @@ LEARNING_RATE = 0.01
 BATCH = 1024
 SMALL_BATCH = 128
 """Instead, where there are fewer people to learn from than a batch holds."""
-
-LABEL = "label"
 
 
 class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -44,12 +46,18 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     Source: Han et al.: FFB, A Fair Fairness Benchmark for In-Processing Group Fairness Methods, ICLR 2024; Cano et al.:
     Fairness Shields, AAAI 2025, appendix C.3.
 
+    With no ``schema`` it is like any other classifier of scikit-learn: it learns from a data frame or an array of
+    numbers what there is, and a later number beyond those that it has seen counts as the nearest of them. Methods that
+    compare groups are told them by ``protected`` or, for each fit, by ``sensitive_features``, which searches and
+    pipelines hand on as metadata (``set_fit_request(sensitive_features=True)``).
+
     Args:
         method: ``erm``, ``diffdp`` (``gap`` is the same here), ``hsic``, ``laftr``, ``prejudice-remover``,
             ``logit-pairing`` or ``certified``.
         strength: of the penalty; None: the method's default.
         schema: what the individuals are; None: guessed from the data, the greater label being favourable.
-        protected: names of the protected attributes; None: those of the schema.
+        protected: names of the protected attributes, or their positions among the columns; None: those of the schema.
+            A protected column of an array that is no whole number of at most ten values is cut at its median.
         hidden: units of each hidden layer.
         steps: batches learnt from.
         batch_size: people in each; None: 1,024, or 128 where there are fewer people than that.
@@ -60,6 +68,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Attributes:
         classes_: the two labels in ascending order, as scikit-learn has them.
+        n_features_in_: columns seen in ``fit``; with a schema, its attributes.
+        feature_names_in_: names of the columns, where there is no schema and a data frame was given.
         schema_: what its individuals are; its target lists both labels.
         network_: the trained network over them.
         history_: error and penalty of every step.
@@ -72,7 +82,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         *,
         strength: float | None = None,
         schema: Schema | None = None,
-        protected: Sequence[str] | None = None,
+        protected: Sequence[str | int] | None = None,
         hidden: Sequence[int] = HIDDEN,
         steps: int = STEPS,
         batch_size: int | None = None,
@@ -93,23 +103,28 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.start = start
         self.seed = seed
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
     def fit(
         self,
         X: Any,
         y: ArrayLike,
         *,
-        group: ArrayLike | None = None,
+        sensitive_features: Any = None,
         deadline: float | None = None,
         each: Callable[[int], None] | None = None,
-    ) -> FairClassifier:
+    ) -> Self:
         """Train on people and their labels.
 
         Args:
             X: a data frame in the data's own words; or an array: individuals (n, attributes) of the schema, or plain
                 numbers where there is none.
             y: the label of each, in the data's own words, shape (n,).
-            group: the group of each, for penalties that compare groups, shape (n,); None: the joint groups of the
-                protected attributes.
+            sensitive_features: the groups of each, for penalties that compare groups: a column of shape (n,), or
+                several, whose joint groups are compared; None: the joint groups of the protected attributes.
             deadline: by ``time.perf_counter()``, when to stop with what there is.
             each: called after every step with its number, from 1.
 
@@ -118,24 +133,26 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             OptionError: a parameter makes no sense, or the method compares groups and there are none.
             ModelError: training went astray: weights grew beyond all numbers.
             MissingExtraError: PyTorch is not installed.
+            ValueError: without a schema, X and y are not what a classifier of two labels is fitted on.
         """
         self._check()
         teacher = load_loss(self.method)
-        labels = np.asarray(y)
-        if labels.ndim != 1:
-            raise DataError(f"the labels have shape {labels.shape}; one per person is expected: (n,)")
-        schema = self._resolve_schema(X, labels)
+        if self.schema is None:
+            X, labels = self._validate_both(X, y)
+            schema = guess_schema(X, labels, self.protected)
+        else:
+            labels = _check_labels(np.asarray(y))
+            schema = self.schema if isinstance(self.schema, Schema) else Schema.parse(self.schema)
+            self.n_features_in_ = len(schema.attributes)
         individuals, rows = self._individuals(schema, X)
         if len(labels) != len(individuals) + (0 if rows is None else len(X) - len(rows)):
             raise DataError(f"there are {len(labels)} labels for {len(X)} people")
         schema, favourable = _list_labels(schema, labels)
-        groups = None if group is None else np.asarray(group)
-        if groups is not None and groups.shape != labels.shape:
-            raise DataError(f"the groups have shape {groups.shape}; one per person is expected: {labels.shape}")
+        groups = None if sensitive_features is None else join_features(sensitive_features, len(labels))
         if rows is not None:
             favourable = favourable[rows]
             groups = None if groups is None else groups[rows]
-        protected = schema.protected if self.protected is None else tuple(self.protected)
+        protected = schema.protected if self.protected is None else name_protected(self.protected, schema.names)
         schema.positions(protected)
         strength = teacher.default if self.strength is None else self.strength
         course = TrainingPlan(
@@ -161,7 +178,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         )
         self.schema_ = schema
         self.classes_ = np.unique(labels)
-        self.n_features_in_ = len(schema.attributes)
         self.network_: AdditiveNetwork = encoding.additive(
             taught.layers, binary_labels(schema), 1, self._name(strength)
         )
@@ -186,8 +202,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return logits if self._labels_ascend() else -logits
 
     def _require_network(self) -> AdditiveNetwork:
-        from sklearn.utils.validation import check_is_fitted
-
         check_is_fitted(self, "network_")
         return self.network_
 
@@ -210,24 +224,34 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _name(self, strength: float) -> str:
         return self.method if strength == 0 else f"{self.method} (strength {strength:g})"
 
-    def _resolve_schema(self, given: Any, labels: NDArray[Any]) -> Schema:
-        if self.schema is not None:
-            return self.schema if isinstance(self.schema, Schema) else Schema.parse(self.schema)
-        import narwhals as nw
+    def _validate_both(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        """Return people and labels to fit on where no schema says what they are."""
+        if hasattr(X, "columns"):
+            validate_data(self, X, skip_check_array=True)
+            labels = _check_labels(column_or_1d(y, warn=True))
+            check_consistent_length(X, labels)
+            assert_all_finite(labels, input_name="y")
+            self._columns: list[str] | None = list(as_table(X).columns)
+        else:
+            X, labels = validate_data(self, X, y)
+            self._columns = None
+        check_classification_targets(labels)
+        if len(np.unique(labels)) > 2:
+            raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
+        if len(np.unique(labels)) < 2:
+            raise ValueError("Classifier can't train when only one class is present.")
+        return X, labels
 
-        table = nw.from_native(_as_frame(given), eager_only=True)
-        if LABEL in table.columns:
-            raise DataError(f"a column is called {LABEL!r}, and there is no schema", hint="give a schema")
-        values = [plain_value(value) for value in labels]
-        if len(values) != len(table):
-            raise DataError(f"there are {len(values)} labels for {len(table)} people")
-        column = nw.new_series(LABEL, values, backend=table.implementation)
-        return infer_schema(
-            table.with_columns(column).to_native(),
-            target=LABEL,
-            protected=tuple(self.protected or ()),
-            favourable=plain_value(np.unique(labels)[-1]),
-        )
+    def _validate(self, X: Any) -> Any:
+        """Return people to be decided about, as a table with the columns that were fitted on."""
+        if self._columns is None:
+            return validate_data(self, X, reset=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if hasattr(X, "columns"):
+            return X
+        import pandas as pd
+
+        return pd.DataFrame(np.asarray(X), columns=self._columns).infer_objects()
 
     def _individuals(self, schema: Schema, given: Any) -> tuple[Floats, Integers | None]:
         """Return individuals, and the rows that they come from if they come from a frame."""
@@ -242,7 +266,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         else:
             import narwhals as nw
 
-            table = nw.from_native(_as_frame(given), eager_only=True)
+            table = nw.from_native(as_table(given), eager_only=True)
             # A label that stands in the frame is none of the inputs, whatever it holds.
             people = encode(schema, table.drop(schema.target.name, strict=False).to_native())
             individuals, rows = people.individuals, people.rows
@@ -255,22 +279,27 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return individuals, rows
 
     def _people(self, given: Any) -> Floats:
+        if self.schema is None:
+            given = fit_into(self.schema_, self._validate(given))
         individuals, rows = self._individuals(self.schema_, given)
         if rows is not None and len(rows) < len(given):
             raise DataError(f"{len(given) - len(rows)} of {len(given)} people have a missing value", hint="fill it in")
         return individuals
 
 
-def _as_frame(given: Any) -> Any:
-    """Return an array of plain numbers as a frame; a frame as it is."""
-    if not isinstance(given, np.ndarray | list):
-        return given
+def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels that are one per person, none of them missing."""
     import pandas as pd
 
-    array = np.asarray(given)
-    if array.ndim != 2:
-        raise DataError(f"the people have shape {array.shape}; expected (n, attributes)")
-    return pd.DataFrame(array, columns=[f"x{i}" for i in range(array.shape[1])])
+    if labels.ndim != 1:
+        raise DataError(f"the labels have shape {labels.shape}; one per person is expected: (n,)")
+    missing = pd.isna(labels)
+    if missing.any():
+        raise DataError(
+            f"Input y contains NaN: the label is missing for {missing.sum():,} of {len(labels):,} people",
+            hint="leave them out: `known = y.notna()`, then fit on `X[known]` and `y[known]`",
+        )
+    return labels
 
 
 def _list_labels(schema: Schema, labels: NDArray[Any]) -> tuple[Schema, Booleans]:

@@ -96,7 +96,7 @@ def check_groups(task: TrainingTask, what: str) -> None:
     if task.groups < 2:
         raise OptionError(
             f"{what} compares groups, and in the training set there are not two",
-            hint="name protected attributes: `protected=NAME` (or group= for the fit)",
+            hint="name protected attributes: `protected=NAME` (or sensitive_features= for the fit)",
         )
 
 

@@ -1,0 +1,83 @@
+"""What every verb does with its arguments first: progress, the data, the model and its people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+if TYPE_CHECKING:
+    from evenhand.core import WorkClock
+    from evenhand.models import Subject
+
+Names: TypeAlias = Sequence[str] | None
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def takes_progress(verb: Verb) -> Verb:
+    """Return a verb that takes ``progress`` as ``evenhand.view.follow_progress`` does.
+
+    The verb itself always finds a function to call among its settings.
+    """
+
+    @wraps(verb)
+    def follow_and_run(*given: Any, progress: Any = None, **settings: Any) -> Any:
+        from evenhand import view
+
+        with view.follow_progress(progress) as say:
+            return verb(*given, progress=say, **settings)
+
+    return cast("Verb", follow_and_run)
+
+
+def repeated_clock(settings: dict[str, Any]) -> WorkClock | None:
+    """Return the clock of the run whose work is to be repeated; takes the work out of the settings."""
+    from evenhand.core import WorkClock
+
+    work = settings.pop("work", None)
+    return None if work is None else WorkClock(work)
+
+
+def read_data(data: Any, settings: dict[str, Any], *, large: bool = False) -> Any:
+    """Return the data as a data frame, or where ``large`` and of many rows as a lazy one; takes the encoding out."""
+    from evenhand.datasets import open_data, read_frame
+
+    encoding = settings.pop("encoding", None)
+    if not isinstance(data, str | Path):
+        return data
+    rows = open_data(data) if large else None
+    return read_frame(data, encoding=encoding) if rows is None else rows
+
+
+def read_subject(
+    model: Any,
+    data: Any,
+    y: Any,
+    target: str | None,
+    protected: Names,
+    settings: dict[str, Any],
+    *,
+    varied: bool = True,
+    weights: Any = None,
+) -> Subject:
+    """Return the model and the people, with their weights; takes what is about them out of the settings."""
+    from evenhand.models import Subject
+    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, read_known_groups
+
+    named = ("membership", "replicate_weights", "replicate_method")
+    beside = {name: settings.pop(name) for name in named if name in settings}
+    known = read_known_groups(settings.pop("known_groups", None))
+    frame, sample = add_sample_columns(read_data(data, settings), weights, known=known, **beside)
+    if columns := sample.columns(frame):
+        settings["ignore"] = [*(settings.get("ignore") or ()), *columns]
+    if "favorable" in settings:
+        settings["favourable"] = settings.pop("favorable")
+    kept = ("favourable", "ignore", "schema", "accept_proposals")
+    about = {name: settings.pop(name) for name in kept if name in settings}
+    said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
+    roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
+    people = roles.read(frame, varied=varied)
+    names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
+    held, memberships = sample.read(frame, people.rows)
+    return Subject(model, people, weights=held, memberships=memberships, **names)

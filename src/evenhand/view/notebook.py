@@ -1,0 +1,91 @@
+"""Progress in a notebook: one line that is updated in place while a call runs, and goes away when it ends."""
+
+from __future__ import annotations
+
+import contextvars
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+
+from evenhand.text import format_duration, strip_unprintable
+from evenhand.typing import Progress
+
+DELAY = 1.0
+"""Seconds before a line appears: a quick call shows nothing."""
+
+EVERY = 0.5
+"""Seconds between two updates of the line."""
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook.
+
+    IPython is looked for among the modules that are loaded; it is never imported to find out.
+    """
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return getattr(find_shell() if find_shell else None, "kernel", None) is not None
+
+
+@contextmanager
+def show_in_notebook() -> Iterator[Progress]:
+    """Show a line with a bar below the cell while the block runs.
+
+    The line is drawn by a thread, so that it also appears, with the seconds that have passed, where the work says
+    nothing for a while.
+
+    Yields:
+        What to call as work goes on, with what is being done and the share that is done, 0 to 1.
+    """
+    line = _ProgressLine()
+    # The kernel keeps in a context variable which cell an output belongs to.
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(line.draw_until_done,), name="evenhand-progress", daemon=True)
+    thread.start()
+    try:
+        yield line.advance
+    finally:
+        line.done.set()
+        thread.join()
+        line.clear()
+
+
+class _ProgressLine:
+    """What is being done, and the output of the cell that shows it."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self._state = ("starting", 0.0)
+        self._began = time.monotonic()
+        self._handle: Any = None
+
+    def advance(self, what: str, share: float) -> None:
+        """Keep what is being done; the thread shows it."""
+        self._state = (strip_unprintable(what), min(1.0, max(0.0, share)))
+
+    def draw_until_done(self) -> None:
+        """Draw the line after a while, and again and again until the work is done."""
+        wait = DELAY
+        while not self.done.wait(wait):
+            self._draw()
+            wait = EVERY
+
+    def clear(self) -> None:
+        """Empty the line, if there is one."""
+        if self._handle is not None:
+            self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
+
+    def _draw(self) -> None:
+        what, share = self._state
+        said = f"{100 * share:.0f} %, {format_duration(time.monotonic() - self._began)}: {what}"
+        bar = f'<progress max="1" value="{share:.3f}" aria-label="progress"></progress>'
+        bundle = {"text/plain": said, "text/html": f"{bar} {escape(said)}"}
+        if self._handle is None:
+            self._handle = importlib.import_module("IPython.display").DisplayHandle()
+            self._handle.display(bundle, raw=True)
+        else:
+            self._handle.update(bundle, raw=True)
