@@ -166,6 +166,7 @@ OTHER = RSAKey.generate_key(2048, {"kid": "first"})
 PUBLIC_OTHER = OTHER.as_dict(private=False)
 UNKNOWN = RSAKey.generate_key(2048, {"kid": "another"})
 NOW = int(time.time())
+FUTURE = NOW + 10**8  # still to come when the test is run, however long after this line
 FORGED: dict[str, Callable[[IdentityServer], None]] = {
     "another key's signature": lambda p: setattr(p, "token", lambda c: sign(c, OTHER)),
     "a key that the provider does not have": lambda p: setattr(p, "token", lambda c: sign(c, UNKNOWN)),
@@ -186,8 +187,8 @@ FORGED: dict[str, Callable[[IdentityServer], None]] = {
     "no nonce": lambda p: p.lies.update(nonce=None),
     "expired": lambda p: p.lies.update(exp=NOW - 3600, iat=NOW - 7200),
     "no expiry": lambda p: p.lies.update(exp=None),
-    "not yet valid": lambda p: p.lies.update(nbf=NOW + 3600),
-    "issued later": lambda p: p.lies.update(iat=NOW + 3600),
+    "not yet valid": lambda p: p.lies.update(nbf=FUTURE),
+    "issued later": lambda p: p.lies.update(iat=FUTURE),
     "no subject": lambda p: p.lies.update(sub=None),
     "another access token": lambda p: p.lies.update(at_hash="AAAAAAAAAAAAAAAAAAAAAA"),
 }  # fmt: skip

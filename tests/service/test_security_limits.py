@@ -22,6 +22,15 @@ class Clock:
         return self.now
 
 
+class HurriedLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock can be set forward, so that a limit of time passes when the test says so."""
+
+    ahead = 0.0
+
+    def time(self):
+        return super().time() + self.ahead
+
+
 class Line:
     """A connection: what the server would receive, and what it was told to send."""
 
@@ -293,7 +302,7 @@ def test_streams_of_events_have_no_end_and_a_limit_of_their_own(monkeypatch):
             else:
                 await echo(scope, receive, send)
 
-        limiter = limited(app, in_flight=1, request_seconds=0.05)
+        limiter = limited(app, in_flight=1, request_seconds=60)
         streams = [Line(hold=asyncio.Event()) for _ in range(2)]
         for line in streams:
             line.parts = [b""]
@@ -317,13 +326,16 @@ def test_streams_of_events_have_no_end_and_a_limit_of_their_own(monkeypatch):
         assert (await plain.over(limiter)).status == 200, "streams take nobody's place"
         third = await Line().over(limiter)
         assert (third.status, third.error["code"]) == (429, "busy")
-        await asyncio.sleep(0.06)
+        asyncio.get_running_loop().ahead += 61
+        for _ in range(10):
+            await asyncio.sleep(0)
         going.set()
         await asyncio.gather(*tasks)
         assert all(b"2" in b"".join(one.get("body", b"") for one in line.sent) for line in streams)
         assert not limiter._streams
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(run())
 
 
 def test_every_refusal_has_a_status():

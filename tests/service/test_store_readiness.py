@@ -73,7 +73,7 @@ def test_many_probes_are_one_write_and_a_fault_is_over_when_the_store_is_well(tm
 
 def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "evenhand.db"
-    database = Database(f"sqlite:///{path}", wait_seconds=0.3)
+    database = Database(f"sqlite:///{path}", wait_seconds=60)
     ledger = Ledger(database, {"a": Counting()})
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
