@@ -90,7 +90,7 @@ def test_without_true_labels_only_selection_is_told_and_without_scores_nothing()
 
 
 def test_weights_count():
-    sex, score, true = people()
+    _, score, true = people()
     once = audited(score, 0.4, sample_weight=np.where(true, 2.0, 1.0)).groups.threshold_rates
     for place, threshold in enumerate(once.thresholds):
         selected, weight = score >= threshold, np.where(true, 2.0, 1.0)

@@ -8,10 +8,10 @@ pytest.importorskip("playwright", reason="needs playwright")
 
 import examples
 import pictured
-from browser import ARGUMENTS, CHECK, CHROMIUM
 from page import Page
 from playwright.sync_api import sync_playwright
 
+from browser import ARGUMENTS, CHECK, CHROMIUM
 from evenhand import view
 from evenhand.core import Column, Document, ReportedNumber, Table, TableRow
 
@@ -73,7 +73,8 @@ def opened(browser, files):
 
 
 def column(table, place):
-    return [row.locator("th, td").nth(place).inner_text().split("\n")[0] for row in table.locator("tbody tr:visible").all()]
+    rows = table.locator("tbody tr:visible").all()
+    return [row.locator("th, td").nth(place).inner_text().split("\n")[0] for row in rows]
 
 
 def test_a_table_is_sorted_by_its_numbers_with_the_keyboard(opened):

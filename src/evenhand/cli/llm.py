@@ -17,6 +17,7 @@ from evenhand.cli.options import (
     FindingsOptions,
     HomeOption,
     OutputOptions,
+    PeopleOptions,
     read_data,
 )
 from evenhand.errors import OptionError
@@ -88,6 +89,7 @@ def audit(
     run: AskOptions,
     gating: GateOptions,
     output: FindingsOptions,
+    rows: PeopleOptions,
     save_tests: Annotated[
         Path | None, typer.Option("--save-tests", help="Write a pytest file that asks about the findings afresh.")
     ] = None,
@@ -108,6 +110,7 @@ def audit(
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
         )
+    rows.check(save_tests=save_tests)
     people, name = table.read(data)
     with view.show_progress(quiet=output.silent) as progress:
         progress("forecasting", 0.0)
@@ -127,6 +130,7 @@ def audit(
             data_name=name,
             progress=progress,
         )
+    result = rows.tell(result)
     written = output.write_findings(result, result.document)
     if save_tests is not None and result.template_findings:
         llm.save_language_tests(result, save_tests)

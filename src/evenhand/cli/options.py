@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from evenhand.schema import ColumnRoles, OutcomeRole, People, SampleRoles, Schema
     from evenhand.typing import Progress
     from evenhand.workers import Workforce
+
+ResultT = TypeVar("ResultT", bound="Result")
 
 PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
 """How errors name what a caller may set, such as `time_limit=SECONDS`."""
@@ -104,6 +106,14 @@ EncodingOption = Annotated[
 ]
 
 
+NoPeopleOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-people",
+        help="Leave rows of real people out of the screen, the page and the JSON; a table or tests made of them are "
+        "refused.",
+    ),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write a page to read.")]
 ModelArgument = Annotated[
@@ -404,6 +414,32 @@ class FindingsOptions(PageOptions):
         if self.out is not None:
             save_table(result.to_frame(), self.out)
         return [*([self.out] if self.out else []), *self.write_page(document)]
+
+
+@dataclass(frozen=True)
+class PeopleOptions:
+    """Whether rows of real people are told."""
+
+    no_people: NoPeopleOption = False
+
+    def check(self, **files: object) -> None:
+        """Refuse files that are rows of people, by the options that name them.
+
+        Raises:
+            OptionError: there is one, and rows are to be left out.
+        """
+        for name, path in files.items():
+            if self.no_people and path is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise OptionError(
+                    f"{option} writes rows of real people, which are to be left out",
+                    location="--no-people",
+                    hint=f"leave out --no-people or {option}",
+                )
+
+    def tell(self, result: ResultT) -> ResultT:
+        """Return what may be told of a result."""
+        return result.without_people() if self.no_people else result
 
 
 @dataclass(frozen=True)

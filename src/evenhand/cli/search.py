@@ -15,6 +15,7 @@ from evenhand.cli.options import (
     FindingsOptions,
     ModelArgument,
     OutputOptions,
+    PeopleOptions,
     RunOptions,
     WorkersOption,
     read_terms,
@@ -54,6 +55,7 @@ def search(
     people: DataOptions,
     output: FindingsOptions,
     run: RunOptions,
+    rows: PeopleOptions,
     text_column: Annotated[
         str | None, typer.Option("--text-column", help="The model decides about this column's texts: swap terms in it.")
     ] = None,
@@ -71,6 +73,7 @@ def search(
     from evenhand.workers import Workforce
 
     output.check_places(save_tests=save_tests)
+    rows.check(out=output.out, save_tests=save_tests)
     workforce = None if workers is None else Workforce(workers)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
@@ -83,7 +86,7 @@ def search(
         for option, given in (("--html", output.html), ("--schema", people.schema)):
             if given is not None:
                 raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")
-        result = texts = _search_texts(context, model, data, text_column, terms or [], people, output, run)
+        result = texts = rows.tell(_search_texts(context, model, data, text_column, terms or [], people, output, run))
         document = texts.document
         tests = (lambda path: searching.save_text_tests(texts, path)) if texts.examples else None
     else:
@@ -94,7 +97,7 @@ def search(
             subject = people.read_subject(model, data, progress)
         if subject.people.schema.target.is_number:
             _refuse_workers(workers, "a number that is decided is")
-            _search_numbers(context, subject, people, output, run, save_tests)
+            _search_numbers(context, subject, people, output, run, rows, save_tests)
             return
         config = ROWS.read(context, seed=people.seed)
         if config.method not in searching.METHODS:
@@ -107,6 +110,7 @@ def search(
             )
         if found.queries == 0 and not found.rates:
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
+        result = found = rows.tell(found)
         document = partial(found.document, subject.card)
         tests = (lambda path: searching.save_tests(found, path)) if found.profiles else None
     written = output.write_findings(result, document)
@@ -127,6 +131,7 @@ def _search_numbers(
     people: DataOptions,
     output: FindingsOptions,
     run: RunOptions,
+    rows: PeopleOptions,
     save_tests: Path | None,
 ) -> None:
     """Search for people whose number changes most."""
@@ -141,6 +146,7 @@ def _search_numbers(
         result: NumberSearchResult = individual.search_numbers(
             subject.regressor, subject.people, config, progress=progress, clock=run.clock
         )
+    result = rows.tell(result)
     written = output.write_findings(result, result.document)
     output.finish(result, result.document, written, interrupted=result.stopped_by == "interrupt")
 

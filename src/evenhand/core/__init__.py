@@ -47,12 +47,13 @@ from evenhand.core.expressions import (
     parse_expression,
     quote_word,
 )
-from evenhand.core.result import SCHEMA_VERSION, Result, ResultPart
+from evenhand.core.result import PEOPLE_LEFT_OUT, SCHEMA_VERSION, Result, ResultPart
 from evenhand.core.work import NEVER, TimeLimit, Work, WorkClock, read_work
 
 __all__ = [
     "COMPARISONS",
     "NEVER",
+    "PEOPLE_LEFT_OUT",
     "SCHEMA_VERSION",
     "Arithmetic",
     "Assignments",

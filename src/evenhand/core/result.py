@@ -25,6 +25,10 @@ SCHEMA_VERSION = 1
 """Of the JSON of every result."""
 
 
+PEOPLE_LEFT_OUT = "Rows of real people are left out."
+"""What a result says of itself where they are."""
+
+
 INHERITED = frozenset(dir(BaseModel))
 
 
@@ -47,6 +51,7 @@ class Result(BaseModel):
         seed: what the random numbers were drawn from; the same seed gives the same result, unless a clock had a say.
         seconds: wall-clock time it took.
         work: what was done by the clock, by which a result is repeated; None where there are no limits of time.
+        people_left_out: whether rows of real people were taken out, by ``without_people``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
@@ -57,6 +62,7 @@ class Result(BaseModel):
     seed: int
     seconds: float = Field(ge=0)
     work: Work | None = None
+    people_left_out: bool = False
 
     def __dir__(self) -> list[str]:
         return _own_names(super().__dir__())
@@ -69,6 +75,18 @@ class Result(BaseModel):
         """Return the document that a module writes of the result: words are loaded when they are read."""
         written: Document = importlib.import_module(module).build_document(self, *given)
         return written
+
+    def without_people(self) -> Self:
+        """Return the result without rows of real people, and without what was found by starting from one.
+
+        Pages, screens and JSON of the returned result hold none; numbers that were counted over people stay.
+        """
+        parts = {name: _without_people(value) for name, value in self}
+        return self.model_copy(update={**parts, **self._rows_left_out(), "people_left_out": True})
+
+    def _rows_left_out(self) -> dict[str, Any]:
+        """Return the fields that hold rows of real people, without these rows."""
+        return {}
 
     def summary(self) -> str:
         """Return the findings as plain text: the document's screen."""
@@ -121,6 +139,7 @@ class Result(BaseModel):
     def provenance(self) -> str:
         """What made the result: version, seed and time."""
         made = f"Made by evenhand {self.evenhand}, seed {self.seed}, in {format_duration(self.seconds)}."
+        made += f" {PEOPLE_LEFT_OUT}" if self.people_left_out else ""
         if self.work is None or self.work.repeatable:
             return made
         return (
@@ -136,6 +155,13 @@ class Result(BaseModel):
 def _own_names(names: Iterable[str]) -> list[str]:
     """Return what a notebook offers after a dot: without what every pydantic model has."""
     return sorted(name for name in names if name.startswith("_") or name not in INHERITED)
+
+
+def _without_people(value: Any) -> Any:
+    """Return a field's value, the results in it without rows of real people."""
+    if isinstance(value, Result):
+        return value.without_people()
+    return tuple(map(_without_people, value)) if type(value) is tuple else value
 
 
 def _view(module: str) -> ModuleType:

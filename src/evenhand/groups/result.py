@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -155,6 +155,9 @@ class GroupMetrics(Result):
     def by_label(self) -> LabelMetrics | None:
         """Each of several labels by group, where no label is the favourable one."""
         return None if self.overall else self.labels
+
+    def _rows_left_out(self) -> dict[str, Any]:
+        return {"kept": None}
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's numbers."""

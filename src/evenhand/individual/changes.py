@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from evenhand.core import (
+    PEOPLE_LEFT_OUT,
     Block,
     Column,
     Config,
@@ -136,6 +137,9 @@ class ChangeResult(Result):
     unit: str | None
     changes: tuple[NumberChange, ...]
     examples: tuple[ChangedPerson, ...]
+
+    def _rows_left_out(self) -> dict[str, Any]:
+        return {"examples": ()}
 
     def document(self) -> Document:
         """Return the flip rates by the tolerance, the distribution of changes, and those who are affected most."""
@@ -403,5 +407,7 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
                 Side(one.higher, write_number(one.higher_number, result.unit)),
                 one.same,
             )
+    if result.people_left_out:
+        yield Note(PEOPLE_LEFT_OUT)
     if result.examples:
         yield Note("These are real records: handle this document as you handle the data.")

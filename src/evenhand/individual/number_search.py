@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand.core import Block, Document, Heading, Metric, Note, Pair, ReportedNumber, Result, Side, WorkClock
+from evenhand.core import (
+    PEOPLE_LEFT_OUT,
+    Block,
+    Document,
+    Heading,
+    Metric,
+    Note,
+    Pair,
+    ReportedNumber,
+    Result,
+    Side,
+    WorkClock,
+)
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
 from evenhand.individual.search.config import NumberSearchConfig
@@ -61,6 +73,9 @@ class NumberSearchResult(Result):
     stopped_by: Literal["budget", "time", "interrupt"] = "budget"
     examples: tuple[ChangedPerson, ...]
 
+    def _rows_left_out(self) -> dict[str, Any]:
+        return {"examples": ()}
+
     def document(self) -> Document:
         """Return the largest change found, and for whom."""
         name = join_names(self.protected)
@@ -92,6 +107,7 @@ class NumberSearchResult(Result):
                 )
                 for one in self.examples
             ),
+            *([Note(PEOPLE_LEFT_OUT)] if self.people_left_out else []),
             Note("Profiles start from people in the data and may be unlike anybody in it."),
         ]
         return Document(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import (
+    PEOPLE_LEFT_OUT,
     Block,
     Column,
     Document,
@@ -191,6 +192,9 @@ class IndividualResult(Result):
         """Return the rate for these protected attributes over data or population, if it was measured."""
         return next((rate for rate in self.rates if rate.protected == protected and rate.over == over), None)
 
+    def _rows_left_out(self) -> dict[str, Any]:
+        return {"examples": tuple(one for one in self.examples if one.source == "population")}
+
     def document(self, *, favourable: str | None = None, scores: bool = True) -> Document:
         """Return the counterfactual flip rates, then the clearest pairs.
 
@@ -214,7 +218,7 @@ class IndividualResult(Result):
         )
 
     def _pairs(self, favourable: str | None, *, scores: bool) -> Iterator[Block]:
-        if self.examples:
+        if self.examples or self.people_left_out:
             yield Heading("Pairs")
             yield from pair_blocks(self, favourable=favourable, scores=scores)
 
@@ -344,7 +348,9 @@ def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scor
         yield from pairs[:2]
         if pairs[2:]:
             yield Fold(format_count(len(pairs) - 2, "more pair", "more pairs"), tuple(pairs[2:]))
-    if shown:
+    if result.people_left_out:
+        yield Note(PEOPLE_LEFT_OUT)
+    elif shown:
         said = " Scores are those the model gave for the favourable label, observed." if scores else ""
         yield Note(
             "The pairs with the widest distance between scores come first. \u201cSomebody in the data\u201d is a real "
@@ -383,6 +389,7 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
         step = "of the pairs that were asked about again several times, none differs by more than noise"
     elif any(rate.headline.flips for rate in found):
         step = f"read the {format_count(shown, 'pair', 'pairs')} under Individuals" if shown else "ask for examples"
+        step = "see under Individuals how it was counted" if result.people_left_out and not shown else step
     elif searched:
         step = "no one asked about was decided differently; the search found others"
     else:

@@ -175,6 +175,11 @@ class ConfirmedTemplate(ResultPart):
     side_1: AskedSide
     side_0: AskedSide
 
+    def without_row(self) -> ConfirmedTemplate:
+        """Return it without the row of the data, and what was asked and answered about it."""
+        first, second = (one.model_copy(update={"prompt": "", "answer": ""}) for one in (self.side_1, self.side_0))
+        return self.model_copy(update={"row": {}, "side_1": first, "side_0": second})
+
     @property
     def gap(self) -> float:
         """Mean outcome of group 1 minus that of group 0 among the fresh pairs."""
@@ -306,6 +311,9 @@ class LanguageModelAudit(Result):
         return isinstance(other, LanguageModelAudit) and self.plain() == other.plain()
 
     __hash__ = None  # type: ignore[assignment]  # settings and table cannot be hashed
+
+    def _rows_left_out(self) -> dict[str, Any]:
+        return {"template_findings": tuple(one.without_row() for one in self.template_findings)}
 
     @property
     def findings(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from textwrap import shorten
 
 from evenhand.core import (
+    PEOPLE_LEFT_OUT,
     Block,
     Column,
     Document,
@@ -358,7 +359,8 @@ def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
     yield from pairs[:PAIRS]
     if pairs[PAIRS:]:
         yield Fold(format_count(len(pairs) - PAIRS, "more pair", "more pairs"), tuple(pairs[PAIRS:]))
-    yield Note("The pairs show rows of the data: handle this document as you handle the data.")
+    shown = "The pairs show rows of the data: handle this document as you handle the data."
+    yield Note(PEOPLE_LEFT_OUT if result.people_left_out else shown)
 
 
 def _pair(result: LanguageModelAudit, one: ConfirmedTemplate) -> Pair:

@@ -13,7 +13,7 @@ from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.rankings import RankingOptions, audit_rankings, refuse_for_rankings
 from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.options import DataOptions, DataSource, OutputOptions, RunOptions, open_data
+from evenhand.cli.options import DataOptions, DataSource, OutputOptions, PeopleOptions, RunOptions, open_data
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def audit(
     output: OutputOptions,
     run: RunOptions,
     gating: GateOptions,
+    rows: PeopleOptions,
     model: Annotated[
         str | None,
         typer.Argument(help="Model file, http(s) URL or module:function; none with --decision or --rank."),
@@ -215,6 +216,7 @@ def audit(
         chosen = _Chosen(model, data, example, SampleRoles(weight, replication, probable, known))
         asked = _Asked(gates, metrics, dossiers=bool(wanted), state=state)
         result, whom, frame, decide = _audit_model(chosen, config, people, output, run, asked)
+    result = rows.tell(result)
     made = None
     if wanted and whom is not None:
         from evenhand.dossier import compile_audited

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.core import (
+    PEOPLE_LEFT_OUT,
     Block,
     Column,
     Document,
@@ -56,6 +57,9 @@ PEOPLE = {
 
 PAIRS = 4
 """Pairs that are seen before the others are unfolded."""
+
+LEAST_OF_KIND = 10
+"""Profiles of a kind that is told where rows of real people are left out."""
 
 ATTRIBUTES = 6
 """Attributes on a screen."""
@@ -173,6 +177,16 @@ class SearchResult(Result):
         return isinstance(other, SearchResult) and self.plain() == other.plain()
 
     __hash__ = None  # type: ignore[assignment]  # settings and table cannot be hashed
+
+    def _rows_left_out(self) -> dict[str, Any]:
+        """Leave out profiles where people were searched from, and kinds of so few that they describe one of them."""
+        away = any(one.distance is not None for one in (*self.examples, *self.representatives))
+        reading = self.reading
+        if away and reading is not None:
+            kinds = tuple(kind for kind in reading.kinds if kind.size >= LEAST_OF_KIND)
+            reading = reading.model_copy(update={"kinds": kinds})
+        found = {"examples": (), "representatives": ()} if away else {}
+        return {"reading": reading, "table": None, **found}
 
     @property
     def plausible_means(self) -> str:
@@ -301,6 +315,8 @@ def search_blocks(result: SearchResult, *, favourable: str | None = None, scores
     if reading is None:
         return
     yield kinds_table(result)
+    if not result.representatives:
+        return
     yield Heading("One of each kind", level=3, detail=True)
     for i, example in enumerate(result.representatives, 1):
         yield _pair(f"Kind {i}", example, favourable, scores=scores)
@@ -432,6 +448,10 @@ def _next_step(result: SearchResult) -> NextStep:
 
 def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
     yield Heading("The most severe pairs", anchor="pairs")
+    if result.people_left_out:
+        yield Note(PEOPLE_LEFT_OUT)
+    if not result.examples:
+        return
     yield Text(
         "First those with a wide gap between the scores who are most like somebody in the data."
         if scores

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import (
+    PEOPLE_LEFT_OUT,
     Column,
     Document,
     Figure,
@@ -105,6 +106,9 @@ class TextSearchResult(Result):
     interrupted: bool = False
     noise: NoiseCheck | None = None
 
+    def _rows_left_out(self) -> dict[str, Any]:
+        return {"examples": ()}
+
     def document(self) -> Document:
         """Return how often the label changes with the words of each category, then the clearest findings."""
         first = {(one.category, one.worse.group, one.better.group): one for one in reversed(self.examples)}
@@ -121,7 +125,7 @@ class TextSearchResult(Result):
                 *(block for example in clearest for block in self._pair(example)),
                 Heading("All texts whose label changes", detail=True),
                 Figure("flip rates of texts", "Counterfactual flip rate of each category, with its interval.", self),
-                self._example_table(),
+                Note(PEOPLE_LEFT_OUT) if self.people_left_out else self._example_table(),
             ),
             brand="Evenhand search",
             made=self.provenance,

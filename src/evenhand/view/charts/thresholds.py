@@ -88,7 +88,8 @@ def lay_out_rates(rates: ThresholdRates) -> Slider:
 
     columns = ("selected", "true positive rate", "false positive rate")[: 3 if right else 1]
     names = tuple(rates.name(place) for place in range(len(rates.thresholds)))
-    return Slider(names, rates.own, start, rates.low_is_good, columns, tuple(part(by) for by in ("", *rates.attributes)))
+    parts = tuple(part(by) for by in ("", *rates.attributes))
+    return Slider(names, rates.own, start, rates.low_is_good, columns, parts)
 
 
 def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:

@@ -1,0 +1,113 @@
+"""Where rows of real people are left out, no output holds one: neither page nor JSON nor screen."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from evenhand.cli.main import app
+from evenhand.core import PEOPLE_LEFT_OUT
+from evenhand.errors import OptionError
+
+CANARY = "canary-4711"
+"""Of a column that is no attribute."""
+
+N = 400
+
+
+def score(frame: pd.DataFrame) -> np.ndarray:
+    """A model by which sex changes the decision of many."""
+    return 1 / (1 + np.exp(50 - frame["grade"] - 0.2 * frame["hours"] - 12 * (frame["sex"] == "m")))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("people")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "note": [f"note {i}" for i in range(N)],
+            "grade": rng.integers(20, 61, N),
+            "hours": rng.integers(1, 100, N),
+            "town": rng.choice(["north", "south", "west"], N),
+            "sex": rng.choice(["f", "m"], N),
+        }
+    )
+    frame.loc[7, "note"] = CANARY
+    frame["hired"] = np.where(score(frame) > rng.random(N), "yes", "no")
+    frame.to_csv(folder / "people.csv", index=False)
+    (folder / "rule.py").write_text(
+        "import numpy as np\n"
+        "def score(frame):\n"
+        "    return 1 / (1 + np.exp(50 - frame['grade'] - 0.2 * frame['hours'] - 12 * (frame['sex'] == 'm')))\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def run(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [*arguments, "--ignore", "note", "--target", "hired", "--protected", "sex",
+                                        "--favourable", "yes"])  # fmt: skip
+
+    return run
+
+
+def people_in(value, rows):
+    """Return the rows of people that some JSON holds, wherever they stand."""
+    found = []
+    if isinstance(value, dict):
+        texts = {key: str(inner) for key, inner in value.items()}
+        if {"grade", "hours", "town"} <= texts.keys():
+            found += [row for row in rows if row == tuple(texts[name] for name in ("grade", "hours", "town"))]
+        parts = value.values()
+    else:
+        parts = value if isinstance(value, list) else []
+    return found + [row for part in parts for row in people_in(part, rows)]
+
+
+COMMANDS = {
+    "audit": ("audit", "rule:score", "people.csv", "--max-boxes", "50", "--keep-decisions"),
+    "search": ("search", "rule:score", "people.csv", "--budget", "4000"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_output_holds_a_row_of_somebody(run, folder, name):
+    rows = {tuple(map(str, row)) for row in pd.read_csv(folder / "people.csv")[["grade", "hours", "town"]].values}
+    texts = {}
+    for rest in ((), ("--no-people",)):
+        out = ("--out", "report") if name == "audit" else ("--html", "page.html", "--json", "found.json")
+        done = run(*COMMANDS[name], *out, *rest)
+        assert done.exit_code == 0, done.output
+        page = folder / ("report/report.html" if name == "audit" else "page.html")
+        data = folder / ("report/report.json" if name == "audit" else "found.json")
+        texts[rest] = (page.read_text("utf-8"), data.read_text("utf-8"), done.output)
+    page, data, screen = texts[()]
+    assert people_in(json.loads(data), rows)
+    assert "Somebody in the data" in page
+    assert PEOPLE_LEFT_OUT not in page + screen
+    page, data, screen = texts[("--no-people",)]
+    assert json.loads(data)["people_left_out"] is True
+    assert people_in(json.loads(data), rows) == []
+    assert "Somebody in the data" not in page + screen
+    assert "nearest real person" not in page + screen
+    assert PEOPLE_LEFT_OUT in page
+    assert PEOPLE_LEFT_OUT in " ".join(screen.split())
+    assert CANARY not in page + data + screen
+    assert '"kept":null' in data.replace(" ", "") or name == "search"
+
+
+def test_files_of_people_are_refused_beside_it(run, folder):
+    for option, file in (("--out", "found.csv"), ("--save-tests", "test_found.py")):
+        done = run(*COMMANDS["search"], "--no-people", option, file)
+        assert isinstance(done.exception, OptionError)
+        assert option in str(done.exception)
+        assert not (folder / file).exists()
