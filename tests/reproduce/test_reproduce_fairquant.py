@@ -137,8 +137,8 @@ def test_figures_are_judged_by_the_published_method():
     assert figures(table, "undecided, by Fairify")["AC-1"].verdict == "better"
     assert figures(table, "a counterexample was found (1) or not (0)")["AC-2"].verdict == "agrees"
     assert figures(table, "a counterexample was found (1) or not (0)")["AC-8"].verdict == "differs"
-    assert table.because.startswith("Of 4 networks that are here, 2 are left less undecided")
-    assert "1 as much, and 1 more; 4 no more by the default method" in table.because
+    assert table.because.startswith("Of the 4 networks that are here, the published method leaves 2 less undecided")
+    assert "1 as much and 1 more; the default method leaves 4 no more undecided" in table.because
     assert all(figure.because for figure in table.figures if figure.verdict in ("differs", "not compared"))
 
 

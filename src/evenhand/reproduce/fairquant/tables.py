@@ -53,8 +53,8 @@ COUNTED = (
 )
 NOT_RUN = "Fairify was not run, as it asks an SMT solver for 30 minutes; its published figure stands beside ours."
 WRONG_ORDER = (
-    "The published runs took the bounds of the columns in another order than the network's inputs. On the Bank domain "
-    "that was meant there is no published figure; in its place stands the published tool, run by us."
+    "The published runs took the bounds of the columns in another order than the network's inputs. For the intended "
+    "Bank domain there is no published figure; the published tool, run by us, takes its place."
 )
 ACCURACY = "Taken from the paper on Fairify, whose split of the data is not published."
 
@@ -118,9 +118,10 @@ def compare_networks(values: Found) -> ComparedTable:
     text = (
         "By the published method: symbolic intervals, depth first, at most 20 splits. By Evenhand's method: linear "
         "bounds, best first, for as many processor seconds as the published tool took on one thread, 2 to 60; the "
-        "domains of compas are so small that everybody is asked. Bank networks are certified on the published bounds, "
-        f"which are faulty, and on those that were meant. In {crossed} of {len(runs)} runs a proved share contradicts "
-        "the estimate that the other method makes from a sample, with 99 % confidence each."
+        "domains of compas are so small that the network is asked about everyone. Bank networks are certified on the "
+        "published bounds, which are in the wrong order, and on the intended ones. "
+        f"In {crossed} of {len(runs)} runs a proved share contradicts the estimate that "
+        " the other method makes from a sample, with 99 % confidence each."
     )
     return ComparedTable(
         number="Table II",
@@ -368,9 +369,9 @@ def _summary(figures: Sequence[ComparedFigure]) -> str:
         figure.default.value <= (figure.published or 0.0) + PRINTED for figure in shares if figure.default is not None
     )
     return (
-        f"Of {len(shares)} networks that are here, {less} are left less undecided by the published method, as ours "
-        f"splits boxes further, {same} as much, and {len(shares) - less - same} more; {default} no more by the default "
-        "method."
+        f"Of the {len(shares)} networks that are here, the published method leaves {less} less undecided than "
+        f"published, because our version splits boxes further, {same} as much and {len(shares) - less - same} more; "
+        f"the default method leaves {default} no more undecided."
     )
 
 

@@ -32,8 +32,8 @@ from evenhand.stats import equal_means_p_value
 
 METHODS = ("AEQUITAS", "SG", "ADF", "EIDIG")
 TOGETHER = (
-    "all walks move together here, one call of the network for all of them, where the programs ask row by row: what "
-    "costs most there, the number of calls, costs nothing here"
+    "the programs ask the network row by row; here all walks move together in one call, so the number of calls, which "
+    "costs most there, costs almost nothing"
 )
 COUNTED = (
     "the program also moves protected attributes, and counts every protected value that it arrives with; here each "
@@ -249,9 +249,9 @@ def compare_numbers(values: Mapping[str, Values]) -> ComparedTable:
         text=(
             "1000 seeds, or all people where there are fewer, and 1000 moves, three rounds; on MEPS15 two rounds of "
             "300 moves from profiles drawn uniformly, since its people may not be passed on. Instances are counted as "
-            "the programs count, protected values included; repeats and profiles that cannot be people are said apart. "
+            "the programs count, protected values included; repeats and implausible profiles are counted apart. "
             "Published counts are those of the authors' log, which covers six benchmarks; seconds are "
-            "compared as ratios within one run alone. Evenhand's own search reports plausible profiles alone."
+            "compared as ratios within one run. Evenhand's own search reports plausible profiles only."
         ),
         figures=tuple(figures),
         verdict=summarize_verdicts([figure.verdict for figure in figures]),
@@ -313,8 +313,8 @@ def _long_ratios(found: Mapping[str, Values]) -> list[ComparedFigure]:
             because = {"speed": TOGETHER, "instances": f"over {len(found)} benchmarks, not 14"}[name]
             if other == "AEQUITAS" and name == "instances":
                 because = (
-                    "by the authors' own log the ratio is 30 on six benchmarks; the paper does not say how it is "
-                    "averaged over 14"
+                    "the authors' own log gives a ratio of 30 on six benchmarks; the paper does not say how it "
+                    "averages over 14"
                 )
             figures.append(
                 ComparedFigure(

@@ -14,8 +14,8 @@ ABOUT: dict[str, tuple[str, str]] = {
     "Table 1": ("Fairness properties and their counters", ""),
     "Table 2": (
         "Periodic shields: runs that meet their assumption, and that are fair at the end of every period",
-        "ERM alone, as published; 10 periods of 50 decisions. Evenhand's method keeps the ends of a dynamic shield's "
-        "periods always (strict ends).",
+        "ERM alone, as published; 10 periods of 50 decisions. In Evenhand's method a dynamic shield keeps "
+        "the end of every period (strict ends).",
     ),
     "Table 3": (
         "Utility loss of shields at threshold 0.1",
@@ -25,8 +25,8 @@ ABOUT: dict[str, tuple[str, str]] = {
     "Table 4": ("Data sets", "People and groups, as the published table counts them."),
     "Tables 5 to 8": (
         "The classifiers without a shield",
-        "One network of each kind, against one published. Names of the rows are lost in the text at hand; they are "
-        "taken to stand in the order in which the paper lists its methods. Strengths of the four methods are lost too: "
+        "One network of each kind, against one published. Names of the rows are lost in the text at hand; we "
+        "take them in the order in which the paper lists its methods. Strengths of the four methods are lost too: "
         "ours are our defaults.",
     ),
     "Table 9": (

@@ -242,7 +242,7 @@ def compare_assumed(found: Found) -> ComparedTable:
                     if median is None
                     else ""
                     if right
-                    else f"that is taken to be from {low:g} to {high:g}",
+                    else f"we read the statement as {low:g} to {high:g}",
                 )
             )  # fmt: skip
     return build_table("Figure 10", figures)

@@ -47,7 +47,7 @@ COMPARISONS: dict[str, Callable[[Found], ComparedTable]] = {
     "Figure 5": partial(_leave_out, "Figure 5", "it is a picture, whose numbers are those of Table 9"),
     "Figure 6": partial(compare_spread, "Figure 6"),
     "Figure 7": partial(compare_spread, "Figure 7"),
-    "Figure 8": partial(_leave_out, "Figure 8", "it is a picture; runs keep right decisions in total alone"),
+    "Figure 8": partial(_leave_out, "Figure 8", "it is a picture; our runs record the total of right decisions only"),
     "Figure 9": compare_periods,
     "Figure 10": compare_assumed,
     "Figure 11": compare_thresholds,

@@ -101,8 +101,8 @@ PEOPLE: dict[tuple[str, str], PublishedPeople] = {
 """Table 4. By data set and attribute."""
 
 CLASSIFIED_PLACE = (
-    "Tables 5 to 8; the rows have lost their names in the text that is at hand, and are taken to stand in the order in "
-    "which the paper lists its methods"
+    "Tables 5 to 8; the rows have lost their names in the text that is at hand, and are taken in the order in which "
+    "the paper lists its methods"
 )
 CLASSIFIED: dict[tuple[str, str, str], PublishedClassifier] = {
     (dataset, attribute, name): PublishedClassifier(*figures)

@@ -66,7 +66,7 @@ def _judge_rate(stated: float, own: OwnFigure, shield: str, key: str) -> tuple[V
         (
             DYNAMIC,
             "fair",
-        ): "as defined, a period may end anyhow where a fair end cannot be promised; the published shares "
+        ): "as defined, a period may end unfair where a fair end cannot be promised; the published shares "
         "are those of strict ends, which the authors' code keeps",
         (DYNAMIC, "assumed"): "the assumption depends on how seldom the smaller group comes, in our data and splits",
         (STATIC_BW, "fair"): "where its assumption fails a shield does nothing, and then our classifiers are less fair",

@@ -365,7 +365,8 @@ def _themis_figure(title: str, printed: float | None, found: Values, default: Ow
         return ComparedFigure(
             row=title, measure="THEMIS", unit="%", published=printed, default=default,
             published_text="more than 24 hours" if printed is None else "",
-            verdict="agrees" if printed is None else "differs", because=f"not to be had either: {found[COMBINATIONS]}",
+            verdict="agrees" if printed is None else "differs",
+            because=f"not measured here either: {found[COMBINATIONS]}",
         )  # fmt: skip
     ours = OwnFigure(
         value=100 * found["score"], kind="estimated", low=100 * found["low"], high=100 * found["high"],

@@ -143,8 +143,8 @@ def compare_times(values: Mapping[str, Values]) -> ComparedTable:
         )
     return _table(
         "Table 5", "Time and rule sets", figures,
-        "Seconds are compared only within our run: the published method as we have it, which asks in batches, against "
-        "one pass over everybody. Rule sets are those that algorithm 1 gives on these data.",
+        "Seconds are compared only within our run: our version of the published method, which asks in batches, against "
+        "one pass over everyone. Rule sets are those that algorithm 1 gives on these data.",
         "the paper does not say which rules it left out: by its algorithm there are more rule sets on most data sets",
     )  # fmt: skip
 
@@ -190,7 +190,8 @@ def compare_thresholds(values: Mapping[str, Values]) -> ComparedTable:
             figures += _threshold_figures(title, percent, row, own, found, longest)
     return _table(
         "Table 6", "Effect of the support threshold", figures,
-        "One search with the lowest threshold holds the rule sets of all others. Time is told by the samples drawn.",
+        "One search with the lowest threshold holds the rule sets of all others. Time is measured by the samples "
+        "drawn.",
         "more rule sets meet the higher thresholds than the paper says, among them all that leave out a small group",
         horizontal="support threshold, %",
     )  # fmt: skip
