@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from evenhand.view import LIGHT, drawing  # noqa: E402
 
 Row = dict[str, Any]
+Points = dict[str, tuple[float, ...]]
 
 BENCHMARKS = {
     "C-a": "census, age",
@@ -40,11 +41,50 @@ def read_table(paper: str, number: str, measure: str) -> list[Row]:
     return [figure for figure in table["figures"] if figure["measure"] == measure]
 
 
-def draw_points(rows: list[Row], colors: dict[str, str], description: str, *, title: str, scale: Row) -> str:
+def find_undecided() -> Points:
+    """Return what stays undecided of each network, in percent: published, by the published method, by Evenhand's."""
+    return {
+        figure["row"]: (figure["published"], figure["ours"]["value"], figure["default"]["value"])
+        for figure in read_table("fairquant", "Table II", "undecided")
+        if figure["ours"] and figure["default"] and not figure["row"].startswith("compas")
+    }
+
+
+def find_profiles() -> Points:
+    """Return how many profiles MAFT, the best published method and `frontier` find with equal numbers of questions."""
+    found: dict[str, dict[str, float]] = {}
+    for figure in read_table("maft", "Equal budgets", "plausible profiles"):
+        network, method = figure["row"].split(", ")
+        own = figure["ours"] or figure["default"]
+        if own:
+            found.setdefault(network, {})[method] = own["value"]
+    return {
+        name: (
+            found[network]["maft"],
+            max(value for method, value in found[network].items() if method != "frontier"),
+            found[network]["frontier"],
+        )
+        for network, name in BENCHMARKS.items()
+    }
+
+
+def find_coverage() -> Points:
+    """Return how often the published interval and Newcombe's hold the true gap, in percent, by size of the subgroup."""
+    return {
+        figure["row"].removeprefix("samples around "): (figure["ours"]["value"], figure["default"]["value"])
+        for figure in read_table("testsgd", "Theorem 4.2", "scores of people like these within the bound")
+    }
+
+
+def draw_points(points: Points, colors: dict[str, str], description: str, *, title: str, scale: Row) -> str:
     """Return one line for every name, with a point for every kind of figure."""
-    names = list(dict.fromkeys(row["name"] for row in rows))
+    rows = [
+        {"name": name, "kind": kind, "value": value}
+        for name, values in points.items()
+        for kind, value in zip(colors, values, strict=True)
+    ]
     axis = {"title": None, "grid": True, "labelLimit": 260, "labelPadding": 10}
-    y = {"field": "name", "type": "nominal", "sort": names, "axis": axis}
+    y = {"field": "name", "type": "nominal", "sort": list(points), "axis": axis}
     x = {"field": "value", "type": "quantitative", "scale": scale, "axis": {"title": title, "grid": False}}
     color = {
         "field": "kind",
@@ -54,59 +94,37 @@ def draw_points(rows: list[Row], colors: dict[str, str], description: str, *, ti
     }
     mark = {"type": "point", "filled": True, "size": 75, "opacity": 1}
     chart = drawing.mark_layer(rows, mark, x=x, y=y, color=color) | {"width": WIDE, "height": {"step": 21}}
-    return drawing.to_svg(drawing.finish_chart(chart, description), name="method")
+    svg = drawing.to_svg(drawing.finish_chart(chart, description), name="method")
+    return svg.replace('style="', 'style="background:white;', 1) + "\n"
 
 
-def draw_certifying() -> str:
-    """Return what stays undecided of each published network."""
-    kinds = {"published": "muted", "published method, here": "third", "Evenhand": "same"}
-    rows = [
-        {"name": figure["row"], "kind": kind, "value": value}
-        for figure in read_table("fairquant", "Table II", "undecided")
-        if figure["ours"] and figure["default"] and not figure["row"].startswith("compas")
-        for kind, value in zip(
-            kinds, (figure["published"], figure["ours"]["value"], figure["default"]["value"]), strict=True
-        )
-    ]
-    said = "Undecided share of 21 networks: published, by the published method here, and by Evenhand's method."
-    return draw_points(rows, kinds, said, title="undecided share of the domain, in percent", scale={"domain": [0, 90]})
+def draw_all() -> dict[str, str]:
+    """Return every chart by the name of its file."""
+    return {
+        "method-certifying.svg": draw_points(
+            find_undecided(),
+            {"published": "muted", "published method, here": "third", "Evenhand": "same"},
+            "Undecided share of 21 networks: published, by the published method here, and by Evenhand's method.",
+            title="undecided share of the domain, in percent",
+            scale={"domain": [0, 90]},
+        ),
+        "method-search.svg": draw_points(
+            find_profiles(),
+            {"MAFT": "muted", "best published method": "third", "frontier": "same"},
+            "Plausible profiles found with equal numbers of questions: MAFT, the best published method, and frontier.",
+            title="plausible profiles found (logarithmic)",
+            scale={"type": "log", "domain": [200, 20_000]},
+        ),
+        "method-subgroups.svg": draw_points(
+            find_coverage(),
+            {"published interval": "muted", "Newcombe's interval over the people": "same"},
+            "How often each interval holds the true gap, by the number of people in the subgroup.",
+            title="intervals that hold the true gap, in percent",
+            scale={"domain": [0, 100]},
+        ),
+    }
 
-
-def draw_search() -> str:
-    """Return what the searches find on each network with the same number of questions."""
-    kinds = {"MAFT": "muted", "best published method": "third", "frontier": "same"}
-    found: dict[str, dict[str, float]] = {}
-    for figure in read_table("maft", "Equal budgets", "plausible profiles"):
-        network, method = figure["row"].split(", ")
-        own = figure["ours"] or figure["default"]
-        if own:
-            found.setdefault(network, {})[method] = own["value"]
-    rows = []
-    for network, name in BENCHMARKS.items():
-        best = max(value for method, value in found[network].items() if method != "frontier")
-        values = (found[network]["maft"], best, found[network]["frontier"])
-        rows += [{"name": name, "kind": kind, "value": value} for kind, value in zip(kinds, values, strict=True)]
-    said = "Plausible profiles found with equal numbers of questions: MAFT, the best published method, and frontier."
-    scale = {"type": "log", "domain": [200, 20_000]}
-    return draw_points(rows, kinds, said, title="plausible profiles found (logarithmic)", scale=scale)
-
-
-def draw_subgroups() -> str:
-    """Return how often intervals hold the gap of people like these, by how many are in the subgroup."""
-    kinds = {"published interval": "muted", "Newcombe's interval over the people": "same"}
-    rows = []
-    for figure in read_table("testsgd", "Theorem 4.2", "scores of people like these within the bound"):
-        for kind, own in zip(kinds, (figure["ours"], figure["default"]), strict=True):
-            rows.append({"name": figure["row"].replace("samples around ", ""), "kind": kind, "value": own["value"]})
-    said = "How often each interval holds the true gap, by the number of people in the subgroup."
-    return draw_points(
-        rows, kinds, said, title="intervals that hold the true gap, in percent", scale={"domain": [0, 100]}
-    )
-
-
-DRAWINGS = {"certifying": draw_certifying, "search": draw_search, "subgroups": draw_subgroups}
 
 if __name__ == "__main__":
-    for name, draw in DRAWINGS.items():
-        svg = draw().replace('style="', 'style="background:white;', 1)
-        (IMAGES / f"method-{name}.svg").write_text(svg + "\n", "utf-8")
+    for name, svg in draw_all().items():
+        (IMAGES / name).write_text(svg, "utf-8")
