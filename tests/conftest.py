@@ -30,6 +30,10 @@ settings.load_profile("evenhand")
 PASSED, NOT_AGAIN = (os.environ.get(f"EVENHAND_{name}") for name in ("PASSED", "NOT_AGAIN"))
 """Files of test names: where those that passed are noted, and those that are left out because they have passed."""
 
+AGAIN = json.loads(Path(NOT_AGAIN).read_text()) if NOT_AGAIN else {"tests": [], "files": []}
+AGAIN = {what: frozenset(names) for what, names in AGAIN.items()}
+"""What is left out: tests, and files of which every test passed, which need not be read."""
+
 EVERYTHING = os.environ.get("EVENHAND_EXTRAS") == "all"
 NOTED: list[str] = []
 ABSENT = re.compile(r"\bneeds \w|could not import")
@@ -43,13 +47,18 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of which every test passed before."""
+    return True if os.path.relpath(collection_path, config.rootpath) in AGAIN["files"] else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what passed before and does not depend on what is installed now."""
-    if NOT_AGAIN is None:
-        return
-    passed = set(json.loads(Path(NOT_AGAIN).read_text()))
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
-    items[:] = [item for item in items if item.nodeid not in passed]
+    """Leave out what passed before and does not depend on what is installed now; note all there is, long tests too."""
+    if PASSED is not None and os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+        Path(f"{PASSED}.all").write_text(json.dumps([item.nodeid for item in items]))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in AGAIN["tests"]])
+    items[:] = [item for item in items if item.nodeid not in AGAIN["tests"]]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -61,7 +70,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write what passed, where all processes' reports come together."""
     if PASSED is not None and "PYTEST_XDIST_WORKER" not in os.environ:
-        Path(PASSED).write_text(json.dumps(NOTED))
+        left = {name.partition("::")[0] for name in {*json.loads(Path(f"{PASSED}.all").read_text())} - {*NOTED}}
+        files = sorted({name.partition("::")[0] for name in NOTED} - left)
+        Path(PASSED).write_text(json.dumps({"tests": NOTED, "files": files}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -49,9 +49,10 @@ def test_nothing_older_may_be_installed(name, bound):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_nothing_older_is_installed(name):
-    if name in INSTALLED:
-        for fixed, what in KNOWN[name].items():
-            assert not before(version(INSTALLED[name]), version(fixed)), f"{name} {INSTALLED[name]}: {what}"
+    if name not in INSTALLED:
+        pytest.skip(f"{name} is not installed")
+    for fixed, what in KNOWN[name].items():
+        assert not before(version(INSTALLED[name]), version(fixed)), f"{name} {INSTALLED[name]}: {what}"
 
 
 def test_versions_are_compared_as_numbers():

@@ -1,6 +1,7 @@
 """Where every extra is promised, a test skipped for want of one fails; elsewhere it is skipped."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,3 +65,53 @@ def test_promise(tmp_path, promised, outcome, code):
     if promised == "all":
         for reason in ("needs the extra onnx", "needs xgboost", "needs the extra keras"):
             assert reason in done.stdout
+
+
+SOME = """
+import pytest
+
+def test_short():
+    pass
+
+@pytest.mark.full
+def test_long():
+    pass
+
+def test_with_an_extra():
+    pytest.importorskip("no_such_library", reason="needs the extra onnx")
+"""
+
+WHOLE = """
+import os
+
+assert "EVENHAND_NOT_AGAIN" not in os.environ, "read again, although all of it had passed"
+
+def test_one():
+    pass
+"""
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_what_passed_is_not_run_again_and_everything_else_is(tmp_path, processes):
+    pytest.importorskip("xdist", reason="needs pytest-xdist")
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    full: long\n")
+    (tmp_path / "test_some.py").write_text(SOME)
+    (tmp_path / "test_whole.py").write_text(WHOLE)
+    (tmp_path / "test_whole_module.py").write_text(MODULE)
+
+    def run(*options, **settings):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("EVENHAND", "PYTEST"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "xdist", "-n", processes, "-v", *options, str(tmp_path)],
+            cwd=tmp_path, env=environment | settings | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return set(re.findall(r"test_\w+\.py::\w+", done.stdout))
+
+    passed = str(tmp_path / "passed.json")
+    assert run("-m", "not full", EVENHAND_PASSED=passed) == {
+        "test_some.py::test_short", "test_some.py::test_with_an_extra", "test_whole.py::test_one"
+    }  # fmt: skip
+    assert run(EVENHAND_NOT_AGAIN=passed) == {"test_some.py::test_long", "test_some.py::test_with_an_extra"}
