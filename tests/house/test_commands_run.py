@@ -1,0 +1,416 @@
+"""Commands that the README, the tutorials and the guides show are typed as they stand, or listed here with a reason."""
+
+import base64
+import re
+import shlex
+import shutil
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cli.conftest import evenhand as evenhand
+from support import ROOT, shortened
+
+DOCS = ROOT / "docs"
+CERTIFY = DOCS / "how-to" / "certify-a-model.md"
+PAGES = [ROOT / "README.md", *sorted((DOCS / "tutorial").glob("*.md")), *sorted((DOCS / "how-to").glob("*.md"))]
+BLOCK = re.compile(r'^ *```(\w+)(?: title="([^"]+)")?\n(.*?)^ *```$', re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^ *\$ ((?:.*\\\n)*.*)", re.MULTILINE)
+
+TYPED_ELSEWHERE = {"first-audit.md", "audit-an-llm-that-screens-cvs.md", "first-service.md"}
+"""Tutorials whose commands and Python are run from top to bottom by ``test_documentation.py``."""
+
+NOT_TYPED = [  # what a command matches from its beginning, why it is not typed here
+    (r"(pip|make|npm|tar|java|python3? |/opt/evenhand)", "installs, builds or needs a checkout: CI's own sections"),
+    (r"(systemctl|useradd|install -d|cp |createuser|createdb)", "changes the machine"),
+    (r"(dask|ray) ", "starts a cluster"),
+    (r".*(dask|ray)://", "needs a cluster: tests/workers"),
+    (r".*--workers \d", "starts processes: tests/workers"),
+    (r".*https://", "asks another host"),
+    (r"evenhand serve", "does not end: tests/service starts it"),
+    (r"curl", "asks a service: tests/service"),
+    (r"evenhand (keys|store|replay)", "needs the store of a running service: tests/service"),
+    (r"evenhand llm", "asks a language model: the tutorial's are typed against a double"),
+    (r"EVENHAND_MODEL", "asks a language model"),
+    (r".* adult( |$).*", "a large model and data set: minutes"),
+    (r".*--example adult", "trains on the large data set: the first tutorial is run with a small one"),
+    (r".*--device cuda", "needs a GPU"),
+    (r".*compas", "the data set is not bundled"),
+    (r"evenhand monitor .*--follow", "does not end: tests/monitoring"),
+]  # fmt: skip
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def commands(page):
+    for kind, _, text in BLOCK.findall(page.read_text("utf-8")):
+        if kind == "console":
+            yield from (re.sub(r"\\\n\s*", "", command) for command in COMMAND.findall(text))
+
+
+def reason_not_to_type(command):
+    return next((why for what, why in NOT_TYPED if re.match(what, command)), None)
+
+
+def typed(page):
+    return [command for command in commands(page) if reason_not_to_type(command) is None]
+
+
+@pytest.mark.parametrize(("what", "why"), NOT_TYPED)
+def test_what_is_not_typed_is_shown_somewhere(what, why):
+    assert any(re.match(what, command) for page in PAGES for command in commands(page))
+
+
+def test_most_commands_are_typed():
+    pages = [page for page in PAGES if page.name not in TYPED_ELSEWHERE]
+    shown = [command for page in pages for command in commands(page) if command.startswith("evenhand")]
+    assert len([one for page in pages for one in typed(page)]) > 0.6 * len(shown)
+
+
+QUICKER = [  # which command, what is put in place of what
+    (r"evenhand audit (?!.*--(rank|decision|score))", r"$", " --max-boxes 100 --time-limit 1"),
+    (r"evenhand audit", r" --time-limit \d+(?=.*--time-limit)", ""),
+    (r"evenhand certify (?!.*--question)", r"$", " --max-boxes 50"),
+    (r"evenhand (certify|search|subgroups)", r"--time-limit \d+", "--time-limit 1"),
+    (r"evenhand search (?!.*--text)", r"$", " --time-limit 1 --seeds 20 --local 10 --samples 200"),
+    (r"evenhand subgroups", r"$", " --permutations 99"),
+    (r"evenhand mitigate (?!.*--(against|refute))", r"$", " --time-limit 4 --rounds 0"),
+    (r"evenhand shield simulate", r"--runs \d+", "--runs 40"),
+    (r"evenhand genai generate", r"--requests \d+", "--requests 20"),
+    (r"evenhand genai assess", r"--requests \d+", "--requests 6"),
+]  # fmt: skip
+
+
+def hurried(command):
+    for which, before, after in QUICKER:
+        if re.match(which, command):
+            command = re.sub(before, after, command, count=1)
+    return command
+
+
+PEOPLE_SCHEMA = """\
+target: {name: hired, favourable: "yes", values: ["no", "yes"]}
+attributes:
+  - {name: grade, kind: integer, lower: 0, upper: 20}
+  - {name: age, kind: integer, lower: 18, upper: 65}
+  - {name: interviews, kind: integer, lower: 0, upper: 5}
+  - {name: years_employed, kind: integer, lower: 0, upper: 40}
+  - {name: sex, kind: categorical, values: [f, m], encoding: code, protected: true}
+  - {name: race, kind: categorical, values: [Black, White], encoding: code}
+  - {name: age_group, kind: categorical, values: [old, young], encoding: code}
+"""
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+SHIELD = """\
+property: demographic_parity
+kappa: "0.1"
+horizon: 20
+empty_group: min_count=2
+groups:
+  Female: {rate: 0.4, accept: 0.35}
+  Male: {rate: 0.6, accept: 0.6}
+"""
+
+DOSSIER = """\
+outcome: {column: hired, selected: ["yes"]}
+attributes:
+  sex: {column: sex, categories: {f: Female, m: Male}}
+"""
+
+TEAMS = """\
+groups: [hosts, visitors]
+rows:
+  - [host, visitor]
+"""
+
+MODULE = """
+def decide(people):
+    return people["grade"].map(lambda grade: "yes" if grade > 12 else "no")
+
+
+def toxicity(texts):
+    return [0.9 if "her" in text or "Muslim" in text else 0.2 for text in texts]
+
+
+def cost(y_true, y_pred):
+    return float((y_true != y_pred).mean())
+
+
+def model(people):
+    return people["grade"].map(lambda grade: "yes" if grade > 12 else "no")
+
+
+def fit(people, labels):
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    columns = make_column_transformer(("passthrough", ["grade", "age"]))
+    return make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(people, labels)
+"""
+
+
+def people_table(rng, n):
+    age = rng.integers(18, 66, n)
+    people = pd.DataFrame(
+        {
+            "grade": rng.integers(0, 21, n),
+            "age": age,
+            "interviews": rng.integers(0, 6, n),
+            "years_employed": (rng.random(n) * np.minimum(age - 17, 40)).astype(int),
+            "sex": rng.choice(["f", "m"], n),
+            "race": rng.choice(["Black", "White"], n),
+            "age_group": np.where(age > 40, "old", "young"),
+        }
+    )
+    points = people["grade"] + 3 * (people["sex"] == "m") + rng.normal(0, 3, n)
+    return people.assign(hired=np.where(points > 12, "yes", "no"))
+
+
+def pipeline(people, target, words, numbers, estimator):
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    columns = make_column_transformer(
+        (StandardScaler(), numbers), (OneHotEncoder(handle_unknown="ignore", sparse_output=False), words)
+    )
+    return make_pipeline(columns, estimator).fit(people[[*numbers, *words]], people[target])
+
+
+def write_people(folder, rng):
+    """Write the people of most pages, and one model of them in every kind of file that the pages name."""
+    import joblib
+    import skops.io
+    from skl2onnx import to_onnx
+    from sklearn.linear_model import LogisticRegression
+
+    people = people_table(rng, 400)
+    for table, schema in (("people.csv", "people.yaml"), ("crimes.csv", "crimes.yaml")):
+        people.to_csv(folder / table, index=False)
+        (folder / schema).write_text(PEOPLE_SCHEMA)
+    (folder / "dossier.yaml").write_text(DOSSIER)
+    for part in ("train", "held_out", "kept_aside"):
+        people_table(rng, 300).assign(text="She sings.").to_csv(folder / f"{part}.csv", index=False)
+    (folder / "applications").mkdir()
+    people.rename(columns={"hired": "repaid"}).to_parquet(folder / "applications" / "1.parquet", index=False)
+    columns = [["sex", "race", "age_group"], ["grade", "age", "interviews", "years_employed"]]
+    model = pipeline(people, "hired", *columns, LogisticRegression())
+    skops.io.dump(model, folder / "model.skops")
+    joblib.dump(model, folder / "model.joblib")
+    graph = to_onnx(model, people.drop(columns="hired")[:1], options={"zipmap": False}).SerializeToString()
+    for one in ("model", "old", "new", "credit"):
+        (folder / f"{one}.onnx").write_bytes(graph)
+    points = np.array([[1.0], [0.0], [0.0], [0.0], [4.0], [0.0], [0.0]]) * [1, -1]
+    np.savez(folder / "model.npz", W0=points, b0=np.array([-12.3, 12.3]), W1=np.array([[1.0], [-1.0]]), b1=np.zeros(1))
+    np.savez(folder / "premium.npz", W0=np.array([[9.0], [1.0], [1.0], [1.0], [60.0], [0.0], [0.0]]), b0=np.zeros(1))
+    (folder / "scoring.py").write_text(MODULE)
+    (folder / "mymodule.py").write_text(MODULE)
+
+
+def write_decisions(folder, rng):
+    """Write the tables of pages without a model: decisions, scores, labels, numbers and rankings."""
+    n = 480
+    sex, score = rng.choice(["F", "M"], n), rng.random(n)
+    weights = {f"PWGTP{i}": rng.integers(5, 20, n) for i in range(1, 81)}
+    wide = people_table(rng, n).assign(
+        sex=sex, SEX=sex, gender=sex, insured=rng.integers(0, 2, n), PWGTP=rng.integers(5, 20, n), **weights,
+        department=rng.choice(["sales", "care", "it"], n), grade=rng.choice(list("ABCD"), n),
+        true_grade=rng.choice(list("ABCD"), n), selected=(score > 0.4).astype(int), hired=rng.integers(0, 2, n),
+        p_white=score, p_black=1 - score, race=np.where(rng.random(n) < score, "white", "black"),
+    )  # fmt: skip
+    wide.to_csv(folder / "decisions.csv", index=False)
+    wide.sample(200, random_state=0).to_csv(folder / "validated.csv", index=False)
+    applicants = wide.assign(points=100 * score, risk=score, repaid=rng.choice(["yes", "no"], n), score=score)
+    applicants.assign(sex=np.where(sex == "F", "Female", "Male")).to_csv(folder / "applicants.csv", index=False)
+    premiums = pd.DataFrame({"sex": sex, "age": rng.integers(18, 80, n), "power": rng.integers(40, 200, n)})
+    premiums["premium"] = 500 + premiums["power"] + 20 * (sex == "M")
+    premiums["claim"] = premiums["premium"] * rng.random(n) * 2
+    premiums.to_csv(folder / "premiums.csv", index=False)
+    shown = pd.DataFrame({"search_id": np.repeat(range(40), 12), "position": np.tile(range(1, 13), 40), "sex": sex})
+    shown.assign(match_score=score, clicked=rng.integers(0, 2, n)).to_csv(folder / "shown.csv", index=False)
+    (folder / "decisions").mkdir()
+    table = applicants.assign(region=rng.choice(["north", "south"], n), repaid=rng.integers(0, 2, n))
+    table.to_parquet(folder / "decisions" / "1.parquet", index=False)
+
+
+def write_texts(folder, rng):
+    """Write texts, and models of them."""
+    import joblib
+    import skops.io
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    people = ("She", "He", "A Muslim", "A Christian", "A host", "A visitor", "A nurse", "A doctor")
+    said = [f"{who} {what}." for who in people for what in ("sings", "is late", "won")] * 20
+    toxic = [int("late" in one or "Muslim sings" in one) for one in said]
+    model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(said, toxic)
+    skops.io.dump(model, folder / "toxicity.skops")
+    for one in ("comments", "new"):
+        joblib.dump(model, folder / f"{one}.joblib")
+    pd.DataFrame({"text": said, "said": said, "toxic": toxic}).to_csv(folder / "comments.csv", index=False)
+    (folder / "teams.yaml").write_text(TEAMS)
+
+
+def write_pictures(folder, rng):
+    """Write tables about pictures, prompts, and configurations of a guard and a shield."""
+    gender = rng.choice(["female", "male"], 60)
+    words = {
+        "condition": ["poor", "leader"] * 30,
+        "poor": "yes",
+        "leader": "yes",
+        "sequence": "openai_poor_seq2",
+        "file": "one.png",
+    }
+    table = pd.DataFrame({"gender": gender, "notebook_gender": gender, "true": gender, "said": gender, **words})
+    table["label_gender"] = table["gender"].map({"female": "woman", "male": "man"})
+    for one in ("answers", "pictures", "genders"):
+        table.assign(age="adult", body="slim").to_csv(folder / f"{one}.csv", index=False)
+    (folder / "one.png").write_bytes(base64.b64decode(PIXEL))
+    (folder / "prompts.txt").write_text("a business leader\nan apple\n")
+    shutil.copy(ROOT / "examples" / "service" / "genai.yaml", folder)
+    (folder / "shield.yaml").write_text(SHIELD)
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("pages"), np.random.default_rng(0)
+    for library in ("skl2onnx", "skops", "onnxruntime", "torch", "duckdb", "pyarrow"):
+        pytest.importorskip(library, reason=f"needs {library}")
+    for write in (write_people, write_decisions, write_texts, write_pictures):
+        write(folder, rng)
+    return folder
+
+
+def write_labels(folder, rng):
+    """Write people whose department and grade are decided, and a model of the department."""
+    import joblib
+    from sklearn.linear_model import LogisticRegression
+
+    people = pd.read_csv(folder / "decisions.csv")
+    people.to_csv(folder / "people.csv", index=False)
+    few = people[["sex", "age", "department"]]
+    model = pipeline(few, "department", ["sex"], ["age"], LogisticRegression())
+    joblib.dump(model, folder / "model.joblib")
+    few.to_csv(folder / "labels.csv", index=False)
+
+
+def write_numbers(folder, rng):
+    """Write a model of premiums."""
+    import joblib
+    from sklearn.linear_model import LinearRegression
+
+    premiums = pd.read_csv(folder / "premiums.csv")
+    joblib.dump(pipeline(premiums, "premium", ["sex"], ["age", "power"], LinearRegression()), folder / "model.joblib")
+
+
+def write_hiring(folder, rng):
+    """Write the small model that the guide to certification shows."""
+    (code,) = (text for _, _, text in BLOCK.findall(CERTIFY.read_text("utf-8")) if text.startswith("from pathlib"))
+    exec(code, {})
+
+
+def write_messy(folder, rng):
+    """Write the messy table of its guide, and the model."""
+    import skops.io
+
+    page = DOCS / "how-to" / "audit-a-messy-table.md"
+    (code,) = (text for kind, _, text in BLOCK.findall(page.read_text("utf-8")) if kind == "python")
+    names = {}
+    exec(code.partition("\nfor proposal")[0], names)
+    names["people"].assign(hired=names["hired"]).to_csv(folder / "people.csv", index=False)
+    skops.io.dump(names["model"], folder / "model.skops")
+
+
+def write_applicants(folder, rng):
+    """Write people with outcomes as the guide to dossiers describes them, and a report about them."""
+    people = people_table(rng, 300)
+    people["selected"] = ((people["hired"] == "yes") & (rng.random(300) < 0.8)).astype(int)
+    people["sex"] = people["sex"].str.upper()
+    people["race"] = people["race"].str[0]
+    people.to_csv(folder / "applicants.csv", index=False)
+
+
+def write_ll144(folder, rng):
+    """Write decisions about people of the categories that the tutorial names."""
+    race = rng.choice(["White", "Black", "Asian-Pac-Islander", "Amer-Indian-Eskimo"], 500)
+    race[:5] = "Other"
+    table = {"sex": rng.choice(["Female", "Male"], 500), "race": race, "decision": rng.choice([">50K", "<=50K"], 500)}
+    pd.DataFrame(table).to_csv(folder / "decisions.csv", index=False)
+
+
+def write_label_words(folder, rng):
+    """Write a function that answers in words, as the guide to texts calls it."""
+    code = 'def toxicity(texts):\n    return ["toxic" if "Muslim" in text else "fine" for text in texts]\n'
+    (folder / "scoring.py").write_text(code)
+
+
+BEFORE = {
+    "audit-decisions.md": write_labels,
+    "audit-labels.md": write_labels,
+    "audit-numbers.md": write_numbers,
+    "audit-a-messy-table.md": write_messy,
+    "certify-a-model.md": write_hiring,
+    "check-a-certificate.md": write_hiring,
+    "find-unfair-subgroups-of-texts.md": write_label_words,
+    "publish-a-local-law-144-audit.md": write_ll144,
+    "write-a-dossier.md": write_applicants,
+}
+"""Files of a page that no other page has, or that others call the same and mean otherwise."""
+
+TYPED_BEFORE = {
+    "README.md": "evenhand search model.npz people.csv --schema people.yaml --json found.json",
+    "train-fairly.md": "evenhand search model.joblib people.csv --schema people.yaml --trust --json search.json",
+    "write-a-dossier.md": "evenhand audit decisions.csv --decision selected --protected sex",
+}
+"""A command whose result the page takes for granted."""
+
+NAMES_OF_FILES = {
+    "conditions:": "genai.yaml",
+    "property:": "shield.yaml",
+    "outcome:": "dossier.yaml",
+    "id,group,recommendation": "decisions.csv",
+}
+"""What a file that a page shows is called by how it begins, where the page does not give its name."""
+
+EXIT_CODES = {"--fail-on": (0, 1), "--final": (1,), "people.csv --target hired --protected gender": (2,)}
+"""Exit codes of commands that do not end with 0: conditions may hold, entries are open, a messy table is refused."""
+
+
+def write_shown_files(page, folder):
+    for kind, title, text in BLOCK.findall(page.read_text("utf-8")):
+        text = textwrap.dedent(text)
+        begins = next((file for begin, file in NAMES_OF_FILES.items() if text.startswith(begin)), None)
+        if kind != "console" and (file := title or begins):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text)
+
+
+def type_command(command, folder, evenhand):
+    words, file = re.fullmatch(r"(.*?)(?: >>? ([\w./-]+))?", hurried(command)).groups()
+    done = evenhand(*shlex.split(words)[1:])
+    if file and not (folder / file).exists():
+        (folder / file).write_text(done.out)
+    allowed = next((codes for part, codes in EXIT_CODES.items() if part in command), (0,))
+    assert done.code in allowed, f"{command}\n{done.out[-2000:]}\n{done.err}"
+
+
+RUN = [page for page in PAGES if page.name not in TYPED_ELSEWHERE and typed(page)]
+
+
+@pytest.mark.parametrize("page", shortened(RUN, to=lambda page: page.name == "README.md"), ids=name)
+def test_commands_run(page, prepared, tmp_path, monkeypatch, evenhand):
+    folder = tmp_path / "page"
+    shutil.copytree(prepared, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    BEFORE.get(page.name, lambda *_: None)(folder, np.random.default_rng(1))
+    write_shown_files(page, folder)
+    for command in [*([TYPED_BEFORE[page.name]] if page.name in TYPED_BEFORE else []), *typed(page)]:
+        type_command(command, folder, evenhand)
