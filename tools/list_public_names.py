@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 PAGES = ROOT / "docs" / "reference" / "python"
 SIGNS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+SHORT = 100
+"""A longer value of a constant says nothing at a glance: its docstring is needed."""
 BEGIN, END = "<!-- names: listed by tools/list_public_names.py -->", "<!-- end of names -->"
 
 
@@ -50,7 +52,8 @@ def find_definition(module: str, name: str) -> tuple[ast.stmt, str]:
             return statement, ast.get_docstring(statement) or ""
         if isinstance(statement, ast.Assign | ast.AnnAssign) and name in bound_names(statement):
             text = following.value if isinstance(following, ast.Expr) else None
-            written = f"``{ast.unparse(statement.value)}``" if statement.value else ""
+            value = ast.unparse(statement.value) if statement.value else ""
+            written = f"``{value}``" if 0 < len(value) <= SHORT else ""
             return statement, str(text.value) if isinstance(text, ast.Constant) else written
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("evenhand"):

@@ -119,6 +119,7 @@ OUTLINES: dict[DossierName, Outline] = {
         ("system.version", "auditor.name", "audit.owner", "data.whose", "data.period"),
     ),
 }
+"""Each dossier -> its title, what it says, and the entries that it needs."""
 
 TEST_DATA = ("data.why_test", "data.how_made")
 """Fields that test data alone needs."""

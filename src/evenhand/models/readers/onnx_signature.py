@@ -139,8 +139,10 @@ SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)", "seq(map(")
 PROBABILITIES = frozenset(
     {"Sigmoid", "Softmax", "LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier", "Normalizer", "ZipMap"}
 )
+"""Operators of ONNX whose results are probabilities."""
 SHAPING = frozenset({"Cast", "Clip", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
                      "Transpose", "Unsqueeze"})  # fmt: skip
+"""Operators of ONNX that change the shape of their input and not its numbers."""
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("german", "sex", ("female", "male"), lambda column: column == "male", 1),
     Environment("german", "age", ("25 or younger", "older than 25"), lambda column: column > 25, 1),
 )  # fmt: skip
+"""The data sets of the shields paper, each with the attribute whose two groups are shielded."""
 
 
 def load_dataset(dataset: str, *, data_home: str | Path | None = None) -> Dataset:

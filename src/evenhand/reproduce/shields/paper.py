@@ -104,3 +104,4 @@ PAPER = Paper(
         ),
     ),
 )
+"""The paper with its tables, its drawings and the pieces of work behind them."""
