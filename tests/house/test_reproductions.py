@@ -45,6 +45,20 @@ def test_results_are_small_enough_to_be_kept():
     assert [path.name for path in FOLDER.glob("*.json") if path.stat().st_size > 300_000] == []
 
 
+def rows_of_method(page):
+    text = (ROOT / "docs" / "methods" / f"{page}.md").read_text("utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def assert_printed(cells, values):
+    """Each cell begins with the value, rounded to the decimals that it shows."""
+    for cell, value in zip(cells, values, strict=True):
+        printed = re.match(r"[\d,.]+", cell).group().replace(",", "")
+        decimals = len(printed.partition(".")[2])
+        assert abs(float(printed) - value) <= 0.5001 * 10**-decimals, (cell, value)
+
+
 @pytest.mark.parametrize(
     ("page", "figures", "unit", "columns"),
     [
@@ -55,12 +69,32 @@ def test_results_are_small_enough_to_be_kept():
 )
 def test_pages_of_methods_have_the_figures_of_the_reproductions(page, figures, unit, columns):
     points = getattr(load_tool("draw_methods"), figures)()
-    text = (ROOT / "docs" / "methods" / f"{page}.md").read_text("utf-8")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
-    shown = {row[0] + unit: row[columns] for row in rows if row[0] + unit in points}
+    shown = {row[0] + unit: row[columns] for row in rows_of_method(page) if row[0] + unit in points}
     assert len(shown) > 3
     for name, cells in shown.items():
-        for cell, value in zip(cells, points[name], strict=True):
-            printed = re.match(r"[\d,.]+", cell).group().replace(",", "")
-            decimals = len(printed.partition(".")[2])
-            assert abs(float(printed) - value) <= 0.5001 * 10**-decimals, (name, cell, value)
+        assert_printed(cells, points[name])
+
+
+def test_the_page_of_conditional_fairness_has_the_figures_of_its_reproduction():
+    figures = load_tool("draw_methods").read_table("conditional-fairness", "Algorithm 1", "deadlines missed")
+    missed = {figure["row"].partition("(")[2]: figure for figure in figures}
+    shown = [row for row in rows_of_method("conditional-fairness") if row[0][:1].isdigit()]
+    assert len(shown) > 5
+    for deadlines, in_flight, *cells in shown:
+        figure = missed[f"{deadlines.removesuffix(' of five')}), {in_flight} in flight"]
+        assert_printed(cells[:2], (figure["ours"]["value"], figure["default"]["value"]))
+
+
+def test_the_page_of_shields_has_the_figures_of_its_reproduction():
+    tool = load_tool("draw_methods")
+    ends = tool.read_table("shields", "Table 9", "runs that end above the threshold")
+    periods = {row["row"]: row for row in tool.read_table("shields", "Table 2", "fair at the end of every period")}
+    rows = rows_of_method("shields")
+    above = [row[1:] for row in rows if row[0].endswith(("no shield", "parity, shield", "opportunity, shield"))]
+    assert len(above) == len(ends) == 4
+    for cells, figure in zip(above, ends, strict=True):
+        assert_printed(cells, (figure["published"], figure["ours"]["value"]))
+    for name, short in (("demographic parity", "DP"), ("equal opportunity", "EqOpp")):
+        (cells,) = (row[1:] for row in rows if row[0] == name)
+        figure = periods[f"{short}, Dynamic"]
+        assert_printed(cells, (figure["published"], figure["ours"]["value"], figure["default"]["value"]))
