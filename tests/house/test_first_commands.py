@@ -90,4 +90,5 @@ def test_what_fails_there_fails_in_ci(fresh):
 def test_ci_runs_them_first_and_everything_with_every_extra_afterwards():
     text = (ROOT / ".ci" / "run").read_text("utf-8")
     made = re.findall(r"^(?:if ! )?(\.ci/fresh|make [a-z-]+[^|\n]*?)(?= 2>&1| \||$)", text, re.M)
-    assert made[:2] == [".ci/fresh", "make test-full EXTRAS=all"]
+    assert made[:2] == [".ci/fresh", 'make test-full EXTRAS=all PYTEST_ARGS="$few"']
+    assert re.findall(r"\bfew=(.*)", text) == ["--hypothesis-profile=short"]
