@@ -64,8 +64,9 @@ def find_definition(module: str, name: str) -> tuple[ast.stmt, str]:
 
 
 def first_line(text: str | None) -> str:
-    """Return the first sentence or line of a text."""
-    return (text or "").strip().split("\n", 1)[0].replace("``", "`").replace("|", "\\|")
+    """Return the first paragraph of a text in one line."""
+    paragraph = " ".join((text or "").strip().split("\n\n", 1)[0].split())
+    return paragraph.replace("``", "`").replace("|", "\\|")
 
 
 def list_settings(package: str, name: str) -> str:
