@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
+import socket
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,6 +46,18 @@ def shortened(cases: Iterable[Any], to: int | Callable[[Any], bool] = 1) -> list
         else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)
         for number, case in enumerate(cases)
     ]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on, below those that systems give to connections.
+
+    Of those, one that is free now may be taken before it is listened on, even by a caller who knocks there meanwhile.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 def leaves_but_clocks(found: Any, path: str = "") -> dict[str, Any]:

@@ -10,7 +10,6 @@ import http.client
 import json
 import random
 import signal
-import socket
 import threading
 import time
 from collections import defaultdict
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 from nursery import Nursery, Replica
 
 from evenhand.genai import Item, StudioPixels
+from support import free_port
 
 PATIENCE = 90.0
 """Seconds for which a client asks again where nobody answers."""
@@ -101,14 +101,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 class Replicas:

@@ -6,7 +6,6 @@ import getpass
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+from support import free_port
 
 TRIES = 600
 """How often a starting server is asked whether it is there, every tenth of a second."""
@@ -45,7 +46,7 @@ class Cluster:
             shutil.chown(self.folder, self.user, self.user)
         self._do("initdb", "--pgdata", str(self.folder / "data"), "--auth", "trust", "--encoding", "UTF8",
                  "--username", self.user, "--no-sync", "--no-instructions", "--locale", "C")  # fmt: skip
-        self.port = _free_port()
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:
@@ -104,13 +105,6 @@ class Cluster:
         if check and done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr or done.stdout}")
         return done.returncode
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")
