@@ -96,6 +96,14 @@ def test_colour_adds_nothing_to_the_words():
     assert re.sub(r"\x1b\[[0-9;]*m", "", styled) == plain
 
 
+def test_names_and_numbers_are_bold_and_what_explains_them_is_not():
+    styled = screen(examples.full(), 100, force_terminal=True, color_system="truecolor", legacy_windows=False)
+    bold = "\n".join(re.findall(r"\x1b\[1m([^\x1b]*)", styled))
+    assert "demographic parity difference" in bold
+    assert "observed on" in styled
+    assert "observed on" not in bold
+
+
 def test_words_of_users_are_only_words():
     hostile = "[red]x[/red]\n:smile: \x1b[31m\x07\u202e"
     text = screen(replaced(examples.full(), Female=hostile, sex="[bold]s[/]"), 200)

@@ -52,8 +52,8 @@ class Screen:
         # Never narrower than a word or two, or a long name would leave no room at all.
         room = max(self.width - indent, 20)
         for i, part in enumerate([text] if whole else _wrap_text(text, room)):
-            shown = Text(lead if i == 0 else " " * indent, style=lead_style if i == 0 else "")
-            shown.append(part, style=style)
+            first = (lead, lead_style) if i == 0 else (" " * indent, "")
+            shown = Text.assemble(first, (part, style))
             self._console.print(shown, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
