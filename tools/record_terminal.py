@@ -26,8 +26,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyte
+if TYPE_CHECKING:
+    import pyte
 
 COLUMNS, ROWS = 96, 30
 PAUSE = 0.35
@@ -78,6 +80,8 @@ def record(
     command: str, folder: Path, environment: Mapping[str, str], columns: int, hidden: Mapping[str, str]
 ) -> Recording:
     """Run a command in a terminal so wide; texts in ``hidden``, such as the folder's path, are shown as others."""
+    import pyte
+
     main_end, terminal_end = pty.openpty()
     fcntl.ioctl(terminal_end, termios.TIOCSWINSZ, struct.pack("HHHH", SCROLLBACK, columns, 0, 0))
     settings = {**environment, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": str(SCROLLBACK)}
@@ -242,7 +246,7 @@ def _draw_window(body: Sequence[str], style: str, title: str, columns: int, rows
         f"<style>text{{font:{SIZE}px {FONT};fill:{FOREGROUND};white-space:pre}}"
         f"tspan{{letter-spacing:0}}{style}</style>"
         f'<rect width="{width}" height="{height}" rx="8" fill="{BACKGROUND}"/>{buttons}'
-        f'<svg y="{BAR}" width="{width}" height="{rows * CELL_HEIGHT + 4}" xml:space="preserve">\n'
+        f'<svg y="{BAR}" width="{width}" height="{rows * CELL_HEIGHT}" xml:space="preserve">\n'
         + "\n".join(body)
         + "\n</svg></svg>\n"
     )

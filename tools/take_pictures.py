@@ -23,8 +23,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,13 @@ ENTRIES = {
     "margin": "pixels around a clip by selector",
     "tallest": "pixels from the top of a clip by selector that are shown at most",
 }
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files and says nothing about it."""
+
+    def log_message(self, *_: object) -> None:
+        """Do not log requests."""
 
 
 class Studio:
@@ -186,6 +196,16 @@ class Studio:
                 return found.group()
         raise SystemExit(f"{command}: it ended before it served")
 
+    def _serve_site(self) -> str:
+        """Serve the built documentation, whose search needs HTTP, and return its address."""
+        if "site" not in self._addresses:
+            handler = partial(QuietHandler, directory=str(self._site))
+            server = self._stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self._stack.callback(server.shutdown)
+            self._addresses["site"] = f"http://127.0.0.1:{server.server_port}/"
+        return self._addresses["site"]
+
     def _draw_terminal(self, picture: Mapping[str, Any], folder: Path) -> str:
         import record_terminal
 
@@ -202,7 +222,7 @@ class Studio:
     def _photograph(self, name: str, picture: Mapping[str, Any], folder: Path) -> bytes:
         """Open the page, do what is asked, and return the picture as PNG."""
         if "site" in picture:
-            address = (self._site / picture["site"]).resolve().as_uri()
+            address = self._serve_site() + picture["site"]
         elif "markdown" in picture:
             (folder / "page.html").write_text(_render(ROOT / picture["markdown"]), "utf-8")
             address = (folder / "page.html").as_uri()

@@ -2,7 +2,9 @@
 
 import importlib.util
 import re
+import sys
 from functools import cache
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -17,6 +19,7 @@ LARGEST, LARGEST_TOGETHER = 200_000, 6_000_000
 def load(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # as dataclasses need it
     spec.loader.exec_module(module)
     return module
 
@@ -87,3 +90,42 @@ def test_badges_say_what_the_project_declares():
     assert len(facts) == 3
     for name, about, holds in facts:
         assert (IMAGES / name).read_text("utf-8") == badges.draw_badge(about, holds), "run: python tools/draw_badges.py"
+
+
+@pytest.fixture
+def recorded():
+    """A command that counts for eight seconds, and prints five lines: the module, and what was recorded."""
+    terminal = load("record_terminal")
+
+    def line(text):
+        return (terminal.Span(0, text, terminal.FOREGROUND, False, False),)
+
+    counting = [(0.0, (line("step 1 <a>"),)), (4.0, (line("step 2 <a>"),)), (8.0, (line("other"),))]
+    printed = (8.1, tuple(line(f"line {n}") for n in "abcde"))
+    moments, screens = zip(*counting, printed, strict=True)
+    return terminal, terminal.Recording(moments, screens, 40)
+
+
+def test_pauses_are_short_while_only_numbers_change(recorded):
+    terminal, found = recorded
+    moments = terminal.shorten_pauses(found)
+    assert moments == pytest.approx([0, terminal.PAUSE / 2, terminal.PAUSE, terminal.PAUSE + 0.1])
+
+
+def test_a_recording_ends_with_what_was_printed_also_where_nothing_may_move(recorded):
+    terminal, found = recorded
+    drawn = ET.fromstring(terminal.draw_animation(found, "title", "do it", 4))
+    name = "{http://www.w3.org/2000/svg}"
+    lasting = [text for text in drawn.iter(f"{name}text") if text.get("class").endswith(" f")]
+    assert ["".join(text.itertext()) for text in lasting] == ["$do it", *(f"line {n}" for n in "abcde")]
+    style = drawn.find(f"{name}style").text
+    still = re.search(r"prefers-reduced-motion:reduce\)\{(.*?\}\})", style)[1]
+    assert "text,#all{animation:none}" in still
+    # Six lines, of which the window has four: the last two leaves are out of it.
+    assert f"translateY({-2 * terminal.CELL_HEIGHT}px)" in still
+
+
+def test_what_is_typed_and_printed_stands_in_a_still(recorded):
+    terminal, found = recorded
+    drawn = ET.fromstring(terminal.draw_still(found, "title", "do it", 3))
+    assert "".join(drawn.itertext()).split()[-6:] == ["$do", "it", "line", "a", "line", "b"]
