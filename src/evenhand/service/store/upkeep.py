@@ -145,7 +145,7 @@ class UpkeepThread:
         steady: seconds of a clock that never jumps.
 
     Attributes:
-        duties: what else is run each time.
+        duties: what else is run each time, by the names under which logs say that it failed.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class UpkeepThread:
     ) -> None:
         self._replicas, self._retention = replicas, retention
         self._steady = steady
-        self.duties: list[Callable[[], None]] = []
+        self.duties: dict[str, Callable[[], None]] = {}
         self._tidied: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="evenhand-upkeep", daemon=True)
@@ -169,18 +169,18 @@ class UpkeepThread:
 
     def run_due_tasks(self) -> None:
         """Run everything that is due now."""
-        duties = [self._replicas.beat, self._replicas.look, *self.duties]
+        duties = {"beat": self._replicas.beat, "look": self._replicas.look, **self.duties}
         now = self._steady()
         if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
             self._tidied = now
-            duties.append(self._retention.delete_expired)
-        for duty in duties:
+            duties["delete_expired"] = self._retention.delete_expired
+        for name, duty in duties.items():
             try:
                 duty()
             except StoreError as error:
-                logger.warning("%s: %s", duty.__name__, error.message)
+                logger.warning("%s: %s", name, error.message)
             except Exception:
-                logger.exception("%s failed", duty.__name__)
+                logger.exception("%s failed", name)
 
     def stop(self) -> None:
         """Stop, and tell the others; to be called before the ledger is closed."""
