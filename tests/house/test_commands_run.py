@@ -234,6 +234,8 @@ def write_decisions(folder, rng):
     premiums.to_csv(folder / "premiums.csv", index=False)
     shown = pd.DataFrame({"search_id": np.repeat(range(40), 12), "position": np.tile(range(1, 13), 40), "sex": sex})
     shown.assign(match_score=score, clicked=rng.integers(0, 2, n)).to_csv(folder / "shown.csv", index=False)
+    events = wide[["sex", "race"]].assign(id=[f"a-{i}" for i in range(n)], decision=wide["selected"])
+    events.to_json(folder / "decisions.jsonl", orient="records", lines=True)
     (folder / "decisions").mkdir()
     table = applicants.assign(region=rng.choice(["north", "south"], n), repaid=rng.integers(0, 2, n))
     table.to_parquet(folder / "decisions" / "1.parquet", index=False)
@@ -351,7 +353,26 @@ def write_label_words(folder, rng):
     (folder / "scoring.py").write_text(code)
 
 
+def write_loans(folder, rng):
+    """Write a messy table of loan applications, and a model of the cleaned one."""
+    import skops.io
+    from sklearn.linear_model import LogisticRegression
+
+    n = 300
+    clean = pd.DataFrame({"Sex": rng.choice(["F", "M"], n), "Region": rng.choice(["North", "South"], n)})
+    clean = clean.assign(Age=rng.integers(19, 64, n), Income=rng.integers(18_000, 120_000, n))
+    points = clean["Income"] / 1000 + 15 * (clean["Sex"] == "M") + rng.normal(0, 15, n)
+    clean["Approved"] = np.where(points > 70, "yes", "no")
+    skops.io.dump(
+        pipeline(clean, "Approved", ["Sex", "Region"], ["Age", "Income"], LogisticRegression()), folder / "loans.skops"
+    )
+    raw = clean.assign(Income=[f"${income:,}" for income in clean["Income"]], Remarks=[f"note {i}" for i in range(n)])
+    raw["Age"] = raw["Age"].astype(str).mask(rng.random(n) < 0.02, "unknown")
+    raw.assign(Applicant=[f"A{i:05}" for i in range(n)]).to_csv(folder / "loans.csv", index=False)
+
+
 BEFORE = {
+    "audit-your-model.md": write_loans,
     "audit-decisions.md": write_labels,
     "audit-labels.md": write_labels,
     "audit-numbers.md": write_numbers,
@@ -376,18 +397,28 @@ NAMES_OF_FILES = {
     "property:": "shield.yaml",
     "outcome:": "dossier.yaml",
     "id,group,recommendation": "decisions.csv",
+    "groups: {by:": "monitor.yaml",
 }
 """What a file that a page shows is called by how it begins, where the page does not give its name."""
 
-EXIT_CODES = {"--fail-on": (0, 1), "--final": (1,), "people.csv --target hired --protected gender": (2,)}
-"""Exit codes of commands that do not end with 0: conditions may hold, entries are open, a messy table is refused."""
+EXIT_CODES = {
+    "--fail-on": (0, 1),
+    "evenhand monitor": (0, 1),
+    "--final": (1,),
+    "--protected gender": (2,),
+    "audit loans.skops": (2,),
+}
+"""Exit codes other than 0 alone: a condition holds, an alarm came, entries are open, a messy table is refused."""
 
 
 def write_shown_files(page, folder):
+    """Write the files that a page shows; of several with one name the first."""
+    written = set()
     for kind, title, text in BLOCK.findall(page.read_text("utf-8")):
         text = textwrap.dedent(text)
         begins = next((file for begin, file in NAMES_OF_FILES.items() if text.startswith(begin)), None)
-        if kind != "console" and (file := title or begins):
+        if kind != "console" and (file := title or begins) and file not in written:
+            written.add(file)
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text)
 

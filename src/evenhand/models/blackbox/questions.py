@@ -103,6 +103,11 @@ def refusal_error(error: BaseException, *, location: str) -> ModelError:
         hint = "the model takes no missing values: say `missing: drop` for those attributes in the schema"
     elif "unknown categor" in low or "unseen label" in low:
         hint = "leave the values that the model has never seen out of the schema, or train it to take any"
+    elif "could not convert string to float" in low:
+        hint = (
+            "the model was trained on numbers and is given words of the data: say `given: number` beside `written`, "
+            "or give a function (module:function) that cleans the table as in training and asks the model"
+        )
     elif "not fitted" in low:
         hint = "fit the model first"
     else:
