@@ -114,7 +114,7 @@ def name_type(part: dict[str, Any], schema: dict[str, Any], page: str) -> str:
         if name in NUMBERS:
             return "[number found](../json-results.md#numbers)"
         if name == "Work":
-            return "[work](../json-results.md)"
+            return "object"
         home = place_parts().get(name, "common")
         return f"[{name}]({'' if home == page else home + '.md'}#{list_anchors().get(name, name.lower())})"
     for key in ("anyOf", "oneOf"):
@@ -181,10 +181,24 @@ def list_fields(name: str, schema: dict[str, Any], page: str) -> str:
 
     own = schema["properties"] if name in list_results() else schema["$defs"][name]["properties"]
     names = [field for field in own if not (name in list_results() and field in Result.model_fields)]
-    said = describe_fields(find_class(name), names)
+    return write_table(find_class(name), {field: own[field] for field in names}, schema, page)
+
+
+def list_common_fields() -> str:
+    """Return the table of the fields that every result has."""
+    from evenhand.core import Result
+
+    schema = schema_of(next(iter(list_results())))
+    own = {field: schema["properties"][field] for field in Result.model_fields}
+    return write_table(Result, own | {"kind": {"type": "string"}}, schema, INDEX.stem)
+
+
+def write_table(found: type, own: dict[str, Any], schema: dict[str, Any], page: str) -> str:
+    """Return the table of some fields of a class: those that are said alike together."""
+    said = describe_fields(found, list(own))
     rows: list[tuple[list[str], str, str]] = []
-    for field in names:
-        kind, text = name_type(own[field], schema, page), write_meaning(said[field])
+    for field, part in own.items():
+        kind, text = name_type(part, schema, page), write_meaning(said[field])
         if rows and rows[-1][1:] == (kind, text):
             rows[-1][0].append(f"`{field}`")
         else:
@@ -234,7 +248,8 @@ def written(text: str, page: str) -> str:
         if kind == "parts":
             inner = describe_parts("common" if name == COMMON else page)
         else:
-            inner = list_kinds() if name == "all results" else describe_result(name, page)
+            whole = {"all results": list_kinds, "every result": list_common_fields}
+            inner = whole[name]() if name in whole else describe_result(name, page)
         return f"{begin}\n{inner}\n\n{end}"
 
     return BLOCK.sub(replace, text)
