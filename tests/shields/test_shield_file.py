@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -35,19 +36,25 @@ def with_costs(**changes):
     return plan(costs=[0.1, 0.3, 0.9], groups=groups, **changes)
 
 
-POLICIES = {
-    "parity": synthesize(plan()),
-    "ratio, carried over": synthesize(plan(property="disparate_impact", kappa="0.5", start={"a": [3, 1], "b": [4, 2]})),
-    "opportunity": synthesize(plan(property="equal_opportunity", horizon=7, empty_group="min_count=2")),
-    "costs, anytime": synthesize(with_costs(empty_group="min_count=4", checks="anytime")),
-    "one decision": synthesize(plan(horizon=1)),
-    "long": synthesize(plan(horizon=40)),
+PLANS = {
+    "parity": plan(),
+    "ratio, carried over": plan(property="disparate_impact", kappa="0.5", start={"a": [3, 1], "b": [4, 2]}),
+    "opportunity": plan(property="equal_opportunity", horizon=7, empty_group="min_count=2"),
+    "costs, anytime": with_costs(empty_group="min_count=4", checks="anytime"),
+    "one decision": plan(horizon=1),
+    "long": plan(horizon=40),
 }
 
 
-@pytest.fixture(params=POLICIES)
+@cache
+def policy_of(name):
+    """The policy for one of the plans: made when it is asked for, not when tests are collected."""
+    return synthesize(PLANS[name])
+
+
+@pytest.fixture(params=PLANS)
 def policy(request):
-    return POLICIES[request.param]
+    return policy_of(request.param)
 
 
 def states(plan):
@@ -125,7 +132,7 @@ def packed(policy):
 
 @given(st.data())
 def test_packed_tables_come_back_exactly(data):
-    policy = packed(POLICIES["parity"])
+    policy = packed(policy_of("parity"))
     for cells in policy.actions.cells:
         drawn = np.frombuffer(data.draw(st.binary(min_size=cells.size, max_size=cells.size)), dtype=np.uint8)
         # With one cost there are three levels: the fourth that two bits can say becomes the third.
@@ -146,29 +153,33 @@ def test_files_are_compact():
 
 
 def test_the_plan_can_be_read_with_plain_tools(tmp_path):
-    save_policy(POLICIES["parity"], tmp_path / "p.shield")
+    save_policy(policy_of("parity"), tmp_path / "p.shield")
     head = json.loads((tmp_path / "p.shield").read_bytes().split(b"\n")[1])
-    assert read_plan(head["plan"]) == POLICIES["parity"].plan
-    assert head["expected_cost"] == POLICIES["parity"].expected_cost
+    assert read_plan(head["plan"]) == policy_of("parity").plan
+    assert head["expected_cost"] == policy_of("parity").expected_cost
 
 
-WHOLE = policy_to_bytes(POLICIES["parity"])
-LONG = policy_to_bytes(POLICIES["long"])
+@cache
+def stored_policy(name):
+    return policy_to_bytes(policy_of(name))
 
 
-@given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255))
+PLACES = st.deferred(lambda: st.integers(0, len(stored_policy("parity")) - 1))
+
+
+@given(PLACES, st.integers(1, 255))
 def test_any_flipped_byte_is_found(at, change):
-    altered = bytearray(WHOLE)
+    altered = bytearray(stored_policy("parity"))
     altered[at] ^= change
     with pytest.raises(DataError) as complaint:
         policy_from_bytes(bytes(altered), location="p.shield")
     assert complaint.value.location == "p.shield"
 
 
-@given(st.integers(0, len(WHOLE) - 1))
+@given(PLACES)
 def test_any_file_cut_short_is_found(length):
     with pytest.raises(DataError):
-        policy_from_bytes(WHOLE[:length])
+        policy_from_bytes(stored_policy("parity")[:length])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +200,7 @@ def test_any_file_cut_short_is_found(length):
     ],
 )
 def test_files_that_contradict_themselves_are_refused_whatever_their_checksum(change, complaint):
-    head, arrays = unpack_container(LONG, location="p")
+    head, arrays = unpack_container(stored_policy("long"), location="p")
     change(head)
     with pytest.raises(DataError, match="contradicts itself") as refusal:
         policy_from_bytes(pack_container(head, arrays))
@@ -197,7 +208,7 @@ def test_files_that_contradict_themselves_are_refused_whatever_their_checksum(ch
 
 
 def test_arrays_that_are_not_there_are_refused():
-    head, arrays = unpack_container(WHOLE, location="p")
+    head, arrays = unpack_container(stored_policy("parity"), location="p")
     with pytest.raises(DataError, match="tables for 1 groups, and its plan needs 2"):
         policy_from_bytes(pack_container(head, {"0": arrays["0"]}))
 
@@ -208,7 +219,7 @@ def test_places_that_cannot_be_read_or_written(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         load_policy(tmp_path)
     with pytest.raises(OptionError, match="cannot be written"):
-        save_policy(POLICIES["parity"], tmp_path / "no folder" / "p.shield")
+        save_policy(policy_of("parity"), tmp_path / "no folder" / "p.shield")
     assert not list(tmp_path.iterdir())
 
 
@@ -221,7 +232,7 @@ def refused_table(policy, name, change):
 
 def test_levels_that_no_cost_has_are_refused():
     groups = {name: {"rate": 1 / 3, "accept": accept} for name, accept in zip("abc", (0.3, 0.5, 0.7), strict=True)}
-    ones = packed(POLICIES["parity"])
+    ones = packed(policy_of("parity"))
     separate = synthesize_separable(plan(kind="static-bw", kappa="0.2", groups=groups))
     listed = synthesize(plan(horizon=5, kappa="0.4", groups=groups))
     for policy, name in ((ones, "0"), (ones, "1"), (separate, "2"), (listed, "3")):
@@ -232,7 +243,7 @@ def test_levels_that_no_cost_has_are_refused():
 
 def test_a_table_of_bytes_of_ones_is_refused():
     assert "its levels are not all between 0 and 2" in refused_table(
-        packed(POLICIES["parity"]), "0", lambda table: table * 0 + np.uint8(255)
+        packed(policy_of("parity")), "0", lambda table: table * 0 + np.uint8(255)
     )
 
 
