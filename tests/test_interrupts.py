@@ -100,3 +100,14 @@ def test_an_interrupt_that_code_catches_is_raised_again(interruptible):
     assert guarded(int, "3") == 3
     with pytest.raises(ValueError, match="its own"):
         guarded(float, "its own")
+
+
+def test_an_error_that_an_interrupt_led_to_is_an_interrupt(interruptible):
+    def fail():
+        catch_interrupt()
+        raise RuntimeError("no compiled object yet")
+
+    with StopSignals() as signals:
+        with pytest.raises(KeyboardInterrupt):
+            guarded(fail)
+        assert signals.terminated

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numba
 import pytest
 from numba.core.caching import IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
 
 from evenhand import kernels
 
@@ -153,3 +156,21 @@ def test_code_for_another_processor_does_not_count_as_compiled(monkeypatch: pyte
         index = {("signature", processor, ("code",)): "square.1.nbc"}
         monkeypatch.setattr(square._cache._cache_file, "_load_index", lambda index=index: index)
         assert kernels.is_compiled(square) is kept
+
+
+def test_an_interrupt_that_the_compiler_loses_ends_it_all_the_same(
+    interruptible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_it(kernel: object, signature: object) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr(Dispatcher, "compile", lose_it)
+
+    @kernels.compile_kernel()
+    def double(number: int) -> int:
+        return 2 * number
+
+    with pytest.raises(KeyboardInterrupt):
+        double(3)

@@ -101,15 +101,16 @@ def is_interrupted(grace: float = 0.0) -> bool:
 class InterruptGuard(InterruptCounter):
     """Ctrl-C and SIGTERM raise as usual, and once more at the end if the code inside caught what was raised.
 
-    scikit-learn's ``MLPClassifier`` answers Ctrl-C with a warning, and returns as if it had been trained to the end.
+    scikit-learn's ``MLPClassifier`` answers Ctrl-C with a warning, and returns as if it had been trained to the end;
+    the compiler of kernels loses an interrupt in a callback from C, and fails with an error of its own a little later.
     """
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        if self.count and kind is None:
-            raise KeyboardInterrupt
+        if self.count and (kind is None or issubclass(kind, Exception)):
+            raise KeyboardInterrupt from error
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         super()._note(number, frame)

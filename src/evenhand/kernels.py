@@ -22,6 +22,8 @@ import numba
 from numba.core.dispatcher import Dispatcher
 from numba.core.types.misc import unliteral
 
+from evenhand.interrupts import InterruptGuard
+
 _refused: list[str] = []
 _unsaved: list[str] = []
 
@@ -46,6 +48,7 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
         if isinstance(kernel, Dispatcher):  # with NUMBA_DISABLE_JIT it is the function itself
             _compile_once(kernel)
             _guard_cache(kernel)
+            _guard_compiler(kernel)
         return kernel
 
     return compile_function
@@ -92,6 +95,17 @@ def _guard_cache(kernel: Any) -> None:
             _unsaved.append(str(error.strerror))
 
     kept.save_overload = save_overload
+
+
+def _guard_compiler(kernel: Any) -> None:
+    """Have Ctrl-C and SIGTERM end a compilation as an interrupt wherever they meet it."""
+    compile_signature = kernel.compile
+
+    def compile_guarded(signature: Any) -> Any:
+        with InterruptGuard():
+            return compile_signature(signature)
+
+    kernel.compile = compile_guarded
 
 
 def package_of(file: Path) -> Path:

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
+import evenhand
 from evenhand import datasets
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.mitigation import FairClassifier
@@ -408,3 +409,18 @@ def test_a_protected_column_of_an_array_makes_two_groups():
     assert FairClassifier("diffdp", protected=[0], **QUICK).fit(mostly[:, None], labels).history_
     with pytest.raises(DataError, match="holds one number only"):
         FairClassifier("diffdp", protected=[0], **QUICK).fit(np.full((200, 1), 0.5), labels)
+
+
+def test_it_is_audited_like_any_classifier(german):
+    _, frame, labels = german
+    model = FairClassifier(hidden=(2,), steps=1).fit(frame, labels)
+    result = evenhand.audit(model, frame, labels, protected=["sex"], max_boxes=10)
+    assert result.groups.people == len(frame)
+
+
+def test_a_protected_position_is_any_whole_number_and_one_text_is_no_list(german):
+    _, frame, labels = german
+    small = {"hidden": (2,), "steps": 1}
+    assert FairClassifier("diffdp", protected=[np.int64(12)], **small).fit(frame, labels).schema_.protected == ("sex",)
+    with pytest.raises(OptionError, match="expected a list of names"):
+        FairClassifier("diffdp", protected="sex", **small).fit(frame, labels)

@@ -138,7 +138,8 @@ def write_object(model: Any, path: Path, endings: tuple[str, ...]) -> None:
 
 def keep_categories(given: Any, fresh: Any) -> None:
     """Tell the encoders in a fresh clone the categories that the fitted ones know, where they would look for them."""
-    inside = {**dict(getattr(given, "steps", None) or ()), **dict(getattr(given, "transformer_list", None) or ())}
+    named = (getattr(given, name, None) for name in ("steps", "transformer_list"))
+    inside = {name: part for parts in named if isinstance(parts, list) for name, part in parts}
     inside |= {name: part for name, part, _ in getattr(given, "transformers_", None) or ()}
     parameters = fresh.get_params(deep=True)  # pipelines name their steps only so
     for name, part in inside.items():

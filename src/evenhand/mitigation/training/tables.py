@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import Attribute, Schema, Target, Value, infer_schema, named_columns, plain_value
+from evenhand.schema import Attribute, Schema, Target, Value, infer_schema, list_names, named_columns, plain_value
 from evenhand.typing import Floats
 
 FEW = 10
@@ -33,9 +33,10 @@ def name_protected(protected: Sequence[str | int] | None, names: Sequence[str]) 
     """Return the names of protected columns, which are given by name or by position.
 
     Raises:
-        OptionError: there is no such position.
+        OptionError: there is no such position, or one text is given in place of a list.
     """
-    wanted = tuple(protected or ())
+    given = list_names(protected, "protected") if isinstance(protected, str) else tuple(protected or ())
+    wanted = tuple(int(one) if isinstance(one, np.integer) else one for one in given)
     beyond = [one for one in wanted if isinstance(one, int) and not 0 <= one < len(names)]
     if beyond:
         raise OptionError(

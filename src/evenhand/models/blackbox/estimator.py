@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -160,8 +161,14 @@ class EstimatorModel:
 
 def is_repeatable(model: Any) -> bool:
     """Return whether an estimator, and every step of it, is of a library whose classifiers repeat their answers."""
-    parts = [model, *(part for _, part in getattr(model, "steps", ()))]
+    parts = [model, *(part for _, part in nested_parts(model))]
     return all(type(part).__module__.partition(".")[0] in REPEATABLE for part in parts if part != "passthrough")
+
+
+def nested_parts(model: Any) -> list[tuple[str, Any]]:
+    """Return the named parts of a pipeline or union; of another estimator none, even if its ``steps`` is a number."""
+    named = (getattr(model, name, None) for name in ("steps", "transformer_list"))
+    return [part for parts in named if isinstance(parts, Sequence) for part in parts]
 
 
 def wrap_estimator(
@@ -290,8 +297,7 @@ def learnt_form(model: Any, schema: Schema) -> InputForm | None:
 def _learnt_categories(model: Any) -> list[Any]:
     """Return the values that the encoders in a fitted estimator know."""
     found = [value for column in getattr(model, "categories_", None) or () for value in np.asarray(column).tolist()]
-    parts = [*(getattr(model, "steps", None) or ()), *(getattr(model, "transformer_list", None) or ())]
-    parts += getattr(model, "transformers_", None) or ()
+    parts = [*nested_parts(model), *(getattr(model, "transformers_", None) or ())]
     return found + [value for part in parts for value in _learnt_categories(part[1])]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand.core import NEVER, TimeLimit
 from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
 from evenhand.http import redact_url
-from evenhand.models.blackbox.estimator import is_repeatable
+from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
 from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
 from evenhand.models.blackbox.hugging_face import is_text_classifier, read_text_classifier
@@ -144,7 +144,7 @@ def load_text_model(source: Any, *, trust: bool = False) -> TextModel:
 def reads_texts(model: Any) -> bool:
     """Return whether a scikit-learn model splits texts into words before anything else: it cannot take rows."""
     model = getattr(model, "best_estimator_", model)
-    parts = getattr(model, "steps", None) or getattr(model, "transformer_list", None)
+    parts = nested_parts(model)
     return reads_texts(parts[0][1]) if parts else hasattr(model, "build_analyzer")
 
 
