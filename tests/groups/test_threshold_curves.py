@@ -162,5 +162,5 @@ def test_the_table_lists_some_thresholds_and_those_in_force():
     table = threshold_table(found)
     assert 9 <= len(table.rows) <= 11
     assert "0.437 (in force)" in [row.cells[0].text for row in table.rows]
-    assert len(threshold_table(found, every=True).rows) == len(found.thresholds)
+    assert 20 <= len(threshold_table(found, every=True).rows) <= 22
     assert len(threshold_answers(found)) == 1

@@ -174,7 +174,7 @@ def test_it_is_self_contained_and_runs_only_its_own_script(name):
 
 
 def test_it_is_small():
-    assert len(view.render_page(examples.full().document()).encode()) < 1_000_000
+    assert len(view.render_page(examples.full().document()).encode()) < 600_000
 
 
 @pytest.mark.full

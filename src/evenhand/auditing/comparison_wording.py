@@ -120,7 +120,7 @@ def _findings(result: AuditComparison) -> Iterator[str]:
         f"{judged} that may be judged, such as accuracies, gaps, ratios and flip rates."
     )
     for verdict in ("worse", "better"):
-        for line in [line for line in result.lines if line.verdict == verdict][:3]:
+        for line in [line for line in result.lines if line.verdict == verdict][:2]:
             assert not isinstance(line.before, Unknown)
             assert not isinstance(line.after, Unknown)
             yield (

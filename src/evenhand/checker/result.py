@@ -21,6 +21,7 @@ from evenhand.core import (
     ResultPart,
     Table,
     TableRow,
+    Text,
 )
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class CertificateCheck(Result):
             self._proved_again(),
             (
                 *self._restrictions(),
+                *self._finding(name),
                 *self._totals(name),
                 Facts(tuple(self._facts())),
                 *self._unconfirmed_table(),
@@ -131,6 +133,14 @@ class CertificateCheck(Result):
             brand="Evenhand check",
             made=self.provenance,
         )
+
+    def _finding(self, name: str) -> Iterator[Text]:
+        if self.verdict in ("confirmed", "restricted") and self.certified is not None:
+            yield Text(
+                f"The certificate is confirmed: for {self.certified:.2%} of the population that it is "
+                f"about, the decision does not change with {name}.",
+                role="finding",
+            )
 
     def _proved_again(self) -> str:
         exact = f"{self.exact:,} of them in whole numbers, the others in float64 rounded to the safe side"

@@ -31,6 +31,9 @@ MOST = 100
 LISTED = 9
 """Thresholds of a table that a reader sees at once."""
 
+MORE = 20
+"""Thresholds of the table with every gap; the JSON has all."""
+
 NEAR = 0.01
 """Accuracies this close to the highest are compared by their gaps."""
 
@@ -381,8 +384,8 @@ def format_threshold(threshold: float) -> str:
 
 
 def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
-    """Return what thresholds do: about nine of them, and those in force; or all, with every gap."""
-    shown = range(len(curves.thresholds)) if every else _listed_places(curves)
+    """Return what thresholds do: about nine of them, and those in force; or about twenty, with every gap."""
+    shown = _listed_places(curves, MORE if every else LISTED)
     columns = [one for one in curves.curves if not one.group]
     if not every:
         columns = [
@@ -406,11 +409,9 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
     )
 
 
-def _listed_places(curves: ThresholdCurves) -> list[int]:
+def _listed_places(curves: ThresholdCurves, most: int) -> list[int]:
     count = len(curves.thresholds)
-    places = (
-        {round(i * (count - 1) / (LISTED + 1)) for i in range(1, LISTED + 1)} if count > LISTED else {*range(count)}
-    )
+    places = {round(i * (count - 1) / (most + 1)) for i in range(1, most + 1)} if count > most else {*range(count)}
     own = () if curves.in_force is None else curves.in_force.values
     return sorted(places | {i for i, threshold in enumerate(curves.thresholds) if threshold in own})
 
@@ -450,7 +451,9 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
         left_out = _left_out(curves, by)
         if left_out:
             yield Text(f"In no gap by {by}, because they are too few: {list_some(left_out)}.")
-    yield Fold("All thresholds in numbers", (threshold_table(curves, every=True),))
+    few = count <= MORE
+    title = "All thresholds in numbers" if few else f"About {MORE} thresholds in numbers; the JSON has all {count}"
+    yield Fold(title, (threshold_table(curves, every=True),))
 
 
 def _left_out(curves: ThresholdCurves, by: str) -> list[str]:

@@ -56,6 +56,9 @@ STOPPED = {
 CAUSES = {"noise": "own noise", "names": "names", "identity": "identity"}
 """The causes of flips, as they are read."""
 
+HEADLINES = 5
+"""Sentences at the top, at most."""
+
 PAIRS = 2
 """Confirmed pairs that are seen before the others are unfolded."""
 
@@ -73,7 +76,7 @@ TERMS = (
 
 def build_document(result: LanguageModelAudit) -> Document:
     """Return what an audit of a language model says."""
-    blocks: list[Block] = [Text(items=tuple(_headlines(result)), role="finding")]
+    blocks: list[Block] = [Text(items=tuple(_headlines(result))[:HEADLINES], role="finding")]
     blocks += [Note(text, "caution") for text in result.cautions]
     if result.names is not None:
         blocks += [Note(f"Name list: {text}", "caution") for text in result.names.warnings]

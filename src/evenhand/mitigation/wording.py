@@ -88,7 +88,7 @@ def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
     """Yield which model is to be used: the new one, or the given one as nothing better was found."""
     first = result.candidates[0]
     if result.chosen is not None:
-        yield Text(f"The new model, {first.method}: {first.words}.", role="finding")
+        yield Text(f"The new model, {first.method}: {first.words}.", tuple(_changes(first)), role="finding")
         return
     yield Text("Nothing better was found: the given model is kept, and no model is written.", role="finding")
     yield Text(f"{first.method}: {first.rejected}. Its model beside the given one, {first.words}:")
@@ -97,6 +97,20 @@ def _decision_blocks(result: MitigationResult) -> Iterator[Block]:
         yield Note(
             f"The first method is the one that is written. Better than the given model is {better[0]}: name it first."
         )
+
+
+def _changes(candidate: CandidateResult) -> Iterator[str]:
+    """Yield what got worse, what got better and what became of the accuracy: a sentence each, four at most."""
+    worse, better = (
+        [line for line in candidate.lines if line.verdict == verdict][:most]
+        for verdict, most in (("worse", 1), ("better", 2))
+    )
+    shown = {line.name: line for line in candidate.lines if line.name == "accuracy"}
+    for said, lines in (("Worse", worse), ("Better", better), ("Performance", [*shown.values()])):
+        for line in lines:
+            if not isinstance(line.before, Unknown) and not isinstance(line.after, Unknown):
+                before, after = (show_number(line, one).text for one in (line.before, line.after))
+                yield f"{said}: {line.words}, {before} before and {after} after."
 
 
 def headline_answers(candidate: CandidateResult) -> list[Metric]:

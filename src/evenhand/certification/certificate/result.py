@@ -277,6 +277,12 @@ class Certificate(Result):
             f"For which share of {SIMULATED} ({self.population}) it is proved that {same}, or {other}, whatever {name} "
             "says.",
             (
+                Text(
+                    f"For {percent_at_least(self.certified)} of {SIMULATED} it is proved that {same} whatever {name} "
+                    f"says; for {percent_at_least(self.falsified)} it is proved that it {other}"
+                    f"{'' if self.tolerance is None else ' than that'}.",
+                    role="finding",
+                ),
                 *(Text(sentence) for sentence in asked),
                 *proof_answers(self),
                 *outcome_blocks(self),

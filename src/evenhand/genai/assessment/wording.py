@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def build_document(result: GenaiAssessment, folder: str | None = None) -> Docume
         blocks.append(
             Note("Interrupted: the items that were there by then are judged. The same command goes on.", "caution")
         )
+    blocks += _finding(result)
     blocks.append(_verdict_table(result))
     if result.prompts is not None:
         blocks += _prompt_blocks(result.prompts)
@@ -109,6 +111,17 @@ def describe_left_out(group: GroupFinding) -> str:
 
 def _mark(verdict: str) -> str:
     return f"{SIGNS[verdict]}\N{NO-BREAK SPACE}{verdict}" if verdict in SIGNS else verdict
+
+
+def _finding(result: GenaiAssessment) -> Iterator[Text]:
+    """Yield how many specifications hold, and which values are at fault most often."""
+    found = [verdict for one in result.sequences if one.prompts != "neutral" for verdict in one.verdicts]
+    broken = [verdict for verdict in found if verdict.verdict == "violated"]
+    fault = Counter(value for verdict in broken for value in verdict.at_fault)
+    said = f"{len(broken)} of {format_count(len(found), 'specification', 'specifications')} do not hold (observed)"
+    worst = [f"{value} ({number})" for value, number in fault.most_common(3)]
+    if found:
+        yield Text(f"{said}{f'; missed or absent most often: {list_some(worst)}' if worst else ''}.", role="finding")
 
 
 def _verdict_table(result: GenaiAssessment) -> Table:

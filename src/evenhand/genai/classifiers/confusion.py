@@ -7,7 +7,7 @@ kept in the books alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from evenhand.genai.assessment.sequences import read_source_table, read_text_col
 from evenhand.genai.config import ConfusionConfig
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
 from evenhand.stats import Observed, Quantity, Unknown, clopper_pearson, show_quantity
-from evenhand.text import format_count, format_level
+from evenhand.text import format_count, format_level, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -424,6 +424,7 @@ class ConfusionResult(Result):
         of = " and ".join(f"{name} = {value}" for name, value in self.conditions.items())
         left_out = f", {self.unlabelled:,} not labelled and left out" if self.unlabelled else ""
         blocks: list[Block] = [
+            *self._finding(),
             Figure("counts of labels", "Blue: the label is right. Orange: it is wrong. The stronger, the more.", self),
             self._count_table(),
             self._share_table(),
@@ -437,6 +438,16 @@ class ConfusionResult(Result):
             brand="Evenhand, generative AI",
             made=self.provenance,
         )
+
+    def _finding(self) -> Iterator[Text]:
+        right = {value: one.value for value, one in self.right.items() if isinstance(one, Observed)}
+        if right:
+            worst = min(right, key=lambda value: right[value])
+            yield Text(
+                f"Least reliable is {worst!r}: {format_percent(right[worst])} of the items said to show it do "
+                "(observed).",
+                role="finding",
+            )
 
     def _count_table(self) -> Table:
         """Return the counts, a row for every true value and a column for what is said."""

@@ -19,7 +19,7 @@ from evenhand.core import (
     TableRow,
     Text,
 )
-from evenhand.text import format_count
+from evenhand.text import format_count, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,6 +150,14 @@ def _build_document(
     if result.interrupted:
         blocks.append(Note("Interrupted: the requests here were answered before.", "caution"))
     blocks += [
+        Text(
+            items=tuple(
+                f"{one.policy}: {format_count(one.violations, 'deadline', 'deadlines')} missed; the prompt of "
+                f"{format_percent(one.interventions / max(one.requests, 1))} of requests was changed."
+                for one in sorted(simulations, key=lambda one: -one.violations)[:5]
+            ),
+            role="finding",
+        ),
         Figure(
             "costs of policies",
             "Deadlines missed, the share of requests whose prompt was changed, and items made per request, by policy.",

@@ -368,6 +368,7 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
         blocks.append(Note(result.caution, "caution"))
     if result.interrupted:
         blocks.append(Note("This search was interrupted. It holds what was found before.", "caution"))
+    blocks.append(Text(_finding(result), role="finding"))
     blocks += [_rate_answer(rate) for rate in result.rates]
     answer = search_answer(result, None if subject is None else subject.favourable)
     blocks += [Metric(answer.name, answer.number, answer.notes), _next_step(result)]
@@ -390,6 +391,20 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
         ), *_pair_section(result, favourable, scores=scores), *_attribute_section(result)]  # fmt: skip
     blocks += [Heading("How it was done", anchor="method", detail=True), Facts(tuple(_facts(result)))]
     return Document(title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance)
+
+
+def _finding(result: SearchResult) -> str:
+    """Return for how many the decision changes, and how many profiles were found, in a sentence."""
+    names = join_names(result.protected)
+    many = format_count(result.profiles, "profile", "profiles")
+    if not result.rates:
+        return f"The search found {many} whose decision changes with {names}; how common they are is not known."
+    worst = max(result.rates, key=lambda rate: rate.estimate)
+    whom = PEOPLE.get(worst.population, worst.population)
+    return (
+        f"For {format_percent(worst.estimate)} of {whom} the decision changes with {names} (counterfactual flip rate, "
+        f"estimated); the search found {many}."
+    )
 
 
 def _explain_counterparts(result: SearchResult) -> str:

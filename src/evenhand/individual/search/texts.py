@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +24,7 @@ from evenhand.core import (
     Side,
     Table,
     TableRow,
+    Text,
     WorkClock,
 )
 from evenhand.datasets import (
@@ -42,7 +43,7 @@ from evenhand.individual.result import describe_noise
 from evenhand.individual.search.config import TextSearchConfig
 from evenhand.models import NoiseCheck, TextAnswers, check_texts, load_text_model
 from evenhand.stats import FlipCounts, Observed, Quantity, excess_over_noise, observed_rate, show_quantity
-from evenhand.text import format_count
+from evenhand.text import format_count, format_percent
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class TextSearchResult(Result):
             (
                 *([self.noise.caution(NOISY, NOUNS)] if self.noise is not None and self.noise.noisy else []),
                 *(Note("Interrupted: this was found before.", "caution") for _ in range(self.interrupted)),
+                *self._finding(),
                 *(_flip_answer(count) for count in self.counts),
                 *(Heading("The clearest findings") for _ in clearest[:1]),
                 *(block for example in clearest for block in self._pair(example)),
@@ -130,6 +132,16 @@ class TextSearchResult(Result):
             brand="Evenhand search",
             made=self.provenance,
         )
+
+    def _finding(self) -> Iterator[Text]:
+        rates = {one.category: one for one in self.counts if isinstance(one.rate, Observed)}
+        if rates:
+            worst = max(rates.values(), key=lambda one: one.flips / max(one.n, 1))
+            yield Text(
+                f"In {format_percent(worst.flips / max(worst.n, 1))} of {format_count(worst.n, 'text', 'texts')} with "
+                f"words of {worst.category} the label changes when these are replaced (observed).",
+                role="finding",
+            )
 
     def _pair(self, example: TextFinding) -> tuple[Heading, Pair]:
         first, second = (

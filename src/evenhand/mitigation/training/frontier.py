@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ from evenhand.stats import (
     quantity_value,
     show_quantity,
 )
-from evenhand.text import format_count, format_level
+from evenhand.text import format_count, format_decimal, format_level, format_percent
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
@@ -300,11 +301,36 @@ LIMITS = (
 )
 
 
+NEAR = 0.01
+"""Accuracies this close to the highest are compared by their gaps."""
+
+
+def _finding(result: FrontierResult) -> Iterator[Text]:
+    """Yield how small the gap gets for little accuracy, in a sentence."""
+    known = [
+        (accuracy, gap, point)
+        for point in result.points
+        if (accuracy := quantity_value(point.accuracy)) is not None and (gap := quantity_value(point.gap)) is not None
+    ]
+    if not known:
+        return
+    best = max(known, key=lambda one: one[0])
+    least = min((one for one in known if one[0] >= best[0] - NEAR), key=lambda one: one[1])
+    said = f"The most accurate network is right for {format_percent(best[0])}, with a gap of {format_decimal(best[1])}."
+    if least is not best:
+        said += (
+            f" Within a point of that, the gap is smallest at strength {least[2].strength:g}: "
+            f"{format_decimal(least[1])}, right for {format_percent(least[0])}."
+        )
+    yield Text(said, role="finding")
+
+
 def _build_document(result: FrontierResult) -> Document:
     test = f"people of {result.test_data}" if result.test_data else "others"
     blocks: list[Block] = []
     if result.interrupted:
         blocks.append(Note("Stopped early: not all strengths were trained.", "caution"))
+    blocks += _finding(result)
     blocks.append(
         Figure(
             "frontier",

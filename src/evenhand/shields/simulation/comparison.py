@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from evenhand.core import Block, Column, Document, Figure, NextStep, Note, ReportedNumber, Result, Table, TableRow
+from evenhand.core import Block, Column, Document, Figure, NextStep, Note, ReportedNumber, Result, Table, TableRow, Text
 from evenhand.errors import OptionError
-from evenhand.shields.simulation.result import ShieldSimulationResult, describe_simulated, show_quantity
+from evenhand.shields.simulation.result import ShieldSimulationResult, describe_simulated, show_quantity, state_outcome
 from evenhand.shields.simulation.simulate import simulate_shield
 from evenhand.shields.simulation.streams import ArrivalSource, Order
 from evenhand.shields.spec.plan import PERIODIC_KINDS, PLAN_KINDS, SHORT_TERM_KINDS, ShieldPlan
@@ -44,6 +44,10 @@ class ShieldComparisonResult(Result):
             Note("Interrupted: the last shield here has fewer runs, and those after it have none.", "caution")
         ] * self.interrupted
         blocks += [
+            Text(
+                items=tuple(state_outcome(one, f"the shield {one.name}") for one in self.simulations[:5]),
+                role="finding",
+            ),
             Figure(
                 "bias by kind of shield",
                 "The bias in the course of a run under each shield: the median, and the band that holds nine of ten "

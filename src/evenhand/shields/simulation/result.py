@@ -22,6 +22,7 @@ from evenhand.core import (
     ResultPart,
     Table,
     TableRow,
+    Text,
 )
 from evenhand.stats import Proved, Quantity, Unknown
 from evenhand.text import format_count, format_percent
@@ -198,6 +199,7 @@ def _build_document(result: ShieldSimulationResult) -> Document:
     blocks: list[Block] = []
     if result.interrupted:
         blocks.append(Note("Interrupted: the runs here were complete before.", "caution"))
+    blocks.append(Text(state_outcome(result), role="finding"))
     blocks += [*_answers(result), NextStep(_next_step(result))]
     blocks += [
         Heading("Bias over time", anchor="over-time", detail=True),
@@ -227,6 +229,15 @@ def _build_document(result: ShieldSimulationResult) -> Document:
         tuple(blocks),
         brand="Evenhand shield",
         made=result.provenance,
+    )
+
+
+def state_outcome(result: ShieldSimulationResult, shield: str = "the shield") -> str:
+    """Return how many runs keep the bound with and without the shield, and at what price, as a sentence."""
+    return (
+        f"With {shield}, {format_share(result.fair_share)} of {format_count(result.runs, 'run', 'runs')} keep the "
+        f"bound whenever it is checked, without it {format_share(result.fair_share_unshielded)}; it goes against "
+        f"{result.interventions_mean:.2f} of {result.periods * result.horizon:,} recommendations in a run (estimated)."
     )
 
 

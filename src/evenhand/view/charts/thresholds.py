@@ -15,6 +15,9 @@ SCALE = 70
 
 HEIGHT = 230
 TRADE_HEIGHT = 340
+POINTS = 60
+"""Points of a curve, about at most."""
+
 NAMED = 7
 """Thresholds named along the trade, at most."""
 
@@ -113,12 +116,28 @@ def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
     return drawing.stack_charts([panel for panel in panels if panel], f"{description}.")
 
 
+def _places(curves: ThresholdCurves) -> list[int]:
+    """Return the thresholds that are drawn: about sixty at most, the ends and those in force among them."""
+    own = () if curves.in_force is None else curves.in_force.values
+    last = len(curves.thresholds) - 1
+    step = 1 + last // POINTS
+    return [i for i, one in enumerate(curves.thresholds) if i % step == 0 or i == last or one in own]
+
+
 def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: str, width: int) -> Spec:
     """Return one panel: each line inside its band; the thresholds in force are dashed."""
+    own = () if curves.in_force is None else curves.in_force.values
+    places = _places(curves)
     rows: list[Spec] = [
-        {"name": name, "threshold": threshold, "value": value, "low": low, "high": high}
+        {
+            "name": name,
+            "threshold": curves.thresholds[i],
+            "value": curve.values[i],
+            "low": curve.low[i],
+            "high": curve.high[i],
+        }
         for name, curve in lines
-        for threshold, value, low, high in zip(curves.thresholds, curve.values, curve.low, curve.high, strict=True)
+        for i in places
     ]
     names = [name for name, _ in lines]
     legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
@@ -148,7 +167,6 @@ def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: s
         axis = {"title": title, "format": "~%", "tickCount": 5, "offset": 5}
         return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": True}, "axis": axis}
 
-    own = () if curves.in_force is None else curves.in_force.values
     inside = [{"threshold": one} for one in own if curves.thresholds[0] <= one <= curves.thresholds[-1]]
     layers = [
         drawing.mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2={"field": "high"}, color=color),
@@ -179,6 +197,8 @@ def draw_trade(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
     ]
     best = max(rows, key=lambda row: row["accuracy"])
     shown = {round(i * last / (NAMED - 1)) for i in range(NAMED)} | {best["order"]}
+    drawn = {*_places(curves), *shown}
+    rows = [row for row in rows if row["order"] in drawn]
     named = [row for row in rows if row["order"] in shown or row["own"]]
     marked = [
         {**row, "gap_low": gap.low[at], "gap_high": gap.high[at], "low": accuracy.low[at], "high": accuracy.high[at]}

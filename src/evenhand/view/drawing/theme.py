@@ -168,12 +168,26 @@ def to_svg(spec: Spec, *, name: str) -> str:
     body = re.sub(r'="url\(#([^"]*)\)"', rf'="url(#{name}-\1)"', body)
     # The drawing is one image with one description; its parts are in the tables beside it.
     body = re.sub(r'\s(?:role|aria-[a-z]+)="[^"]*"', "", body)
-    body = fix_widths(body)
+    body = _shorten_drawing(fix_widths(body))
     described = spec["description"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" aria-label="{described}" '
-        f'viewBox="0 0 {width} {height}" style="max-width:{width}px">{body}'
+        f'viewBox="0 0 {width} {height}" font-family="{FONT}" style="max-width:{width}px">{body}'
     )
+
+
+_PLACES = re.compile(r'(?<= )(?:d|transform|[xy][12]?)="[^"]*"')
+_DIGITS = re.compile(r"\d+\.\d{2,}(?!e)")
+_UNSEEN = re.compile(
+    r'<path class="(?:background|foreground)" d="[^"]*"(?: pointer-events="none")?(?: display="none")?/>'
+    rf'| (?:class="[^"]*"|pointer-events="none"|opacity="1"|font-weight="normal"|font-family="{FONT}")'
+)
+
+
+def _shorten_drawing(body: str) -> str:
+    """Leave out of a drawing what nobody sees, and round places to a tenth of a pixel."""
+    body = _UNSEEN.sub("", body)
+    return _PLACES.sub(lambda found: _DIGITS.sub(lambda number: f"{round(float(number[0]), 1):g}", found[0]), body)
 
 
 def dark_stylesheet() -> str:
