@@ -241,7 +241,9 @@ class Studio:
         )
         with contextlib.closing(context):
             page = context.new_page()
-            page.goto(address)
+            answer = page.goto(address)
+            if answer is not None and not answer.ok:
+                raise SystemExit(f"{name}: {address} cannot be had ({answer.status}); was the documentation built?")
             page.add_style_tag(content=CALM)
             for step in picture.get("do", ()):
                 _do(page, step)
@@ -355,8 +357,8 @@ def main() -> None:
     given = parser.parse_args()
     pictures = read_list()
     if given.list:
-        for picture in pictures.values():
-            print(f"{picture['file']:32} {picture['shows']}")
+        for name, picture in pictures.items():
+            print(f"{name:24} {picture['file']:28} {picture['shows']}")
         return
     with contextlib.ExitStack() as stack:
         studio = Studio(pictures, given.site, given.keep, stack)
