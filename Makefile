@@ -21,7 +21,7 @@ tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark
 parallel := -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-full test-slow lint docs bench dist sbom
+.PHONY: help demo test test-full test-slow lint docs notebooks bench dist sbom
 .DELETE_ON_ERROR:
 
 help:  ## list what can be done
@@ -48,6 +48,9 @@ lint: $(stamps)/lint  ## format, style, types, import rules
 
 docs: $(stamps)/docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --strict
+
+notebooks: $(tested)  ## execute the notebooks of the documentation and write their outputs
+	$(bin)/python tools/run_notebooks.py
 
 bench: $(stamps)/bench  ## measure, and keep the figures in benchmarks/results/
 	@mkdir -p benchmarks/results

@@ -69,6 +69,12 @@ def test_a_chart_stays_one_of_altair(result):
     assert set(chart._repr_mimebundle_()) == {"image/svg+xml", "text/plain"}
 
 
+def test_ipython_in_a_terminal_prints_the_summary(result):
+    printed = []
+    result._repr_pretty_(SimpleNamespace(text=printed.append), False)
+    assert printed == [result.summary()]
+
+
 def test_after_the_dot_of_a_part_stand_our_names_alone(result):
     names = {name for name in dir(result.groups) if not name.startswith("_")}
     assert names.isdisjoint(dir(pydantic.BaseModel))

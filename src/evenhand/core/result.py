@@ -132,6 +132,9 @@ class Result(BaseModel):
     def __str__(self) -> str:
         return self.summary()
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.summary())
+
     def _repr_html_(self) -> str:
         return str(_view("page_template").render_fragment(self.document()))
 
