@@ -36,6 +36,8 @@ def files(tmp_path_factory):
     many = [examples.group({"country": f"country {i}"}, 20 + i, 0.1 + 0.02 * ((7 * i) % 30)) for i in range(30)]
     audit = examples.full()
     groups = audit.groups.model_copy(update={"breakdowns": (examples.breakdown(("country",), many),)})
+    lengthy = [examples.group({"country": name}, 90, rate) for name, rate in (("a" * 150, 0.2), ("b" * 150, 0.5))]
+    lengthy = audit.groups.model_copy(update={"breakdowns": (examples.breakdown(("country",), lengthy),)})
     rates = (ReportedNumber("1,200", 1200.0), ReportedNumber("-3", -3.0), ReportedNumber("20 k", 2e4))
     rows = [TableRow((name, rate)) for name, rate in zip("abc", rates, strict=True)]
     rows.insert(1, TableRow(("d", ReportedNumber("-", kind="unknown", basis="too few"))))
@@ -44,6 +46,7 @@ def files(tmp_path_factory):
         "unknown": Document("Rates", blocks=(unknown,)),
         "full": audit.document(),
         "many": audit.model_copy(update={"groups": groups}).document(),
+        "lengthy": audit.model_copy(update={"groups": lengthy}).document(),
         "thresholds": pictured.document("thresholds"),
     }
     for name, document in documents.items():
@@ -161,7 +164,7 @@ def test_everybody_can_read_and_use_it(opened, name, scheme):
     assert found["found"] == []
 
 
-@pytest.mark.parametrize("name", ["full", "many", "thresholds"])
+@pytest.mark.parametrize("name", ["full", "many", "lengthy", "thresholds"])
 def test_nothing_is_wider_than_a_telephone(opened, name):
     page = opened(name, width=400)
     assert not page.locator("nav ol").is_visible()
