@@ -31,7 +31,7 @@ from rich.table import Table
 from evenhand import certification, datasets
 from evenhand.models import AdditiveNetwork, network_from_dense
 from evenhand.population import fit_mixture, product_of_marginals
-from evenhand.population.latent_classes import fit_latent_classes
+from evenhand.population.mixture import fit_latent_classes
 from evenhand.population.mixture import CLASSES, HELD_OUT, code_people, strata_of
 from evenhand.schema import People, Schema, encode
 

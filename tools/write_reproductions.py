@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from evenhand.core import Figure  # noqa: E402
 from evenhand.reproduce.comparison import ComparedTable, PaperReproduction  # noqa: E402
-from evenhand.reproduce.comparison.charts import draw_agreement, draw_comparison  # noqa: E402
+from evenhand.reproduce.comparison.wording import draw_agreement, draw_comparison  # noqa: E402
 from evenhand.text import format_duration  # noqa: E402
 from evenhand.view import drawing, render_markdown  # noqa: E402
 

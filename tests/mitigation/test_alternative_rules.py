@@ -11,7 +11,7 @@ from evenhand.mitigation import reweighing_weights
 from evenhand.mitigation.alternatives.choice import GAIN_ERRORS, SURENESS, find_baseline, find_frontier, rank_candidates
 from evenhand.mitigation.alternatives.gaps import CONDITIONS, RateGap
 from evenhand.mitigation.alternatives.intervals import compare_frontier
-from evenhand.mitigation.alternatives.programs import LEVELS, threshold_path, tilt_path
+from evenhand.mitigation.alternatives.proposals import LEVELS, threshold_path, tilt_path
 from evenhand.mitigation.alternatives.rules import GroupCutoffs, OwnDecision, RuleInputs
 from evenhand.mitigation.alternatives.sources import assign_folds
 from support import scaled

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evenhand.mitigation import CandidateResult, Change, ComparisonLine, Trial
-from evenhand.mitigation.decision import Incumbent
+from evenhand.mitigation.analysis import Incumbent
 from evenhand.stats import observed_rate
 
 GIVEN = Incumbent(accuracy=0.80, harms=(0.10,), plain=None, accuracy_loss=0.01, people=1000)

@@ -14,7 +14,7 @@ from evenhand.individual import FlipConfig, measure_flips
 from evenhand.individual.search import search
 from evenhand.mitigation import Findings, FlipMetric, FoundProfiles, MitigationConfig, compare_candidates, split_people
 from evenhand.mitigation.analysis import drop_test_profiles
-from evenhand.mitigation.methods.samples import relabel_profiles
+from evenhand.mitigation.methods.retrain import relabel_profiles
 from evenhand.models import Subject, load_model
 from evenhand.population import fit_mixture
 from evenhand.schema import Schema, encode

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evenhand import datasets
 from evenhand.errors import ModelError
 from evenhand.mitigation import SubgroupGapMetric, split_people
-from evenhand.mitigation.methods.samples import relabel_profiles, sample_levelling, sample_opposite
+from evenhand.mitigation.methods.retrain import relabel_profiles, sample_levelling, sample_opposite
 from evenhand.models import load_model
 from evenhand.schema import People, Schema, encode
 from evenhand.subgroups import Range

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from evenhand import datasets
 from evenhand.errors import ModelError
 from evenhand.models import load_model, read_booster
-from evenhand.models.readers.ubjson import decode_ubjson
-from evenhand.models.readers.xgboost_file import parse_xgboost, read_xgboost
+from evenhand.models.readers.xgboost_file import decode_ubjson, parse_xgboost, read_xgboost
 from evenhand.schema import encode
 from support import scaled
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.population.latent_classes import CodedPeople, LatentClasses, fit_latent_classes
+from evenhand.population.mixture import CodedPeople, LatentClasses, fit_latent_classes
 from support import scaled
 
 

@@ -18,8 +18,7 @@ from evenhand.population import (
     product_of_marginals,
     uniform_mixture,
 )
-from evenhand.population.latent_classes import fit_latent_classes
-from evenhand.population.mixture import code_people, strata_of
+from evenhand.population.mixture import code_people, fit_latent_classes, strata_of
 from evenhand.schema import People, Schema, encode
 from support import scaled, shared
 

@@ -17,9 +17,9 @@ from evenhand.cli.main import main
 from evenhand.errors import StoreError
 from evenhand.service import Database, KeyStore, Ledger, ServiceConfig, replay_stored_logs
 from evenhand.service.api.context import build_streams
-from evenhand.service.store.backup import copy_store
 from evenhand.service.store.database import read_heads
 from evenhand.service.store.tables import entries
+from evenhand.service.store.upkeep import copy_store
 
 TOML = """
 [service]

@@ -15,8 +15,8 @@ from sqlalchemy import func, select
 
 from evenhand.errors import StoreError
 from evenhand.service import Database, Ledger, read_heads
-from evenhand.service.store.readiness import FRESH_SECONDS, Readiness
 from evenhand.service.store.tables import answers, entries
+from evenhand.service.store.upkeep import FRESH_SECONDS, Readiness
 
 ONE = {"id": "1", "group": "women", "recommendation": 1}
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 from test_units import Squares
 
-from evenhand.workers import MOST_LOSSES, Worker, WorkerPool, clusters, pools, run_units
+from evenhand.workers import MOST_LOSSES, Worker, WorkerPool, executors, pools, run_units
 
 if find_spec("ray") is None:
     pytest.skip("Ray is not installed: pip install ray", allow_module_level=True)
@@ -28,7 +28,7 @@ def executor():
         object_store_memory=200_000_000,
         runtime_env={"env_vars": {"PYTHONPATH": paths}},
     )
-    yield clusters._RayExecutor(ray)
+    yield executors._RayExecutor(ray)
     ray.shutdown()
 
 

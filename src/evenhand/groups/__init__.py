@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from evenhand.groups.breakdown import Breakdown, Gap, Group
     from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics, read_metrics
-    from evenhand.groups.gap_wording import small_group_notes, title_gap
+    from evenhand.groups.gaps import small_group_notes, title_gap
     from evenhand.groups.kept import KeptDecisions
     from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
     from evenhand.groups.labels import (

@@ -18,7 +18,7 @@ from evenhand.core import (
     Text,
 )
 from evenhand.groups.breakdown import Breakdown, Gap
-from evenhand.groups.gap_wording import format_not_assessable, small_group_notes
+from evenhand.groups.gaps import format_not_assessable, small_group_notes
 from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels, weighted_by
 from evenhand.stats import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
 from evenhand.text import format_count, join_names

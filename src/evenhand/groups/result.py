@@ -23,7 +23,7 @@ from evenhand.core import (
     Text,
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.gap_wording import describe_size, format_not_assessable, reference_table, title_gap
+from evenhand.groups.gaps import describe_size, format_not_assessable, reference_table, title_gap
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_result import LabelMetrics
 from evenhand.groups.names import METRIC_TITLES, number_name

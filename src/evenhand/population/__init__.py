@@ -1,6 +1,5 @@
 """How individuals are distributed: uniformly, attribute by attribute, as the data, or as people who can exist."""
 
-from evenhand.population.choice import PopulationKind, choose_population
 from evenhand.population.independent import (
     UNIFORM_POPULATION,
     DataPopulation,
@@ -13,7 +12,14 @@ from evenhand.population.independent import (
     product_of_marginals,
     uniform_population,
 )
-from evenhand.population.mixture import JointDistribution, MixturePopulation, fit_mixture, uniform_mixture
+from evenhand.population.mixture import (
+    JointDistribution,
+    MixturePopulation,
+    PopulationKind,
+    choose_population,
+    fit_mixture,
+    uniform_mixture,
+)
 
 __all__ = [
     "UNIFORM_POPULATION",

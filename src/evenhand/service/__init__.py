@@ -23,10 +23,9 @@ if TYPE_CHECKING:
         demo_config,
     )
     from evenhand.service.state_machines import KEY_STREAM, GuardMachine, ShieldMachine
-    from evenhand.service.store.backup import copy_store
     from evenhand.service.store.database import Database, read_entries_after, read_heads, read_log, read_state
     from evenhand.service.store.ledger import Ledger, OperationResult
-    from evenhand.service.store.upkeep import RetentionJob
+    from evenhand.service.store.upkeep import RetentionJob, copy_store
 
 __all__ = [
     "KEY_STREAM",

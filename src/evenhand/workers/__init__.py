@@ -1,9 +1,8 @@
 """Work in units: on the processes of this machine, on a Dask or Ray cluster, or on any executor."""
 
 from evenhand.workers.executors import Workers, open_pool
-from evenhand.workers.pools import MOST_LOSSES, Worker, WorkerLostError, WorkerPool
+from evenhand.workers.pools import MOST_LOSSES, UnitsDone, UnitTask, Worker, WorkerLostError, WorkerPool, run_units
 from evenhand.workers.store import UnitStore, fingerprint_of
-from evenhand.workers.units import UnitsDone, UnitTask, run_units
 from evenhand.workers.workforce import StoredTask, Workforce
 
 __all__ = [

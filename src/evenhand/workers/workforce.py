@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from evenhand.errors import LostWorkWarning
 from evenhand.typing import Progress
 from evenhand.workers.executors import Workers, open_pool
-from evenhand.workers.pools import MOST_LOSSES
+from evenhand.workers.pools import MOST_LOSSES, UnitsDone, UnitTask, run_units
 from evenhand.workers.store import UnitStore
-from evenhand.workers.units import UnitsDone, UnitTask, run_units
 
 R = TypeVar("R")
 

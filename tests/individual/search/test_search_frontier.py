@@ -14,9 +14,9 @@ from evenhand.individual import ProfileSpace, search
 from evenhand.individual.search.analysis import confirm_findings
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
 from evenhand.individual.search.methods import genetic
+from evenhand.individual.search.methods.frontier import Surrogate
 from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
-from evenhand.individual.search.surrogate import Surrogate
 from evenhand.models import QuestionLedger, network_from_dense
 from evenhand.models.readers import npz
 from evenhand.schema import People, Schema

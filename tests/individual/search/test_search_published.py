@@ -14,7 +14,7 @@ from evenhand.individual.search import METHODS
 from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.methods import load_method
 from evenhand.individual.search.methods.aequitas import StepChances
-from evenhand.individual.search.methods.waves import cut_into_waves
+from evenhand.individual.search.methods.choice import cut_into_waves
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
 from evenhand.models import AdditiveNetwork, QuestionLedger, network_from_dense
 from evenhand.models.readers import npz

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from evenhand.errors import BudgetError, DataError, FetchError, OptionError
 from evenhand.models import ChatQuestion, LanguageModel, question_key
-from evenhand.models.language.asking import RateGate, upper_tokens
 from evenhand.models.language.budget import CallBudget
+from evenhand.models.language.model import RateGate, upper_tokens
 from evenhand.services import ServiceConnection
 from evenhand.testing import FakeChat, chance_by_words
 from models.language.screening import screening

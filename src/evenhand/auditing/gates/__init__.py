@@ -1,8 +1,15 @@
 """Conditions on results, what came of them, and the files in which pipelines read that."""
 
 from evenhand.auditing.gates.conditions import Gate, GatedResult, measure_values, parse_gate
-from evenhand.auditing.gates.formats import format_annotations, format_junit, format_sarif, format_step_summary
-from evenhand.auditing.gates.outcomes import GateOutcome, check_gates, gates_pass
+from evenhand.auditing.gates.formats import (
+    GateOutcome,
+    check_gates,
+    format_annotations,
+    format_junit,
+    format_sarif,
+    format_step_summary,
+    gates_pass,
+)
 
 __all__ = [
     "Gate",

@@ -18,7 +18,7 @@ from evenhand.core import (
     TableRow,
     Text,
 )
-from evenhand.groups.gap_wording import format_not_assessable, small_group_notes
+from evenhand.groups.gaps import format_not_assessable, small_group_notes
 from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
 from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
 from evenhand.stats import Observed, Quantity, Unknown, format_ends, format_value, show_quantity

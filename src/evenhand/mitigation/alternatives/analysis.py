@@ -16,11 +16,9 @@ from evenhand.mitigation.alternatives.choice import RULE, Standing, find_baselin
 from evenhand.mitigation.alternatives.config import AlternativesConfig
 from evenhand.mitigation.alternatives.gaps import RateGap
 from evenhand.mitigation.alternatives.intervals import PairedChanges, compare_frontier
-from evenhand.mitigation.alternatives.model import AlternativeModel
-from evenhand.mitigation.alternatives.numbers import GroupedPeople, measure_candidate
 from evenhand.mitigation.alternatives.proposals import CandidateRecipe, SearchSpace, describe_space
-from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativesResult
-from evenhand.mitigation.alternatives.rules import GroupCutoffs, RuleInputs
+from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativeNumbers, AlternativesResult
+from evenhand.mitigation.alternatives.rules import AcceptanceRule, GroupCutoffs, RuleInputs
 from evenhand.mitigation.alternatives.sources import (
     FOLDS,
     STRENGTHS,
@@ -40,8 +38,9 @@ from evenhand.mitigation.methods.randomized import (
     require_two_labels,
 )
 from evenhand.mitigation.split import put_in_one_table, split_people
-from evenhand.models import Scorer, Subject, find_caution, find_ledger
+from evenhand.models import Scorer, Subject, WrappedScorer, find_caution, find_ledger
 from evenhand.schema import People
+from evenhand.stats import auc, kolmogorov_distance, quantity_value
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 SHARES = (0.5, 0.25, 0.25)
@@ -440,3 +439,97 @@ class _Search:
             f"it has the smallest gap within the allowed loss on the validation people, up to one standard error, and "
             f"on the people kept aside the gap changes by {moved}"
         )
+
+
+# An alternative as a model that answers about anybody, and as a file that scikit-learn and joblib read.
+
+
+@dataclass(frozen=True, eq=False)
+class AlternativeModel(WrappedScorer):
+    """A source of scores, and a rule that decides by them.
+
+    Attributes:
+        model: the source. rule: what decides.
+        groups: tells whose group somebody is in; None where the rule is not told.
+        membership: how probable each group is; None where the rule does not ask.
+        seed: of everybody's lot. label: how to call it in a report.
+    """
+
+    model: Scorer
+    rule: AcceptanceRule
+    groups: ConstrainedGroups | None
+    membership: MembershipModel | None
+    seed: int
+    label: str
+
+    label_only = False
+
+    @property
+    def name(self) -> str:
+        """How to call it in a report."""
+        return self.label
+
+    def know(self, individuals: Floats) -> RuleInputs:
+        """Return what the rule may use about individuals (n, attributes)."""
+        lot = draw_thresholds(self.schema, individuals, seed=self.seed)
+        return ask_source(self.model, individuals, lot)._replace(
+            group=None if self.groups is None else self.groups(individuals),
+            membership=None if self.membership is None else self.membership(individuals),
+        )
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return one column per class, shape (n, 2)."""
+        score = self.rule.scores(self.know(individuals))
+        return np.stack((1 - score, score) if self.favourable == 1 else (score, 1 - score), axis=1)
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the label of each, shape (n,)."""
+        accepted = self.rule.accepts(self.know(individuals))
+        return np.where(accepted, self.favourable, 1 - self.favourable).astype(np.int64)
+
+
+# Numbers of a candidate on one set of people.
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedPeople:
+    """People, whose group each is in, shape (n,), and what the groups are called."""
+
+    people: People
+    group: Integers
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, people: People, groups: ConstrainedGroups) -> GroupedPeople:
+        """Sort people into groups."""
+        return cls(people, groups(people.individuals), groups.labels)
+
+
+def measure_candidate(people: GroupedPeople, accepted: Booleans, scores: Floats, gap: RateGap) -> AlternativeNumbers:
+    """Return the numbers of a candidate from its decisions and scores, each of shape (n,).
+
+    The standardised mean difference of a group is ``(mean - mean of the largest group) / sd``, sd that of all (n - 1).
+    """
+    favourable, groups = people.people.favourable, range(len(people.labels))
+    here = [people.group == one for one in groups]
+    rates = {
+        label: float(accepted[members].mean())
+        for label, members in zip(people.labels, here, strict=True)
+        if members.any()
+    }
+    deviation = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
+    largest = scores[max(here, key=np.count_nonzero)].mean()
+    both = favourable.any() and not favourable.all()
+    return AlternativeNumbers(
+        accuracy=float((accepted == favourable).mean()),
+        auc=quantity_value(auc(scores, favourable)),
+        ks=kolmogorov_distance(scores[favourable], scores[~favourable]) if both else None,
+        gap=float(gap.sizes(accepted.astype(np.float64))),
+        ratio=min(rates.values()) / max(rates.values()) if max(rates.values()) > 0 else None,
+        selection_rates=rates,
+        smd={
+            label: float((scores[members].mean() - largest) / deviation) if deviation > 0 else None
+            for label, members in zip(people.labels, here, strict=True)
+            if members.any()
+        },
+    )

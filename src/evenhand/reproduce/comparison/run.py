@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from evenhand.core import Document
 from evenhand.errors import LimitError
-from evenhand.reproduce.comparison.charts import plot_comparisons
 from evenhand.reproduce.comparison.pieces import Paper, PieceContext, PieceStore, run_pieces
 from evenhand.reproduce.comparison.record import ComparedTable, PaperReproductionRecord, PieceRecord
-from evenhand.reproduce.comparison.wording import build_document
+from evenhand.reproduce.comparison.wording import build_document, plot_comparisons
 from evenhand.typing import Progress
 from evenhand.workers import Workers
 

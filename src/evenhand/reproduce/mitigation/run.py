@@ -16,7 +16,6 @@ from evenhand.core import Document
 from evenhand.datasets import Dataset
 from evenhand.errors import LimitError
 from evenhand.reproduce.mitigation import subgroups
-from evenhand.reproduce.mitigation.charts import plot_mitigation_tables
 from evenhand.reproduce.mitigation.record import (
     ExperimentCase,
     MitigationExperimentSettings,
@@ -26,7 +25,7 @@ from evenhand.reproduce.mitigation.record import (
     load_people,
 )
 from evenhand.reproduce.mitigation.tables import models_frame
-from evenhand.reproduce.mitigation.wording import build_document
+from evenhand.reproduce.mitigation.wording import build_document, plot_mitigation_tables
 from evenhand.reproduce.shields import classifiers, environments
 from evenhand.reproduce.shields.classifiers import ClassifierRecord, describe_classifier
 from evenhand.schema import People

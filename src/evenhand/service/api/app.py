@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand import __version__
 from evenhand.http import close_loop_connections
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import ServiceContext, open_service
-from evenhand.service.api.decision_path import DecisionPathMiddleware
-from evenhand.service.api.head import HeadMiddleware
+from evenhand.service.api.decision_path import DecisionPathMiddleware, TracingMiddleware
 from evenhand.service.api.routes import (
     admin,
     dashboard,
@@ -29,7 +30,6 @@ from evenhand.service.api.routes import (
     shields,
     streams,
 )
-from evenhand.service.api.traced_requests import TracingMiddleware
 from evenhand.service.auth.limits import LimitsMiddleware, RequestCounts
 from evenhand.service.auth.logging import RequestLogMiddleware
 from evenhand.service.auth.middleware import AuthMiddleware, SecurityHeadersMiddleware
@@ -91,3 +91,37 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     ):
         app.include_router(part.router)
     return app
+
+
+# HEAD wherever GET is: the head of the answer that GET would give.
+
+
+class _HeadSentError(OSError):
+    """Raised where an answer would go on for longer than its head."""
+
+
+class HeadMiddleware:
+    """Asks for HEAD as for GET, and leaves out the body. It stands behind all other middleware, which see HEAD."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        asked = {**scope, "method": "GET"}
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # What others want to know of the route that answered.
+                scope["route"] = asked.get("route")
+                await send(message)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            elif message.get("more_body", False):
+                # Some answers never end.
+                raise _HeadSentError
+
+        with suppress(_HeadSentError, ClientDisconnect):
+            await self._app(asked, receive, send_head)

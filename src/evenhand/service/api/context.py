@@ -32,8 +32,7 @@ from evenhand.service.shields import ServedShield, ShieldDecider
 from evenhand.service.store.chain import unique_names
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
-from evenhand.service.store.readiness import Readiness
-from evenhand.service.store.upkeep import Replicas, RetentionJob, UpkeepThread
+from evenhand.service.store.upkeep import Readiness, Replicas, RetentionJob, UpkeepThread
 from evenhand.service.tracing import open_tracing
 from evenhand.service.versions import VersionedMachine
 

@@ -1,8 +1,7 @@
 """Statistics that may be looked at while data still come: bets, alpha spent at looks, confidence sequences."""
 
-from evenhand.stats.sequential.averages import largest_deviation, log_evidence
 from evenhand.stats.sequential.betting import SequentialDifference, betting_bounds, betting_martingales, sequential_rate
-from evenhand.stats.sequential.looks import AlphaSpending, anytime_confidence
+from evenhand.stats.sequential.looks import AlphaSpending, anytime_confidence, largest_deviation, log_evidence
 
 __all__ = [
     "AlphaSpending",

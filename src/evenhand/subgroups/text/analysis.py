@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit, WorkClock
 from evenhand.datasets import IdentityCategory, resolve_categories
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.models import TextAnswers, check_texts, load_text_model
+from evenhand.stats import normal_quantile
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.measures import TextOutcomes
-from evenhand.subgroups.result import AttributeCells, TextSubgroupResult
-from evenhand.subgroups.text.mentions import Mentions, find_mentions
-from evenhand.subgroups.text.observed import measure_observed_gaps
-from evenhand.subgroups.text.sampled import sample_text_gaps
+from evenhand.subgroups.methods.published import StoppingRule, describe_sampled, sample_until_margin
+from evenhand.subgroups.methods.sampled import SAMPLE_THRESHOLD
+from evenhand.subgroups.result import AttributeCells, Finding, RefusedRuleSet, TextSubgroupResult
+from evenhand.subgroups.rules import describe_rules
+from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets, find_mentions
+from evenhand.subgroups.text.observed import ObservedGaps, measure_observed_gaps
 from evenhand.subgroups.text.swapped import SwappableText, measure_swap_effects, measure_text_flips, select_swappable
-from evenhand.typing import Progress
+from evenhand.typing import Booleans, Integers, Progress
 
 
 def find_text_subgroups(
@@ -167,3 +173,150 @@ def _result_notes(
     if few and config.method == "exact":
         notes.append(f"Fewer than {config.min_texts:,} different texts to swap words in: {', '.join(few)}.")
     return notes
+
+
+# TestSGD on texts as published: swapped texts are sampled for each rule set until a margin is small enough.
+#
+# Source: Zhang and others, "TestSGD: interpretable testing of neural networks against subtle group discrimination" (ACM
+# TOSEM 2023), section 4.3: a sample of a rule set is a text that speaks of somebody of each of its categories, drawn at
+# random, with the rule set's terms in their place. How samples of the rest are made is not said; here they are drawn
+# from the same texts, with other terms of the same categories, drawn at random.
+
+
+def sample_text_gaps(
+    texts: Sequence[str],
+    said: Mentions,
+    measured: TextOutcomes,
+    config: TextSubgroupConfig,
+    limit: TimeLimit,
+    progress: Callable[[float], None],
+) -> ObservedGaps:
+    """Return the rule sets that enough texts have words for, with the gap seen on samples and the published interval.
+
+    They are all there are, or those asked about.
+
+    Args:
+        texts: those the model was asked about.
+        said: who they speak of.
+        measured: what the model decides; it is asked about the samples.
+        config: settings.
+        limit: when time is up.
+        progress: called with the share done.
+
+    Raises:
+        OptionError: another measure than the favourable rate.
+        LimitError: it was stopped before one rule set was sampled.
+    """
+    if config.measure != "favourable":
+        raise OptionError(f"the sampled method knows no {config.measure} rate", hint="measure the favourable rate")
+    least = max(config.min_texts, int(np.ceil(config.support * len(texts))))
+    groups = [len(one.category.groups) for one in said.swappers]
+    swap = _TermSwapper(texts, said)
+    asked = [said.parse_rules(one) for one in config.judged]
+    questions: list[tuple[Terms, Integers]] = []
+    for size in range(1, max(config.depth, *map(len, asked), 1) + 1):
+        for axes in combinations(range(len(groups)), size):
+            rows = np.flatnonzero(said.any[:, list(axes)].all(axis=1))
+            if len(rows) >= least:
+                every = (tuple(zip(axes, chosen, strict=True)) for chosen in product(*(range(groups[a]) for a in axes)))
+                questions += [(terms, rows) for terms in every if terms in asked or not asked]
+    questions = [one for one in questions if swap.possible(*one)]
+
+    def draw(which: int, side: int, number: int, rng: np.random.Generator) -> NDArray[np.object_]:
+        terms, rows = questions[which]
+        found = np.empty(number, dtype=object)
+        have = 0
+        while have < number:
+            put = terms if side == 0 else _draw_other_terms(terms, groups, rng)
+            text = swap(int(rng.choice(rows)), put)
+            if text is not None:
+                found[have] = text
+                have += 1
+        return found
+
+    def ask(samples: NDArray[np.object_]) -> Booleans:
+        measured.asking.ask(samples.tolist())
+        if measured.asking.stopped:
+            raise KeyboardInterrupt  # what was sampled to the end stays
+        return measured.of(samples.tolist()) > 0
+
+    z = float(normal_quantile(config.confidence))
+    try:
+        seen = sample_until_margin(
+            len(questions), 2, draw, ask, rule=StoppingRule(SAMPLE_THRESHOLD, config.margin, z), seed=config.seed,
+            limit=limit, progress=progress,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        raise LimitError("it was stopped before one rule set was sampled", hint="allow more time") from None
+    done = np.flatnonzero(seen.n)
+    if len(questions) and not len(done):
+        raise LimitError("time was up before one rule set was sampled", hint="allow more time")
+    seen_of: dict[Terms, Finding] = {}
+    for which in done[np.argsort(-np.abs(seen.gaps[done]), kind="stable")].tolist():
+        terms, rows = questions[which]
+        inside = np.logical_and.reduce([said.inside[axis][rows, group] for axis, group in terms])
+        rules = said.rules(terms)
+        size, rest = int(inside.sum()), int((~inside).sum())
+        seen_of[terms] = describe_sampled(seen, which, rules, describe_rules(rules), size, rest)
+    findings = tuple(seen_of.values())
+    return ObservedGaps(
+        rule_sets=count_rule_sets(groups, config.depth),
+        tested=len(done),
+        critical=None,
+        found=sum(one.found for one in findings),
+        findings=() if asked else findings[: config.most],
+        judged=tuple(seen_of.get(terms) or _refuse(terms, said, least) for terms in asked),
+        notes=(
+            f"The published method: {seen.asked:,} samples, texts in which words were swapped for the rule set's or "
+            "for others drawn at random. Rates are of these samples, sizes of real texts.",
+            f"Its interval, gap ± summed margins, is stated as {config.confidence**2:.4g} for one rule set chosen "
+            f"beforehand. It is not corrected for the {len(done):,} subgroups tested, nor does it widen where the "
+            "samples come from few texts.",
+        ),
+    )
+
+
+def _refuse(terms: Terms, said: Mentions, least: int) -> RefusedRuleSet:
+    """Say why there are no samples of a rule set: too few texts have words in whose place its terms can be put."""
+    rules, axes = said.rules(terms), [axis for axis, _ in terms]
+    rows = np.flatnonzero(said.any[:, axes].all(axis=1))
+    size = int(np.logical_and.reduce([said.inside[axis][rows, group] for axis, group in terms]).sum())
+    reason = f"{len(rows):,} texts speak of all of {', '.join(said.names[axis] for axis in axes)}: "
+    reason += f"fewer than {least:,}" if len(rows) < least else "none has a place for these terms, or time was up"
+    return RefusedRuleSet(
+        rules=rules, words=describe_rules(rules), size=size, rest=len(rows) - size, reason=reason
+    )  # fmt: skip
+
+
+class _TermSwapper:
+    """Texts with a rule set's terms in the place of their own."""
+
+    def __init__(self, texts: Sequence[str], said: Mentions) -> None:
+        self.texts, self.said = texts, said
+        self.put = cache(self._put)
+
+    def __call__(self, row: int, terms: Terms) -> str | None:
+        return self.put(self.texts[row], terms)
+
+    def possible(self, terms: Terms, rows: Integers) -> bool:
+        """Return whether some of the texts have a place for each of the terms."""
+        return any(self(row, terms) is not None for row in rows.tolist())
+
+    def _put(self, text: str, terms: Terms) -> str | None:
+        """None where a place has no word of that group, or is lost to another category's words."""
+        if not terms:
+            return text
+        (axis, group), rest = terms[0], terms[1:]
+        name = self.said.swappers[axis].category.groups[group]
+        for slot in self.said.swappers[axis].slots(text)[:1]:
+            if name in slot.swapped:
+                return self._put(slot.of(name), rest)
+        return None
+
+
+def _draw_other_terms(terms: Terms, groups: Sequence[int], rng: np.random.Generator) -> Terms:
+    """Return another combination of terms of the same categories, every one as likely."""
+    while True:
+        drawn = tuple((axis, int(rng.integers(groups[axis]))) for axis, _ in terms)
+        if drawn != terms:
+            return drawn
