@@ -108,7 +108,7 @@ def test_a_network_is_certified_by_both_methods(monkeypatch):
     for one in found.values():
         assert one["certified"] + one["falsified"] + one["undecided"] == pytest.approx(1)
         assert one["cpu_seconds"] < 20
-    assert tables._contradicted(found) == 0
+    assert tables._count_contradictions(found) == 0
     table = tables.compare_networks({"BM-6": found})
     assert figures(table, "undecided, on the Bank domain that was meant")["BM-6"].ours is not None
 
@@ -155,9 +155,9 @@ def test_times_are_compared_by_their_order():
 
 
 def test_a_proof_beyond_the_estimate_is_counted():
-    assert tables._contradicted(both(run(0.5, falsified=0.2), run(0.5, unfair=(0.05, 0.1)))) == 1
-    assert tables._contradicted(both(run(0.01), run(0.5, unfair=(0.05, 0.1)))) == 1
-    assert tables._contradicted(both(run(0.1), run(0.5, unfair=(0.05, 0.1)))) == 0
+    assert tables._count_contradictions(both(run(0.5, falsified=0.2), run(0.5, unfair=(0.05, 0.1)))) == 1
+    assert tables._count_contradictions(both(run(0.01), run(0.5, unfair=(0.05, 0.1)))) == 1
+    assert tables._count_contradictions(both(run(0.1), run(0.5, unfair=(0.05, 0.1)))) == 0
 
 
 def test_every_network_on_which_both_tools_finished_is_drawn():

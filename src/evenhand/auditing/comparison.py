@@ -378,7 +378,7 @@ class _Lines:
         name, metric, by = ratios[0].name, ratios[0].metric, "_x_".join(breakdowns[0].by)
         ends = ratios[0].value, ratios[1].value
         pairing: Pairing = "unpaired" if self.pairing == "unpaired" else "same people"
-        labels = [_compared(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, ratios, strict=True)]
+        labels = [_groups_of_gap(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, ratios, strict=True)]
         if set(labels[0]) != set(labels[1]):
             return PendingChange(name, by, "", *ends, None, pairing, OTHER_GROUPS)
         if ratios[0].reference or ratios[1].reference:
@@ -402,7 +402,7 @@ class _Lines:
     ) -> PendingChange:
         """Return the change of the largest difference between the groups that both audits compare."""
         by = "_x_".join(breakdowns[0].by)
-        labels = [_compared(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, gaps, strict=True)]
+        labels = [_groups_of_gap(breakdown, metric, gap) for breakdown, gap in zip(breakdowns, gaps, strict=True)]
         ends = gaps[0].value, gaps[1].value
         if set(labels[0]) != set(labels[1]):
             return PendingChange(name, by, "", *ends, None, self.pairing, OTHER_GROUPS)
@@ -502,7 +502,7 @@ def _by_label(breakdown: Breakdown) -> dict[str, Group]:
     return {group.label: group for group in breakdown.groups}
 
 
-def _compared(breakdown: Breakdown, metric: str, gap: Gap) -> list[str]:
+def _groups_of_gap(breakdown: Breakdown, metric: str, gap: Gap) -> list[str]:
     """Return the groups that a gap was taken over."""
     return [
         group.label

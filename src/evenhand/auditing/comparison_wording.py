@@ -124,8 +124,8 @@ def _findings(result: AuditComparison) -> Iterator[str]:
             assert not isinstance(line.before, Unknown)
             assert not isinstance(line.after, Unknown)
             yield (
-                f"{verdict.capitalize()}: {name_line(line)}, {_written(line.before, line)} before and "
-                f"{_written(line.after, line)} after."
+                f"{verdict.capitalize()}: {name_line(line)}, {_format_known(line.before, line)} before and "
+                f"{_format_known(line.after, line)} after."
             )
 
 
@@ -150,16 +150,17 @@ def _row(line: ChangeLine, pairing: str) -> TableRow:
     change: ReportedNumber = show_quantity(line.change, line.name if line.name in MEASURED else "accuracy_difference")
     detail = line.pairing if isinstance(line.change, Observed) and line.pairing != pairing else ""
     return TableRow(
-        (name_line(line), _shown(line.before, line), _shown(line.after, line), change, line.verdict), detail
+        (name_line(line), _report_number(line.before, line), _report_number(line.after, line), change, line.verdict),
+        detail,
     )
 
 
-def _shown(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
+def _report_number(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
     """Return a number of one audit without its own interval, which is at another level."""
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
-    return ReportedNumber(_written(quantity, line), quantity.value, kind=quantity.kind)
+    return ReportedNumber(_format_known(quantity, line), quantity.value, kind=quantity.kind)
 
 
-def _written(quantity: Known, line: ChangeLine) -> str:
+def _format_known(quantity: Known, line: ChangeLine) -> str:
     return format_value(quantity, line.name if line.name in NAMES else "own_metric")

@@ -260,7 +260,7 @@ class _Recognizer:
         if not blocks or any(not np.array_equal(blocks[0], block) for block in blocks):
             raise self._refusal("no two inputs are equal, and the outputs are no copies of one network")
         biases = opening.bias.reshape(copies, -1)
-        layers = self._shifted([_one_copy(layer, copies, self._file) for layer in rest])
+        layers = self._shift_outputs([_one_copy(layer, copies, self._file) for layer in rest])
         if not layers:
             biases = biases - (self._threshold or 0.0)
         whole = WHOLE_INPUTS in self._asked.comments
@@ -292,7 +292,7 @@ class _Recognizer:
             terms.append(TableTerm(np.hstack([np.zeros((copies, len(bias))), np.eye(copies)]), 0.0))
             start = np.append(bias, np.zeros(copies))
             layers.insert(0, AffineLayer(np.vstack([blocks[0], biases]), np.zeros(biases.shape[1])))
-        attributes.append(_protected([f"Y_{p}" for p in range(copies)]))
+        attributes.append(_protected_attribute([f"Y_{p}" for p in range(copies)]))
         return self._question(written, (), attributes, terms, start, layers, width)
 
     def _two_people(
@@ -304,7 +304,7 @@ class _Recognizer:
             raise self._refusal("input X_i of the first half must equal the input at its place in the second half")
         slopes, bias = _first_layer(written)
         first = _one_copy(AffineLayer(slopes, bias), 2, self._file)
-        layers = self._shifted([_one_copy(layer, 2, self._file) for layer in written.layers])
+        layers = self._shift_outputs([_one_copy(layer, 2, self._file) for layer in written.layers])
         start = first.bias if layers else first.bias - (self._threshold or 0.0)
         shared = {i for i, _ in equal if self._low[i] < self._high[i]}
         fixed = sorted(set(range(half)) - shared)
@@ -319,12 +319,12 @@ class _Recognizer:
         for i in sorted(shared):
             attributes.append(_real(i, self._low[i], self._high[i]))
             terms.append(LineTerm(first.weights[i], np.zeros(len(start))))
-        attributes.append(_protected([", ".join(f"X_{i} = {one[i]:g}" for i in fixed) for one in persons]))
+        attributes.append(_protected_attribute([", ".join(f"X_{i} = {one[i]:g}" for i in fixed) for one in persons]))
         values = np.array([[one[i] for i in fixed] for one in persons])
         terms.append(TableTerm(values @ first.weights[fixed], 0.0))
         return self._question(written, persons, attributes, terms, start, layers, width)
 
-    def _shifted(self, layers: list[AffineLayer]) -> list[AffineLayer]:
+    def _shift_outputs(self, layers: list[AffineLayer]) -> list[AffineLayer]:
         """Return the layers with the threshold taken from the last one's outputs."""
         if layers and self._threshold:
             layers[-1] = replace(layers[-1], bias=layers[-1].bias - self._threshold)
@@ -384,7 +384,7 @@ def _real(i: int, low: float, high: float) -> dict[str, object]:
     return {"name": f"X_{i}", "kind": "real", "lower": low, "upper": high}
 
 
-def _protected(values: list[str]) -> dict[str, object]:
+def _protected_attribute(values: list[str]) -> dict[str, object]:
     return {"name": PROTECTED, "kind": "categorical", "values": values, "protected": True}
 
 

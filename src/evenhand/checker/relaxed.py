@@ -212,18 +212,18 @@ class CloseFunctions:
     def _extreme(self, choose: np.ufunc) -> BoxSums:
         moved = []
         for i, width in enumerate(self.widths.tolist()):
-            found = self._shifted(i, 0)
+            found = self._shift_terms(i, 0)
             for distance in range(-width, width + 1):
-                found = choose(found, self._shifted(i, distance))
+                found = choose(found, self._shift_terms(i, distance))
             moved.append(found)
         return BoxSums(self.constants, tuple(moved), self.masses, self.half)
 
     def at(self, shift: tuple[int, ...]) -> BoxSums:
         """Return the functions for people at a distance, or as far as the domain reaches."""
-        moved = tuple(self._shifted(i, distance) for i, distance in enumerate(shift))
+        moved = tuple(self._shift_terms(i, distance) for i, distance in enumerate(shift))
         return BoxSums(self.constants, moved, self.masses, self.half)
 
-    def _shifted(self, i: int, distance: int) -> Integers:
+    def _shift_terms(self, i: int, distance: int) -> Integers:
         cells = int(self.first[i]) + np.arange(len(self.masses[i])) + distance
         return np.asarray(self.terms[i][:, np.clip(cells, 0, self.terms[i].shape[1] - 1)])
 

@@ -106,7 +106,7 @@ class MonitorRun:
                 if lines:
                     self._take(lines)
                     progress(f"{self.monitor.decisions:,} decisions", 0.5)
-                elif self._ended():
+                elif self._is_ended():
                     break
                 if self.streamed:
                     self._post()
@@ -118,7 +118,7 @@ class MonitorRun:
         self._post(last=True)
         self.save()
 
-    def _ended(self) -> bool:
+    def _is_ended(self) -> bool:
         """Return whether no more lines will come; wait a little if they may."""
         ended = getattr(self.lines, "ended", None)
         if ended is not None:

@@ -114,7 +114,7 @@ class WorkClock:
     def now(self) -> float:
         """Return the seconds since the clock's beginning, where the course of the run will depend on them."""
         record = self._record
-        reading = self._elapsed() if record.repeated is None else next(record.old_readings, None)
+        reading = self._elapsed_seconds() if record.repeated is None else next(record.old_readings, None)
         if reading is None:
             raise _work_ends_error()
         record.readings.append(reading)
@@ -122,11 +122,11 @@ class WorkClock:
 
     def passed(self, moment: float | None, ahead: float = 0.0) -> bool:
         """Return whether a moment, by ``now``, has passed, or will have in so many seconds; None never passes."""
-        return moment is not None and self.decide(lambda: self._elapsed() + ahead >= moment)
+        return moment is not None and self.decide(lambda: self._elapsed_seconds() + ahead >= moment)
 
     def limit(self, seconds: float | None) -> TimeLimit:
         """Return the limit that is reached in so many seconds; None is never reached."""
-        return TimeLimit(self, None if seconds is None else self._elapsed() + seconds)
+        return TimeLimit(self, None if seconds is None else self._elapsed_seconds() + seconds)
 
     def decide(self, reached: Callable[[], bool]) -> bool:
         """Return whether a limit of time is reached, by looking or as it was before."""
@@ -151,7 +151,7 @@ class WorkClock:
         # Where no clock had a say, the number of threads has none either.
         return found if found.repeatable else found.model_copy(update={"threads": record.threads})
 
-    def _elapsed(self) -> float:
+    def _elapsed_seconds(self) -> float:
         return round(self._seconds() - self._began, 6)
 
 
@@ -174,7 +174,7 @@ class TimeLimit:
         """Return the limit of a part that begins now and gets this share of what is left."""
         if self.moment is None:
             return self
-        now = self.clock._elapsed()
+        now = self.clock._elapsed_seconds()
         return TimeLimit(self.clock, now + max(0.0, self.moment - now) * part)
 
 

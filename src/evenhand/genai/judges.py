@@ -227,7 +227,7 @@ class ChatJudge:
 
     async def conditions_async(self, prompt: str) -> frozenset[str]:
         """Return what ``conditions`` returns; all questions are asked at the same time."""
-        return await self._affirmed(prompt, self._questions)
+        return await self._find_affirmed(prompt, self._questions)
 
     def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups that the model says the prompt fixes.
@@ -244,9 +244,9 @@ class ChatJudge:
             group: f"Does this prompt itself say which {group} must be shown, one of: {', '.join(values)}?"
             for group, values in self._groups.items()
         }
-        return await self._affirmed(prompt, asked)
+        return await self._find_affirmed(prompt, asked)
 
-    async def _affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
+    async def _find_affirmed(self, prompt: str, questions: Mapping[str, str]) -> frozenset[str]:
         """Return the names of the questions that are answered by yes."""
         said = await gather(*(self._ask_yes_no(prompt, name, question) for name, question in questions.items()))
         return frozenset(name for name, yes in zip(questions, said, strict=True) if yes)

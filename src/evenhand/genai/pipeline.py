@@ -156,7 +156,7 @@ def build_classifier(configuration: GenerationConfig, *, trust: bool = False, fo
                     return looks
                 from evenhand.genai.answer_cache import CachedClassifier
 
-                return CachedClassifier(looks, _open_cache(wanted.cache, folder, [_described(wanted), groups]))
+                return CachedClassifier(looks, _open_cache(wanted.cache, folder, [_cache_key_of(wanted), groups]))
             case described.OnnxClassifierConfig():
                 from evenhand.genai.classifiers.onnx_pictures import OnnxPictures
 
@@ -191,7 +191,7 @@ def build_judge(configuration: GenerationConfig, *, trust: bool = False, folder:
                 from evenhand.genai.answer_cache import CachedJudge
 
                 questions = [[condition.name, condition.judge] for condition in configuration.conditions]
-                about = [_described(wanted), configuration.values, questions]
+                about = [_cache_key_of(wanted), configuration.values, questions]
                 return CachedJudge(reads, _open_cache(wanted.cache, folder, about))
 
 
@@ -202,7 +202,7 @@ def _open_cache(wanted: described.CacheConfig, folder: Path | str, about: Any) -
     return AnswerCache(open_answers(file, wanted.entries), about)
 
 
-def _described(wanted: described.ChatClassifierConfig | described.ChatJudgeConfig) -> dict[str, Any]:
+def _cache_key_of(wanted: described.ChatClassifierConfig | described.ChatJudgeConfig) -> dict[str, Any]:
     """Return all of a model's entries on which its answers depend."""
     return wanted.model_dump(mode="json", exclude={"cache", "key", "timeout"})
 

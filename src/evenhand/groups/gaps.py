@@ -204,14 +204,14 @@ def _larger_distances(first: dict[str, Quantity], second: dict[str, Quantity]) -
     found: dict[str, Quantity] = {}
     for label in first.keys() & second.keys():
         pair = [one for one in (first[label], second[label]) if isinstance(one, Observed)]
-        sides = [_unsigned(one) for one in pair]
+        sides = [_drop_sign(one) for one in pair]
         largest = max(pair, key=lambda one: abs(one.value))
         low, high = (max(side[i] for side in sides) for i in range(2))
         found[label] = largest.model_copy(update={"value": abs(largest.value), "low": low, "high": high})
     return {label: found[label] for label in first if label in found}
 
 
-def _unsigned(distance: Observed) -> tuple[float, float]:
+def _drop_sign(distance: Observed) -> tuple[float, float]:
     """Return the interval of the distance without its sign."""
     return max(0.0, distance.low, -distance.high), max(distance.high, -distance.low)
 
@@ -293,7 +293,7 @@ def _reference_gap(
         update, below = {"low": low, "high": high}, furthest.value <= 1
     else:
         label, furthest = max(by_group.items(), key=lambda pair: abs(pair[1].value))
-        ends = [_unsigned(one) for one in by_group.values()]
+        ends = [_drop_sign(one) for one in by_group.values()]
         low, high = (max(side) for side in zip(*ends, strict=True))
         update, below = {"value": abs(furthest.value), "low": low, "high": high}, furthest.value <= 0
     best, worst = (own, label) if below else (label, own)

@@ -263,13 +263,13 @@ def _sample(numbers: _Numbers, group: Integers, labels: list[str]) -> _Sample:
     )
 
 
-def _known(membership: Membership) -> Booleans:
+def _known_groups(membership: Membership) -> Booleans:
     """Return whose group is known, shape (n,)."""
     return np.asarray(membership.codes < len(membership.known))
 
 
 def _build_breakdown(memberships: Sequence[Membership], numbers: _Numbers, config: GroupConfig) -> Breakdown:
-    known = np.logical_and.reduce([_known(one) for one in memberships])
+    known = np.logical_and.reduce([_known_groups(one) for one in memberships])
     unknown = int((~known).sum())
     if unknown:
         numbers = numbers.at(known)
@@ -445,7 +445,7 @@ def _calibration_bins(membership: Membership, numbers: _Numbers, confidence: flo
     """Return mean decided and mean true numbers in each tenth of everybody's decided numbers, by group."""
     if numbers.truth is None:
         return []
-    known = _known(membership)
+    known = _known_groups(membership)
     truth, numbers = numbers.truth[known], numbers.at(known)
     membership = replace(membership, codes=membership.codes[known])
     edges = np.unique(np.quantile(numbers.decided, np.linspace(0, 1, TENTHS + 1)[1:-1], method="inverted_cdf"))

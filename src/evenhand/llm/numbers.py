@@ -94,17 +94,17 @@ class AuditNumbers:
             names_0=names[other],
             templates=self.interview.templates,
             pairs=count,
-            gap=self._scaled(_estimated(gap, level)),
-            gap_here=self._scaled(_observed(here, count, level)),
+            gap=self._scale_difference(_estimate_within(gap, level)),
+            gap_here=self._scale_difference(_observe_share(here, count, level)),
             freedom=None if gap is None else gap.variance.freedom,
             p=p,
-            refusal_gap=_estimated(estimate_gap(refused), level),
+            refusal_gap=_estimate_within(estimate_gap(refused), level),
             flips=self._flips(pairs, count, level),
             scenarios=scenarios,
             narrowing=None if gap is None else self._narrowing(gap, min(names[one], names[other]), level),
         )
 
-    def _scaled(self, quantity: Quantity) -> Quantity:
+    def _scale_difference(self, quantity: Quantity) -> Quantity:
         """Return a difference in the unit of the answers, which may be one of which less is favourable."""
         unit = self.interview.unit
         if isinstance(quantity, Unknown) or unit == 1:
@@ -158,7 +158,7 @@ class AuditNumbers:
         fixed = self.config.goal == "precision"
         p = _adjusted_p(gaps) if fixed else [None] * len(gaps)
         found = [
-            ScenarioGap(scenario=values[k % len(rows)], gap=self._scaled(_estimated(gap, level)),
+            ScenarioGap(scenario=values[k % len(rows)], gap=self._scale_difference(_estimate_within(gap, level)),
                         templates=len(rows[k % len(rows)]), p=p[k])
             for k, gap in enumerate(gaps)
         ]  # fmt: skip
@@ -175,19 +175,19 @@ class AuditNumbers:
         )
         alone = PairedAnswers(value, np.zeros_like(value), table.name[:, number], table.name[:, number],
                               (self.interview.names[number] > 1, False), self.plan.cluster)  # fmt: skip
-        mean = self._scaled(_estimated(estimate_gap(alone), confidence, 0.0))
+        mean = self._scale_difference(_estimate_within(estimate_gap(alone), confidence, 0.0))
         return GroupOutcome(
             group=self.interview.groups[number],
             names=self.interview.names[number],
             calls=calls,
-            mean=mean if isinstance(mean, Unknown) else self._shifted(mean),
+            mean=mean if isinstance(mean, Unknown) else self._shift_mean(mean),
             refused=refused,
             unreadable=unreadable,
             cut_off=cut_off,
             failed=int((kind == FAILED).sum()),
         )
 
-    def _shifted(self, mean: Quantity) -> Quantity:
+    def _shift_mean(self, mean: Quantity) -> Quantity:
         """Return a mean from the worst number on as the number itself."""
         worst = self.interview.model.file.answers.worst
         if isinstance(mean, Unknown):
@@ -300,7 +300,7 @@ def _worst_case(value: Floats, kind: Integers) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _estimated(gap: MultiwayMean | None, level: float, least: float = -1.0) -> Quantity:
+def _estimate_within(gap: MultiwayMean | None, level: float, least: float = -1.0) -> Quantity:
     """Return an estimate whose interval holds only what is possible: from ``least`` to 1."""
     if gap is None:
         return TOO_FEW
@@ -316,7 +316,7 @@ def _estimated(gap: MultiwayMean | None, level: float, least: float = -1.0) -> Q
     )
 
 
-def _observed(here: ShareEstimate | None, n: int, level: float) -> Quantity:
+def _observe_share(here: ShareEstimate | None, n: int, level: float) -> Quantity:
     if here is None:
         return TOO_FEW
     method = "noise of identical questions, Student's t"

@@ -71,7 +71,7 @@ class DecisionRule:
         if sweep not in LOOKS and sweep != last:
             return None
         levels = self.levels(gaps, sweep, last)
-        return "decided" if all(map(self._decided, gaps, levels)) else None
+        return "decided" if all(map(self._is_decided, gaps, levels)) else None
 
     def levels(self, gaps: Sequence[MultiwayMean], sweep: int, last: int) -> tuple[float, ...]:
         """Return the level of each gap's interval at the look after this sweep, which is one more if it is new."""
@@ -83,7 +83,7 @@ class DecisionRule:
             self._levels = tuple(one.look(gap.total, share) for one, gap, share in spent)
         return self._levels
 
-    def _decided(self, gap: MultiwayMean, level: float) -> bool:
+    def _is_decided(self, gap: MultiwayMean, level: float) -> bool:
         low, high = gap.interval(level)
         size = self.threshold
         return low > size or high < -size or -size < low <= high < size

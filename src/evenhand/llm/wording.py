@@ -118,7 +118,7 @@ def _headlines(result: LanguageModelAudit) -> Iterator[str]:
             yield _flip_sentence(one)
         if not isinstance(one.refusal_gap, Unknown) and certain(one.refusal_gap):
             more, less = one.sides(one.refusal_gap)
-            shown = _unsigned(show_points(_turn(one.refusal_gap)))
+            shown = _drop_sign(show_points(_turn(one.refusal_gap)))
             yield (
                 f"The model refuses to answer about {more} more often than about {less}, by {shown.text} "
                 f"({shown.interval})."
@@ -141,7 +141,7 @@ def _gap_sentence(result: LanguageModelAudit, one: GroupGap, means: dict[str, Qu
         return (
             f"No difference between {one.group_1} and {one.group_0} is certain: {shown.text}, {shown.interval}{family}."
         )
-    shown = _unsigned(show_gap(result, _turn(gap)))
+    shown = _drop_sign(show_gap(result, _turn(gap)))
     more, less = one.sides(gap)
     rates, size = [means.get(group) for group in (more, less)], shown.text
     said = {
@@ -213,7 +213,7 @@ def show_share(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
     return show_quantity(quantity, "rate", basis=basis)
 
 
-def _unsigned(shown: ReportedNumber) -> ReportedNumber:
+def _drop_sign(shown: ReportedNumber) -> ReportedNumber:
     return replace(shown, text=shown.text.lstrip("+"), ends=shown.ends.replace("+", ""))
 
 
@@ -288,10 +288,15 @@ def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
             TableRow((each.scenario, each.templates, show_gap(result, each.gap), "", _show_p(each.p)), indent=1)
             for each in one.scenarios
         ]
-    yield Table(f"Gaps of the {OUTCOMES[result.outcome]}{_adjusted(result)}", tuple(columns), tuple(rows), "estimated")
+    yield Table(
+        f"Gaps of the {OUTCOMES[result.outcome]}{_describe_adjustment(result)}",
+        tuple(columns),
+        tuple(rows),
+        "estimated",
+    )
 
 
-def _adjusted(result: LanguageModelAudit) -> str:
+def _describe_adjustment(result: LanguageModelAudit) -> str:
     pairs, scenarios = len(result.comparisons), sum(len(one.scenarios) for one in result.comparisons)
     said = f"; adjusted for {pairs} pairs of groups" if pairs > 1 else ""
     return said + (f"; scenarios adjusted for all {scenarios} of them" if scenarios > 1 else "")

@@ -71,12 +71,12 @@ class WatchedMeasure:
         Returns:
             How many were taken in all, and the new alarms: the comparison, and whether the first side is above.
         """
-        before = self._alarmed()
+        before = self._find_alarms()
         done = int(bet_on_blocks(self.state, self.wealth, sides, outcomes, clock, self.plan, begin))
-        new = self._alarmed() & ~before
+        new = self._find_alarms() & ~before
         return done, [(int(k), bool(way) == self.plan.ratio) for k, way in np.argwhere(new)]
 
-    def _alarmed(self) -> Booleans:
+    def _find_alarms(self) -> Booleans:
         return np.asarray(self.state[:, blocks.ALARM : blocks.OTHER_ALARM + 1] > 0)
 
     def gaps(self) -> Gaps:

@@ -181,17 +181,17 @@ def format_ends(gap: MonitoredGap, *, unit: bool = True) -> str:
         return f"{gap.low:.2f} and more" if gap.high is None else f"{gap.low:.2f} to {gap.high:.2f}"
     if gap.low is None or gap.high is None:
         return ""
-    return f"{_signed(gap.low)} to {_signed(gap.high)}" + (" points" if unit else "")
+    return f"{_format_signed(gap.low)} to {_format_signed(gap.high)}" + (" points" if unit else "")
 
 
 def format_gap(value: float | None, form: str, *, unit: bool = True) -> str:
     """Return a gap or ratio as people read it."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if form == "ratio" else _signed(value) + (" points" if unit else "")
+    return f"{value:.2f}" if form == "ratio" else _format_signed(value) + (" points" if unit else "")
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 

@@ -219,7 +219,7 @@ class DecisionRoles:
                 location="`low_is_good=`",
                 hint="name them: `y_score=...`; of numbers that are decided say `favourable=lower`",
             )
-        names = self._protected(list_columns(frame, lazy=True))
+        names = self._list_protected(list_columns(frame, lazy=True))
         counted = self._count(frame, names, thresholds, location) if is_lazy(frame) else None
         table = nw.from_native(frame, eager_only=True) if counted is None else counted.table
         counts = None if counted is None else counted.counts
@@ -382,7 +382,7 @@ class DecisionRoles:
             names = (opposite_label(good), good)
         return DecisionLabels(names, np.ones(people, dtype=bool), np.zeros(people, dtype=bool))
 
-    def _protected(self, columns: list[str]) -> tuple[str, ...]:
+    def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
         """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
         names = list_names(() if self.protected is None else self.protected, "protected")
         if not names and self.schema is not None:

@@ -208,7 +208,7 @@ class _Review:
             return self._odd(odd)
         order = _ordered_categories(self.series)
         if order is not None and all(isinstance(value, str | bool | int | float) for value in order):
-            return self._checked({"kind": "ordinal", "values": order}, order)
+            return self._check_column({"kind": "ordinal", "values": order}, order)
         numbers = [value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)]
         words = [value for value in self.values if isinstance(value, str)]
         if len(numbers) == len(self.values):
@@ -251,7 +251,7 @@ class _Review:
                 return ReviewedColumn(
                     None, self._proposal("is a protected number with fractions", ranges, "cut into ranges, `edges`")
                 )
-        found = self._checked(entry, numbers)
+        found = self._check_column(entry, numbers)
         marks = [] if found.proposal is not None else self._sentinels(numbers)
         return ReviewedColumn(found.entry, self._without_sentinels(numbers, marks)) if marks else found
 
@@ -311,7 +311,7 @@ class _Review:
         many = len(distinct) > MAX_CATEGORIES or (len(distinct) > MAX_DISTINCT and len(distinct) > self.present / 2)
         if many:
             return self._too_many(stripped, len(distinct))
-        return self._checked({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
+        return self._check_column({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
 
     def _written_numbers(self, words: Sequence[str]) -> ReviewedColumn | None:
         """Return what is proposed for numbers that are written as words."""
@@ -403,7 +403,7 @@ class _Review:
 
     # What is said.
 
-    def _checked(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
+    def _check_column(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
         """Return a column that can be an attribute, with what is said of it beside."""
         found = {"name": self.name, "protected": self.protected} | entry
         if self.missing:

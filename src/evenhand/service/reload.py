@@ -81,7 +81,9 @@ def reload_service(context: ServiceContext, by: str) -> ReloadReport:
         change = _Change(context, written)
         parts = ("service", "limits", "retention", "oidc", "tracing", "monitors")
         needs_restart = tuple(
-            name for name in parts if _described(getattr(before, name)) != _described(getattr(written, name))
+            name
+            for name in parts
+            if _without_address(getattr(before, name)) != _without_address(getattr(written, name))
         )
         report = ReloadReport(change.added, change.gone, change.changed, needs_restart)
         if change.fresh or change.gone:
@@ -367,7 +369,7 @@ def _check_unused(context: ServiceContext, name: str, digest: str) -> None:
         )
 
 
-def _described(part: Any) -> Any:
+def _without_address(part: Any) -> Any:
     """Return a part of the file, without the address, which the command line may have given."""
     if isinstance(part, tuple):
         return [one.model_dump() for one in part]

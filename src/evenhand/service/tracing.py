@@ -184,13 +184,13 @@ class _TracedCalls:
         self._inner = inner
         for name, span in spans.items():
             if hasattr(inner, name):
-                setattr(self, name, _traced(tracing, getattr(inner, name), span, stream))
+                setattr(self, name, _trace_function(tracing, getattr(inner, name), span, stream))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-def _traced(tracing: Tracing, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
+def _trace_function(tracing: Tracing, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
     def blocks(*given: Any, **named: Any) -> Any:
         with tracing.span(name, stream=stream):
             return function(*given, **named)

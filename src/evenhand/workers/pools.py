@@ -120,7 +120,7 @@ class WorkerPool:
                 if not running:
                     running.add(self._send(self._free.get(), function, *arguments))
                     self.repeated += losses > 0
-                elif len(running) < MOST_LOSSES and self._is_late(function, last := max(running, key=_begun)):
+                elif len(running) < MOST_LOSSES and self._is_late(function, last := max(running, key=_start_of)):
                     worker = self._find_another(last.worker)
                     if worker is not None:
                         running.add(self._send(worker, function, *arguments))
@@ -218,7 +218,7 @@ class _Call(NamedTuple):
     begun: float
 
 
-def _begun(call: _Call) -> float:
+def _start_of(call: _Call) -> float:
     return call.begun
 
 

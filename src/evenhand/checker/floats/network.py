@@ -185,18 +185,18 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
         before=np.concatenate(befores or [np.zeros(0, dtype=np.int64)]).astype(np.int64),
         columns=np.ascontiguousarray(np.concatenate(parts).T) if parts else np.zeros((bases.shape[1], 0)),
         bases=bases,
-        weights=_padded(weights, (widest, widest)),
-        biases=_padded(biases, (widest,)),
+        weights=_pad_arrays(weights, (widest, widest)),
+        biases=_pad_arrays(biases, (widest,)),
         pads=pads,
         terms=terms * UPWARD,
         gammas=np.array([gamma(n + 8, 2.0**-24) * UPWARD for n in count]),
-        weight_sizes=_padded(weight_sizes, (widest, widest)),
-        bias_sizes=_padded(bias_sizes, (widest,)),
+        weight_sizes=_pad_arrays(weight_sizes, (widest, widest)),
+        bias_sizes=_pad_arrays(bias_sizes, (widest,)),
         tie=telling_margins(question, len(form.pairs)),
     )
 
 
-def _padded(arrays: list[Floats], shape: tuple[int, ...]) -> Floats:
+def _pad_arrays(arrays: list[Floats], shape: tuple[int, ...]) -> Floats:
     held = np.zeros((len(arrays), *shape))
     for k, array in enumerate(arrays):
         held[k][tuple(slice(0, n) for n in array.shape)] = array

@@ -213,11 +213,11 @@ class ItemSupply:
 
     async def _make(self, words: str, look: bool) -> ItemAttempt:
         try:
-            made = await self._timed(call(self._generator.generate, words))
+            made = await self._time_call(call(self._generator.generate, words))
         except Exception as failure:
             cost = self._spending.price.cost(calls=1, items=0, usage={})
             self._spending.settle(1, together=False, paid=cost)
-            return _failed(words, failure, cost)
+            return _failed_attempt(words, failure, cost)
         cost = self._cost(made, calls=1)
         self._spending.settle(1, together=False, paid=cost)
         return await self._look_at(words, made, look, cost)
@@ -227,7 +227,7 @@ class ItemSupply:
         made: list[Item] = []
         failure: Exception = ModelError("it answered without an item")
         try:
-            made = (await self._timed(call(self._generator.generate_several, words, count)))[:count]
+            made = (await self._time_call(call(self._generator.generate_several, words, count)))[:count]
         except Exception as error:
             failure = error
         if not made:
@@ -238,7 +238,7 @@ class ItemSupply:
                 # From now on each is asked for by itself.
                 self._together = False
                 return None
-            return _failed(words, failure, cost)
+            return _failed_attempt(words, failure, cost)
         costs = [self._cost(item, calls=int(k == 0)) for k, item in enumerate(made)]
         self._spending.settle(count, together=True, paid=sum(costs))
         for item, cost in zip(made, costs, strict=True):
@@ -255,7 +255,7 @@ class ItemSupply:
     async def _look_at(self, words: str, made: object, look: bool, cost: float) -> ItemAttempt:
         if not isinstance(made, Item):
             wrong = ModelError(f"it answered with a {type(made).__name__}, and not with an item")
-            return _failed(words, wrong, cost)
+            return _failed_attempt(words, wrong, cost)
         # Words that were put in say nothing of what was made: they are gone before anything looks at it.
         item = clean_item(made, self._prompt, words)
         try:
@@ -264,7 +264,7 @@ class ItemSupply:
             return ItemAttempt(words, error=describe_failure("the classifier", failure), item=item, cost=cost)
         return ItemAttempt(words, values, item=item, cost=cost)
 
-    async def _timed(self, work: Coroutine[Any, Any, Any]) -> Any:
+    async def _time_call(self, work: Coroutine[Any, Any, Any]) -> Any:
         if not self._calls:
             self._since = time.perf_counter()
         self._calls += 1
@@ -302,7 +302,7 @@ def describe_failure(who: str, error: Exception) -> str:
     return f"{who} failed: {what}"
 
 
-def _failed(words: str, error: Exception, cost: float) -> ItemAttempt:
+def _failed_attempt(words: str, error: Exception, cost: float) -> ItemAttempt:
     refusal = error if isinstance(error, ContentRefusedError) else None
     return ItemAttempt(words, error=describe_failure("the generator", error), refusal=refusal, cost=cost)
 

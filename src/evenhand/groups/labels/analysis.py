@@ -144,7 +144,7 @@ def _build_result(
     )
 
 
-def _reached(counts: LabelCounts, grade: int, confidence: float) -> list[Quantity]:
+def _rates_of_grade(counts: LabelCounts, grade: int, confidence: float) -> list[Quantity]:
     return list(measure_rates(counts.at_least(grade), confidence, weighting=""))
 
 
@@ -186,7 +186,7 @@ def _describe_groups(
     names, level = list(map(str, given.names)), config.confidence
     rates = {name: measure_label_rates(counts, i, level) for i, name in enumerate(names)}
     grades = names[1:] if given.ordered else []
-    reached = {name: _reached(counts, names.index(name), level) for name in grades}
+    reached = {name: _rates_of_grade(counts, names.index(name), level) for name in grades}
     over = measure_over_labels(counts, level, ordered=given.ordered)
     tables = counts.confused if confusions and counts.confused is not None else None
     return [

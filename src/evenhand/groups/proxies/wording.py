@@ -128,7 +128,7 @@ def _value(difference: ProxyDifference) -> float:
     return difference.estimate.value
 
 
-def _unsigned(low: float, high: float) -> tuple[float, float]:
+def _drop_sign(low: float, high: float) -> tuple[float, float]:
     return max(0.0, low, -high), max(high, -low)
 
 
@@ -144,8 +144,8 @@ def _answer(found: ProxyRates, weighted: str) -> Metric:
     compared = [one for one in found.differences if one.metric == "selection_rate"]
     estimates = [one.estimate for one in compared if isinstance(one.estimate, Estimated)]
     # The true largest gap lies between the largest of the lower and of the upper ends, all of which hold together.
-    low, high = (max(ends) for ends in zip(*(_unsigned(one.low, one.high) for one in estimates), strict=True))
-    least, most = (max(ends) for ends in zip(*(_unsigned(one.low, one.high) for one in compared), strict=True))
+    low, high = (max(ends) for ends in zip(*(_drop_sign(one.low, one.high) for one in estimates), strict=True))
+    least, most = (max(ends) for ends in zip(*(_drop_sign(one.low, one.high) for one in compared), strict=True))
     assert isinstance(furthest.estimate, Estimated)
     gap = furthest.estimate.model_copy(update={"value": abs(furthest.estimate.value), "low": low, "high": high})
     best, worst = _order(furthest)

@@ -185,7 +185,7 @@ def _find_pairs(counts: Integers, by_range: tuple[bool, bool], *, unseen: bool) 
     """
     found = np.ones(counts.shape, dtype=np.bool_)
     if by_range == (False, False):
-        return found & ~_is_absent(counts, _expected(counts), int(counts.sum()), unseen=unseen)
+        return found & ~_is_absent(counts, _expected_together(counts), int(counts.sum()), unseen=unseen)
     if by_range[1]:
         found &= _find_ranges(counts, merged=by_range[0], unseen=unseen)
     if by_range[0]:
@@ -214,7 +214,7 @@ def _find_ranges(counts: Integers, *, merged: bool, unseen: bool) -> Booleans:
         absent = _is_absent(np.cumsum(seen, axis=1), np.cumsum(expected, axis=1), n, unseen=unseen)
         return np.asarray(np.logical_or.accumulate(absent[:, ::-1], axis=1)[:, ::-1])
 
-    expected = _expected(counts)
+    expected = _expected_together(counts)
     return ~in_tail(counts, expected) & ~in_tail(counts[:, ::-1], expected[:, ::-1])[:, ::-1]
 
 
@@ -223,7 +223,7 @@ def _is_absent(seen: Integers, expected: Floats, people: int, *, unseen: bool) -
     return absent if unseen else absent | (seen == 0)
 
 
-def _expected(counts: Integers) -> Floats:
+def _expected_together(counts: Integers) -> Floats:
     """Return how many people would have both of two values in independent attributes, from counts (rows, columns)."""
     return np.asarray(np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum())
 

@@ -87,12 +87,12 @@ def _choice_blocks(result: AlternativesResult) -> Iterator[Block]:
             (
                 "Gap",
                 f"{format_decimal(one.test.gap)} after {format_decimal(given.gap)} before: "
-                f"{_moved(one.gap_change)} points",
+                f"{_describe_change(one.gap_change)} points",
             ),
             (
                 "Accuracy",
                 f"{format_percent(one.test.accuracy)} after {format_percent(given.accuracy)} before: "
-                f"{_moved(one.accuracy_change)} points",
+                f"{_describe_change(one.accuracy_change)} points",
             ),
         )
     )
@@ -119,9 +119,9 @@ def _frontier_blocks(result: AlternativesResult) -> Iterator[Block]:
                 one.recipe,
                 join_names(one.asks) if one.asks else "-",
                 _share(one.test.accuracy),
-                _moved(one.accuracy_change),
+                _describe_change(one.accuracy_change),
                 _decimal(one.test.gap),
-                _moved(one.gap_change),
+                _describe_change(one.gap_change),
                 one.verdict if one.gap_change is not None else "",
                 _place(one, result),
             )
@@ -238,7 +238,7 @@ def _points(share: float) -> str:
     return f"{100 * share:.2f} points".replace("-", MINUS)
 
 
-def _moved(change: Change | None) -> str:
+def _describe_change(change: Change | None) -> str:
     if change is None:
         return ""
     ends = f"{100 * change.value:+.1f} ({100 * change.low:+.1f} to {100 * change.high:+.1f})"

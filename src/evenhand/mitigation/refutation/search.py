@@ -278,7 +278,7 @@ class RuleSearch:
         self, before: float, rows: list[int], fixed: Floats, box: WeightBox, part: ProofPart, rounds: int
     ) -> OpenProof:
         """Return a part with the best multipliers after some rounds of cuts; its bound is never below its parent's."""
-        implies = self._implied(box)
+        implies = self._implied_rows(box)
         best = before
         for _ in range(rounds):
             decisions, multipliers, bound, near = self.relaxation.solve(rows, fixed)
@@ -299,7 +299,7 @@ class RuleSearch:
         self._made += 1
         return OpenProof(best, self._made, decisions, rows, fixed, box, part)
 
-    def _implied(self, box: WeightBox) -> Booleans:
+    def _implied_rows(self, box: WeightBox) -> Booleans:
         key = (box.low.tobytes(), box.high.tobytes())
         if self._implications is None or self._implications[0] != key:
             self._implications = (key, box.implies(self.table.features))

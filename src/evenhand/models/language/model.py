@@ -141,7 +141,7 @@ class LanguageModel:
         Raises:
             OptionError: the template needs a value that is not there.
         """
-        shown = self._shown(person)
+        shown = self._person_for_prompt(person)
         values = plain_row(row) | ({} if shown is None else {"person": shown})
         if self.file.answers.candidates is not None:
             if len(others) + 1 != self.file.answers.candidates:
@@ -149,11 +149,11 @@ class LanguageModel:
                     f"the prompt ranks {self.file.answers.candidates} candidates, {len(others) + 1} are given",
                     location=self.file.name,
                 )
-            rivals = [(plain_row(other), self._shown(one)) for other, one in others]
+            rivals = [(plain_row(other), self._person_for_prompt(one)) for other, one in others]
             values["candidates"] = candidate_list((plain_row(row), shown), rivals, place)
         return Prompt(self._system(values), self._prompt(values))
 
-    def _shown(self, person: Person | None) -> Person | None:
+    def _person_for_prompt(self, person: Person | None) -> Person | None:
         """Return the person that prompts see: one like all others where the file is blind."""
         if person is None or not self.file.blind:
             return person

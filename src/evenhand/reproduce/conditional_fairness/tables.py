@@ -88,12 +88,14 @@ def compare_pictures(found: Found) -> ComparedTable:
         places = demographics["places"]["openai_leader_seq1"]
         place = published.NATIVE_AMERICAN_PICTURE
         figures += [
-            _figure("row 1, poor person", "ages among the first 14 pictures", 3, _counted(len(demographics["ages"]))),
+            _figure(
+                "row 1, poor person", "ages among the first 14 pictures", 3, _observed_figure(len(demographics["ages"]))
+            ),
             _figure(
                 "row 2, leaders",
                 "picture of a Native American",
                 place,
-                _counted(min(places, key=lambda one: abs(one - place))),
+                _observed_figure(min(places, key=lambda one: abs(one - place))),
             ),
         ]
     figures += [
@@ -139,7 +141,7 @@ def compare_prompts(found: Found) -> ComparedTable:
     figures = []
     for prompt, groups in published.FIXED.items() if done else ():
         fixed = done["fixed"][prompt] if done else []
-        figures.append(_figure(prompt, "groups of gender and age that are fixed", groups, _counted(len(fixed))))
+        figures.append(_figure(prompt, "groups of gender and age that are fixed", groups, _observed_figure(len(fixed))))
     if done:
         repeated = done["repeated"]
         fixed = float(repeated["verdict"] == "biased")
@@ -224,7 +226,7 @@ def compare_example(found: Found) -> ComparedTable:
     if done:
         counter = published.EXAMPLE_COUNTER
         figures = [
-            _figure(f"value {i}", "counter when it intervenes", counter, _counted(one))
+            _figure(f"value {i}", "counter when it intervenes", counter, _observed_figure(one))
             for i, one in enumerate(done["counters"], 2)
         ]
         figures.append(
@@ -232,8 +234,8 @@ def compare_example(found: Found) -> ComparedTable:
                 "value 1 alone",
                 "pictures before it intervenes",
                 50.0 - counter,
-                _counted(done["shown"]),
-                _counted(done["shown_default"]),
+                _observed_figure(done["shown"]),
+                _observed_figure(done["shown_default"]),
             )
         )
     return _table("Figure 2", figures)
@@ -425,12 +427,17 @@ def compare_weak_next(found: Found) -> ComparedTable:
     figures = []
     if done:
         figures = [
-            _figure("yellow, last seen as item 8 of 11", "deadlines of 6 items missed", 0.0, _counted(done["missed"])),
+            _figure(
+                "yellow, last seen as item 8 of 11",
+                "deadlines of 6 items missed",
+                0.0,
+                _observed_figure(done["missed"]),
+            ),
             _figure(
                 "both colours within 6",
                 "specifications violated",
                 0.0,
-                _counted(sum(one == "violated" for one in done["verdicts"])),
+                _observed_figure(sum(one == "violated" for one in done["verdicts"])),
             ),
         ]
     return _table("Figure 4", figures)
@@ -453,7 +460,7 @@ def _left_out(row: str, measure: str, because: str) -> ComparedFigure:
     return ComparedFigure(row=row, measure=measure, verdict="not compared", because=because)
 
 
-def _counted(value: float) -> OwnFigure:
+def _observed_figure(value: float) -> OwnFigure:
     return OwnFigure(value=value, kind="observed")
 
 

@@ -107,7 +107,7 @@ def load_network(name: str, home: Path | None, *, faulty_bank: bool = False) -> 
 
 
 def _read_layers(name: str, home: Path | None) -> Layers:
-    bundled = _bundled()
+    bundled = _read_bundled()
     if name in bundled:
         return list(bundled[name])
     folder = data_home(home)
@@ -131,7 +131,7 @@ def _read_layers(name: str, home: Path | None) -> Layers:
 
 
 @cache
-def _bundled() -> dict[str, Layers]:
+def _read_bundled() -> dict[str, Layers]:
     found: dict[str, dict[str, Floats]] = {}
     with np.load(BUNDLED) as arrays:
         for key in arrays.files:

@@ -114,7 +114,7 @@ def compare_networks(values: Found) -> ComparedTable:
         *(_fairify_effort(network, what) for what in ("counterexamples", "time") for network in NETWORKS),
     ]
     runs = [run for found in values.values() for run in found.values() if "undecided" in run]
-    crossed = sum(_contradicted(found) for found in values.values())
+    crossed = sum(_count_contradictions(found) for found in values.values())
     text = (
         "By the published method: symbolic intervals, depth first, at most 20 splits. By Evenhand's method: linear "
         "bounds, best first, for as many processor seconds as the published tool took on one thread, 2 to 60; the "
@@ -233,7 +233,7 @@ def _runs(name: str, values: Found, domain: str = "as published") -> tuple[Value
     return None if runs[0] is None or runs[1] is None else (runs[0], runs[1])
 
 
-def _proved(run: Values, measure: str) -> OwnFigure:
+def _proved_figure(run: Values, measure: str) -> OwnFigure:
     stopped = {"time": "time limit reached", "depth": "20 splits"}.get(run["stopped_by"], "complete")
     return OwnFigure(
         value=round(100 * run[measure], 4), kind="proved", basis=f"{run['cpu_seconds']:g} CPU s, {stopped}"
@@ -246,7 +246,7 @@ def _share(network: PublishedNetwork, measure: str, values: Found) -> ComparedFi
     runs = _runs(network.name, values)
     if runs is None:
         return ComparedFigure(**given, verdict="not compared", because=MISSING)
-    ours, default = (_proved(run, measure) for run in runs)
+    ours, default = (_proved_figure(run, measure) for run in runs)
     verdict = judge(published, ours.value, better=SHARES[measure], within=PRINTED)
     because = {"better": SPLIT_ON, "differs": SLACK if runs[0]["stopped_by"] != "time" else TIME_UP}.get(verdict, "")
     return ComparedFigure(**given, ours=ours, default=default, verdict=verdict, because=because)
@@ -311,7 +311,7 @@ def _time_order(values: Found) -> Iterator[ComparedFigure]:
 def _right_domain(name: str, measure: str, values: Found) -> ComparedFigure:
     shares: PublishedShares = RIGHT_DOMAIN[name][1]
     runs = _runs(name, values, "as meant")
-    ours, default = (None, None) if runs is None else [_proved(run, measure) for run in runs]
+    ours, default = (None, None) if runs is None else [_proved_figure(run, measure) for run in runs]
     return ComparedFigure(
         row=name, measure=f"{measure}, on the Bank domain that was meant", unit="%",
         published_text=f"{getattr(shares, measure):g} (the tool, run by us)", ours=ours, default=default,
@@ -325,7 +325,7 @@ def _fairify_share(network: PublishedNetwork, measure: str, values: Found) -> Co
     runs = _runs(network.name, values)
     if runs is None:
         return ComparedFigure(**given, verdict="not compared", because=MISSING)
-    ours, default = (_proved(run, measure) for run in runs)
+    ours, default = (_proved_figure(run, measure) for run in runs)
     verdict = judge(published, ours.value, better=SHARES[measure], within=PRINTED)
     return ComparedFigure(**given, ours=ours, default=default, verdict=verdict, because=NOT_RUN)
 
@@ -343,7 +343,7 @@ def _fairify_effort(network: PublishedNetwork, what: str) -> ComparedFigure:
     )
 
 
-def _contradicted(found: Values) -> int:
+def _count_contradictions(found: Values) -> int:
     """Count the runs on a network that prove more than the estimate of the other method allows."""
     many = 0
     for domain in ("as published", "as meant"):

@@ -140,15 +140,15 @@ def _accuracy(name: str, theirs: float, ours: Values | None, missing: str) -> Co
 
 def compare_workflow(values: Mapping[str, Values]) -> ComparedTable:
     """Say of figure 1 that it holds no figures."""
-    return _explained("Figure 1", "The workflow of MAFT")
+    return _explain_drawing("Figure 1", "The workflow of MAFT")
 
 
 def compare_intuition(values: Mapping[str, Values]) -> ComparedTable:
     """Say of figure 2 that it holds no figures."""
-    return _explained("Figure 2", "What global and local generation mean")
+    return _explain_drawing("Figure 2", "What global and local generation mean")
 
 
-def _explained(number: str, title: str) -> ComparedTable:
+def _explain_drawing(number: str, title: str) -> ComparedTable:
     why = "It explains the method, and holds no numbers."
     return ComparedTable(number=number, title=title, text=why, verdict="not compared", because=why)
 

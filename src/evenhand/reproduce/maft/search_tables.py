@@ -86,10 +86,10 @@ def _by_round(found: Mapping[str, Values], label: str, measure: str) -> list[flo
     """Return means over the benchmarks, one for each round."""
     runs = [piece["runs"][label] for piece in found.values()]
     rounds = min(map(len, runs))
-    return [float(np.mean([_measured(one[turn], measure) for one in runs])) for turn in range(rounds)]
+    return [float(np.mean([_measure_of(one[turn], measure) for one in runs])) for turn in range(rounds)]
 
 
-def _measured(run: Values, measure: str) -> float:
+def _measure_of(run: Values, measure: str) -> float:
     if measure == "success":
         return 100 * float(run["instances"]) / float(run["tried"])
     if measure == "speed":
@@ -242,7 +242,7 @@ def compare_numbers(values: Mapping[str, Values]) -> ComparedTable:
     figures += absent_rows(found, "instances", method="MAFT")
     if found:
         figures += _long_ratios(found) + _logged_speeds(found) + _long_tests(found)
-        figures += [one for name, piece in found.items() for one in _apart(name, piece)]
+        figures += [one for name, piece in found.items() for one in _compare_hidden_counts(name, piece)]
     return ComparedTable(
         number="Figure 4",
         title="Individual discriminatory instances, and how many a second",
@@ -305,7 +305,7 @@ def _long_ratios(found: Mapping[str, Values]) -> list[ComparedFigure]:
     for other, ratios in published.LONG_RATIOS.items():
         for name, theirs in ratios.items():
             one, two = (
-                float(np.mean([_measured(run, name) for piece in found.values() for run in piece["runs"][method]]))
+                float(np.mean([_measure_of(run, name) for piece in found.values() for run in piece["runs"][method]]))
                 for method in ("MAFT", other)
             )
             ours = one / two
@@ -339,7 +339,7 @@ def _logged_speeds(found: Mapping[str, Values]) -> list[ComparedFigure]:
             for method in ("MAFT", "AEQUITAS")
         )
         mine = [
-            float(np.mean([_measured(run, "speed") for run in found[name]["runs"][method]]))
+            float(np.mean([_measure_of(run, "speed") for run in found[name]["runs"][method]]))
             for method in ("MAFT", "AEQUITAS")
         ]
         verdict = judge(one / two, mine[0] / mine[1], better="higher", within=0.1 * one / two)
@@ -360,7 +360,7 @@ def _long_tests(found: Mapping[str, Values]) -> list[ComparedFigure]:
     """Compare the t-tests of section 4.2.2, between means of the benchmarks."""
     means = {
         (method, name): [
-            float(np.mean([_measured(run, name) for run in piece["runs"][method]])) for piece in found.values()
+            float(np.mean([_measure_of(run, name) for run in piece["runs"][method]])) for piece in found.values()
         ]
         for method in ("ADF", "EIDIG", "MAFT")
         for name in ("instances", "speed")
@@ -382,7 +382,7 @@ def _long_tests(found: Mapping[str, Values]) -> list[ComparedFigure]:
     return figures
 
 
-def _apart(name: str, piece: Values) -> list[ComparedFigure]:
+def _compare_hidden_counts(name: str, piece: Values) -> list[ComparedFigure]:
     """Say what an instance count hides: repeats, people who cannot be, and questions."""
     unsaid = "the paper does not say"
     runs, own = piece["runs"]["MAFT"], piece["runs"]["default"]

@@ -42,15 +42,15 @@ def solve(kept: str, kappa: Fraction, horizon: int, expected: Inputs) -> Recursi
     """
     joint, costs = expected.joint(), np.array(expected.costs)
     if kept == "equal_opportunity":
-        ends = _worth(kept, kappa, [(a, b) for a in range(horizon + 1) for b in range(horizon - a + 1)])
+        ends = _end_values(kept, kappa, [(a, b) for a in range(horizon + 1) for b in range(horizon - a + 1)])
         arrays = _opportunity_recursion(ends, horizon, joint, costs, expected.labels())
     else:
-        ends = _worth(kept, kappa, [(n_a, horizon - n_a) for n_a in range(horizon + 1)])
+        ends = _end_values(kept, kappa, [(n_a, horizon - n_a) for n_a in range(horizon + 1)])
         arrays = _parity_recursion(ends, horizon, joint, costs)
     return RecursionResult(float(arrays[0][0]), sum(array.nbytes for array in arrays))
 
 
-def _worth(kept: str, kappa: Fraction, sizes: list[tuple[int, int]]) -> NDArray[np.float32]:
+def _end_values(kept: str, kappa: Fraction, sizes: list[tuple[int, int]]) -> NDArray[np.float32]:
     """Return what the last layer's states are worth: nothing, or forbidden."""
     found = []
     for n, m in sizes:

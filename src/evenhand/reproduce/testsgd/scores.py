@@ -332,11 +332,11 @@ def compare_methods(values: Mapping[str, Values]) -> ComparedTable:
         own = _first_sampled(found)
         default = None if widest is None else counted_figure(widest)
         said = f"first as published: {own['words']}" + (f"; widest significant: {widest['words']}" if widest else "")
-        figures.append(_scored(title, "TestSGD", rows[0].score, sampled_figure(own), default, said))
+        figures.append(_compare_score(title, "TestSGD", rows[0].score, sampled_figure(own), default, said))
         figures.append(_themis_figure(title, published.THEMIS[name], found["themis"], default))
         linear = found["linear"]
         figures.append(
-            _scored(
+            _compare_score(
                 title, "FairFictPlay", published.FAIRFICTPLAY[name],
                 OwnFigure(value=100 * abs(linear["gap"]), kind="observed", basis=f"{linear['size']:,} people inside"),
                 default,
@@ -373,10 +373,10 @@ def _themis_figure(title: str, printed: float | None, found: Values, default: Ow
         basis=f"random inputs, all pairs of {found['combinations']} combinations",
     )  # fmt: skip
     said = f"{found['best']} ({found['rest']:,} people) against {found['worst']} ({found['size']:,} people)"
-    return _scored(title, "THEMIS", printed, ours, default, said)
+    return _compare_score(title, "THEMIS", printed, ours, default, said)
 
 
-def _scored(
+def _compare_score(
     row: str, measure: str, printed: float | None, ours: OwnFigure | None, default: OwnFigure | None, because: str
 ) -> ComparedFigure:
     verdict = "not compared" if ours is None or printed is None else judge(printed, ours.value, within=NEAR)

@@ -280,7 +280,7 @@ def compare_bounds(values: Mapping[str, Values]) -> ComparedTable:
     if (found := values.get("coverage")) is not None:
         for one in found["around"]:
             row = f"rates {100 * one['rates'][0]:g} % and {100 * one['rates'][1]:g} %"
-            figures.append(_covered(row, "scores of samples within the bound", one))
+            figures.append(_compare_coverage(row, "scores of samples within the bound", one))
             figures.append(
                 _plain(
                     *(row, "samples a side", None, OwnFigure(value=one["samples"], kind="measured")),
@@ -289,7 +289,9 @@ def compare_bounds(values: Mapping[str, Values]) -> ComparedTable:
                 )
             )
         figures += [
-            _covered(f"samples around {one['inside']} people", "scores of people like these within the bound", one)
+            _compare_coverage(
+                f"samples around {one['inside']} people", "scores of people like these within the bound", one
+            )
             for one in found["people"]
         ]
     if (fair := values.get("fair-models")) is not None:
@@ -316,7 +318,7 @@ def compare_bounds(values: Mapping[str, Values]) -> ComparedTable:
     )  # fmt: skip
 
 
-def _covered(row: str, measure: str, one: Values) -> ComparedFigure:
+def _compare_coverage(row: str, measure: str, one: Values) -> ComparedFigure:
     ours = _share(one["within"], one["runs"], "estimated", f"{one['runs']:,} simulated")
     verdict = judge(PROMISED, ours.value, better="higher", interval=(ours.low or 0.0, ours.high or 100.0))
     return _plain(

@@ -101,7 +101,7 @@ class RankingRoles:
         import narwhals as nw
 
         order, by_score = self._order()
-        names = self._protected(list_columns(frame))
+        names = self._list_protected(list_columns(frame))
         table = nw.from_native(frame, eager_only=True)
         if len(table) == 0:
             raise DataError("there are no rows", location=location)
@@ -150,7 +150,7 @@ class RankingRoles:
             )
         return (self.rank, False) if self.rank is not None else (str(self.rank_by), True)
 
-    def _protected(self, columns: list[str]) -> tuple[str, ...]:
+    def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
         """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
         names = list_names(() if self.protected is None else self.protected, "protected")
         if not names and self.schema is not None:

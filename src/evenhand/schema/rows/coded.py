@@ -66,7 +66,7 @@ class CodedColumn:
         return len(self.codes if self.array is None else self.array)
 
     @cached_property
-    def _coded(self) -> tuple[tuple[Any, ...], Integers]:
+    def _code_values(self) -> tuple[tuple[Any, ...], Integers]:
         if self.known is not None:
             return self.known
         assert self.array is not None
@@ -75,12 +75,12 @@ class CodedColumn:
     @property
     def values(self) -> tuple[Any, ...]:
         """The different values, as Python has them; numbers in ascending order."""
-        return self._coded[0]
+        return self._code_values[0]
 
     @property
     def codes(self) -> Integers:
         """The position of each row's value among them, shape (n,)."""
-        return self._coded[1]
+        return self._code_values[1]
 
     def each(self, answer: Callable[[Any], bool]) -> Booleans:
         """Return what is said of every row's value, shape (n,)."""

@@ -148,8 +148,8 @@ class IdentityProvider:
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
         found: str = prepare_grant_uri(
-            self._described("authorization_endpoint"), self.config.client_id, "code", redirect_uri=self._redirect,
-            scope=list(self.config.scopes), state=login.state, nonce=login.nonce,
+            self._read_provider_entry("authorization_endpoint"), self.config.client_id, "code",
+            redirect_uri=self._redirect, scope=list(self.config.scopes), state=login.state, nonce=login.nonce,
             code_challenge=create_s256_code_challenge(login.verifier), code_challenge_method="S256",
         )  # fmt: skip
         return found
@@ -169,7 +169,7 @@ class IdentityProvider:
         if not hmac.compare_digest(answer.get("state", "").encode(), login.state.encode()):
             raise AccessError("this is not the answer to the login that began here", code="key", hint="log in again")
         if answer.get("iss", self.config.issuer) != self.config.issuer:
-            raise _refused("another provider answered")
+            raise _refusal_error("another provider answered")
         if "error" in answer or not answer.get("code"):
             said = answer.get("error", "")[:60]
             raise AccessError(f"the identity provider refused the login: {said!r}", code="key", hint="log in again")
@@ -186,10 +186,10 @@ class IdentityProvider:
             pair = f"{quote_plus(self.config.client_id)}:{quote_plus(self._secret)}"
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         try:
-            return self._ask("POST", self._described("token_endpoint"), headers, body.encode())
+            return self._ask("POST", self._read_provider_entry("token_endpoint"), headers, body.encode())
         except FetchError as error:
             if error.status == 400:
-                raise _refused("it does not take the code") from None
+                raise _refusal_error("it does not take the code") from None
             raise
 
     def _claims(self, token: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
@@ -201,7 +201,7 @@ class IdentityProvider:
 
         text = token.get("id_token")
         if not isinstance(text, str):
-            raise _refused("it gave no id token")
+            raise _refusal_error("it gave no id token")
         try:
             for fresh in (False, True):
                 try:
@@ -219,7 +219,7 @@ class IdentityProvider:
         except (JoseError, ValueError, TypeError, KeyError) as error:
             what = getattr(error, "error", None) or type(error).__name__
             claim = getattr(error, "claim", None)
-            raise _refused(f"its token is not valid ({what}{'' if claim is None else f': {claim}'})") from None
+            raise _refusal_error(f"its token is not valid ({what}{'' if claim is None else f': {claim}'})") from None
         return dict(claims)
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
@@ -238,7 +238,7 @@ class IdentityProvider:
             )
         return Identity(name, subject, role)
 
-    def _described(self, entry: str) -> str:
+    def _read_provider_entry(self, entry: str) -> str:
         """Return an entry of the provider's description, read once an hour."""
         with self._lock:
             now = self._steady()
@@ -257,7 +257,7 @@ class IdentityProvider:
         return value
 
     def _key_set(self, *, fresh: bool) -> Mapping[str, Any]:
-        url = self._described("jwks_uri")
+        url = self._read_provider_entry("jwks_uri")
         with self._lock:
             now = self._steady()
             age = REFRESH_SECONDS if fresh else METADATA_SECONDS
@@ -313,5 +313,5 @@ def _role_values(claims: Mapping[str, Any], name: str) -> set[str]:
     return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
 
 
-def _refused(what: str) -> AccessError:
+def _refusal_error(what: str) -> AccessError:
     return AccessError(f"the identity provider's answer was refused: {what}", code="key", hint="log in again")

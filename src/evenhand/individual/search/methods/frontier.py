@@ -122,7 +122,7 @@ class NeighbourQueue:
     def and_also(self, more: NeighbourQueue, *, most: int) -> NeighbourQueue:
         """With more of them, the likeliest parent of each; only the likeliest are kept if there are many."""
         if len(self) + len(more) > 2 * most:
-            both = self._joined(more, np.full(len(more), len(self)))
+            both = self._join_queues(more, np.full(len(more), len(self)))
             return both[np.argpartition(-both.chance, most)[:most]]._distinct()
         # Those who wait are sorted by mark, each once: a few more are sorted in, and nothing else is sorted again.
         more = more._distinct()
@@ -136,9 +136,9 @@ class NeighbourQueue:
         rest[place[likelier]] = False
         taken = likelier | ~known
         kept = np.cumsum(np.append(0, rest))  # how many stay before each place
-        return self[rest]._joined(more[taken], kept[place[taken]])
+        return self[rest]._join_queues(more[taken], kept[place[taken]])
 
-    def _joined(self, more: NeighbourQueue, place: Integers) -> NeighbourQueue:
+    def _join_queues(self, more: NeighbourQueue, place: Integers) -> NeighbourQueue:
         """Return both, each of the others in front of the one at its place (n,)."""
         return NeighbourQueue(
             np.insert(self.chance, place, more.chance),

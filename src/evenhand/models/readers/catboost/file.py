@@ -187,7 +187,7 @@ def _build_ensemble(described: _Described, schema: Schema, location: str) -> Tre
 
 def _read_objective(info: Mapping[str, Any], outputs: int, location: str) -> tuple[Link, Sequence[Any]]:
     """Return how raw values become probabilities, and the labels that the outputs stand for."""
-    parameters = _parsed(info.get("params", {}))
+    parameters = _parse_text(info.get("params", {}))
     loss = parameters.get("loss_function", {})
     name = loss.get("type") if isinstance(loss, dict) else loss
     if name not in LINKS:
@@ -205,13 +205,13 @@ def _read_objective(info: Mapping[str, Any], outputs: int, location: str) -> tup
             location=location,
             hint="undo set_probability_threshold, save the model again, and give evenhand the threshold instead",
         )
-    labels = _parsed(info.get("class_params", {})).get("class_names") or list(range(max(outputs, 2)))
+    labels = _parse_text(info.get("class_params", {})).get("class_names") or list(range(max(outputs, 2)))
     if len(labels) != max(outputs, 2):
         raise ModelError(f"{len(labels)} labels for {outputs} outputs", location=location, hint=SAVE_AGAIN_HINT)
     return LINKS[name], labels
 
 
-def _parsed(value: Any) -> dict[str, Any]:
+def _parse_text(value: Any) -> dict[str, Any]:
     found = json.loads(value) if isinstance(value, str) else value
     if not isinstance(found, dict):
         raise ValueError(f"{str(value)[:40]!r} is not an object")

@@ -93,7 +93,7 @@ async def answer_request(
 
 def is_answered(found: Served) -> TypeGuard[ServedAnswer]:
     """Return whether there is an item, or a model's own refusal."""
-    return isinstance(found, ServedAnswer) and (found.answer.item is not None or _declined(found.answer))
+    return isinstance(found, ServedAnswer) and (found.answer.item is not None or _is_declined(found.answer))
 
 
 def unanswered_error(found: Sequence[Served], *, what: str) -> BaseException:
@@ -114,7 +114,7 @@ def unanswered_error(found: Sequence[Served], *, what: str) -> BaseException:
     return refusal_error(answers, numbers, what=what)
 
 
-def _declined(answer: GuardedAnswer) -> bool:
+def _is_declined(answer: GuardedAnswer) -> bool:
     """Return whether a model declined in an ordinary answer, which clients are to read as one."""
     return answer.refusal is not None and answer.refusal.status == 200
 

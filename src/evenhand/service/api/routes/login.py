@@ -53,7 +53,7 @@ async def log_in(request: Request, here: Here) -> Response:
         caller = await here.keys.caller(key)
     except AccessError as error:
         refused = here.failures.refusal(error, address_of(request.scope))
-        return _refused(here, refused)
+        return _refusal_page(here, refused)
     if not caller.is_allowed("read"):
         return _login_response(
             here, f"The key {caller.key} of {caller.name} may not read; it needs the scope read.", 403
@@ -96,7 +96,7 @@ async def end_login(request: Request, here: Here) -> Response:
     except AccessError as error:
         refused = here.failures.refusal(error, address_of(request.scope))
         logger.warning("a login was refused", extra={"about": {"reason": error.message}})
-        answer = _refused(here, refused)
+        answer = _refusal_page(here, refused)
     except EvenhandError as error:
         answer = _provider_failed(here, error)
     else:
@@ -129,7 +129,7 @@ def _login_cookie(request: Request, here: ServiceContext) -> str:
     return f"__Host-{LOGIN_COOKIE}" if _uses_tls(request, here) else LOGIN_COOKIE
 
 
-def _refused(here: ServiceContext, error: AccessError) -> HTMLResponse:
+def _refusal_page(here: ServiceContext, error: AccessError) -> HTMLResponse:
     """Return the page for a login that was refused."""
     return _login_response(here, f"{error.message[:1].upper()}{error.message[1:]}.", ACCESS_STATUSES[error.code])
 
