@@ -92,7 +92,9 @@ def trained_fairly(method: str) -> Classifier:
             seed=seed,
         )
         words = np.where(sample.label == 1, accepted, refused)
-        network.fit(sample.features.iloc[sample.train], words[sample.train], sensitive_features=sample.group[sample.train])
+        network.fit(
+            sample.features.iloc[sample.train], words[sample.train], sensitive_features=sample.group[sample.train]
+        )
         at = network.classes_.tolist().index(accepted)
         return np.asarray(network.predict_proba(sample.features)[:, at], dtype=np.float64)
 
