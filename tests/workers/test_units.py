@@ -27,7 +27,7 @@ from evenhand.workers import (
     WorkerLostError,
     WorkerPool,
     Workforce,
-    clusters,
+    executors,
     fingerprint_of,
     open_pool,
     pools,
@@ -275,9 +275,9 @@ def test_a_worker_of_another_version_or_without_a_module_is_refused():
 
     with open_pool(Remote()) as pool, pytest.raises(OptionError, match="a worker cannot import 'evenhand'"):
         pool.call(abs, -1)
-    assert clusters.call_here(evenhand.__version__, abs, -1) == 1
+    assert executors.call_here(evenhand.__version__, abs, -1) == 1
     with pytest.raises(OptionError, match=r"this is version 0\.0"):
-        clusters.call_here("0.0", abs, -1)
+        executors.call_here("0.0", abs, -1)
 
 
 def test_fingerprints_tell_settings_and_arrays_apart():
