@@ -353,6 +353,20 @@ def test_a_small_group_keeps_its_place_in_the_headline():
     assert "four-fifths rule: not met (0.08)" in asked.summary()
 
 
+def test_headlines_name_people_the_worst_first_and_chance_last():
+    """Women are selected less often; of 40 people in the west 8 are, of 160 in the east 44: no more than chance."""
+    favoured, deserving, sex = people({"Female": (16, 0, 84, 0), "Male": (36, 0, 64, 0)})
+    place = np.full(200, "east")
+    place[np.flatnonzero(favoured == 1)[:8]] = "west"
+    place[np.flatnonzero(favoured == 0)[:32]] = "west"
+    said = groups.headline_sentences(groups.measure_decisions(favoured, deserving, {"place": place, "sex": sex}))
+    assert "Women are selected 0.44 times as often as men (16.0 % against 36.0 %; 100 and 100 people)." in said
+    assert said[-1] == (
+        "People with place west are selected 0.73 times as often as people with place east (20.0 % against 27.5 %; 40 "
+        "and 160 people), which may be chance."
+    )
+
+
 def test_the_floor_looks_at_the_denominator():
     """300 people each, but the true positive rate of one group rests on three."""
     favoured, deserving, origin = people({"a": (100, 50, 50, 100), "b": (0, 100, 3, 197)})

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("playwright", reason="needs playwright")
 
-from browser import ARGUMENTS, CHECK, CHROMIUM
 from browsing import Site
 from in_thread import answer_now
 from playwright.sync_api import expect, sync_playwright
 
+from browser import ARGUMENTS, CHECK, CHROMIUM
 from conftest import GUARD, PLAN
 from evenhand.errors import StoreError
 from evenhand.service import KeyStore

@@ -155,7 +155,7 @@ def headlines(audit: AuditResult) -> list[str]:
     """Return up to five sentences, worst first: whom it concerns, how much, and who could not be assessed."""
     noise = [] if audit.individual is None else list(noise_sentences(audit.individual))[:2]
     labels = [] if audit.groups.labels is None else label_sentences(audit.groups.labels)
-    found = [*noise, *headline_sentences(audit.groups)[:2], *labels[: 3 if audit.groups.by_label else 1]]
+    found = labels[: 3 if audit.groups.by_label else 1]
     single = [
         (value, rate)
         for rate in (() if audit.individual is None else audit.individual.rates)
@@ -178,7 +178,7 @@ def headlines(audit: AuditResult) -> list[str]:
         least = min(audit.certificates, key=lambda one: one.certified)
         found.append(
             f"For {percent_at_least(least.certified)} of {SIMULATED} it is proved that the decision does not change "
-            f"with {join_names(least.protected)}."
+            f"with {' or '.join(least.protected)}."
         )
     small = [
         f"{breakdown.by[0]} {group.label} ({format_count(group.size, 'person', 'people')}, "
@@ -188,7 +188,10 @@ def headlines(audit: AuditResult) -> list[str]:
         for group in breakdown.groups
         if group.small and not isinstance(rate := group.metrics.get("selection_rate", NOT_MEASURED), Unknown)
     ]
-    return [*found[: FINDINGS - bool(small)], *([f"Not assessable for: {list_some(small)}."] if small else [])]
+    room = FINDINGS - bool(small)
+    gaps = headline_sentences(audit.groups)[: 3 if len(noise) + len(found) + 3 <= room else 2]
+    found = [*noise, *gaps, *found][:room]
+    return [*found, *([f"Not assessable for: {list_some(small)}."] if small else [])]
 
 
 def answers(audit: AuditResult) -> list[Metric]:

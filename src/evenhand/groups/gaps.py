@@ -370,6 +370,13 @@ def title_gap(gap: Gap) -> str:
     return f"{name}{colon} {METRIC_TITLES.get(gap.metric, gap.metric)} {verb} that of {gap.reference}"
 
 
+def is_distinguishable(gap: Gap | None) -> bool:
+    """Return whether a difference is known to be above 0: its interval does not reach it."""
+    if gap is None or isinstance(gap.value, Unknown):
+        return False
+    return isinstance(gap.value, Proved) or gap.value.low > 0
+
+
 def describe_size(gap: Gap) -> str:
     """Say how large a gap is in people per 1,000, and whether its interval tells it from no gap at all."""
     value = gap.value
@@ -379,7 +386,7 @@ def describe_size(gap: Gap) -> str:
         apart = value.high < 1 or value.low > 1
         size, none = "", "1, equal rates"
     else:
-        apart, none = value.low > 0, "0"
+        apart, none = is_distinguishable(gap), "0"
         counted, low, high = (f"{1000 * number:.0f}" for number in (value.value, value.low, value.high))
         size = f"{counted} ({low} to {high}) in 1,000 {DENOMINATORS.get(gap.metric, 'people')}; "
         size = "" if gap.metric == "calibration_gap" or gap.name not in GAP_TITLES else size

@@ -23,7 +23,7 @@ from evenhand.core import (
     Text,
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.gaps import describe_size, format_not_assessable, reference_table, title_gap
+from evenhand.groups.gaps import describe_size, format_not_assessable, is_distinguishable, reference_table, title_gap
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_result import LabelMetrics
 from evenhand.groups.names import METRIC_TITLES, number_name
@@ -54,6 +54,9 @@ another number is asked for."""
 
 FOUR_FIFTHS = 0.8
 """The four-fifths rule: the lowest selection rate should be at least this share of the highest (29 CFR 1607.4 D)."""
+
+NOUNS = {"female": "women", "woman": "women", "f": "women", "male": "men", "man": "men", "m": "men"}
+"""What people are called by their sex or gender."""
 
 DRAWN = 40
 """Groups drawn of one breakdown."""
@@ -214,7 +217,10 @@ def _build_document(result: GroupMetrics) -> Document:
 
 
 def headline_sentences(result: GroupMetrics) -> list[str]:
-    """Return who is selected how many times less often than whom, worst first: one sentence for each attribute."""
+    """Return who is selected how many times less often than whom, one sentence for each attribute.
+
+    The worst comes first, and what may be chance comes last, and says so.
+    """
     found = []
     for breakdown in result.breakdowns:
         ratio = breakdown.gap("demographic_parity_ratio")
@@ -227,14 +233,17 @@ def headline_sentences(result: GroupMetrics) -> list[str]:
         )
         if lowest is None or highest is None:
             continue
+        chance = not is_distinguishable(breakdown.gap("demographic_parity_difference"))
+        first, second = _name_people(lowest), _name_people(highest)
         rates = [quantity_value(group.metrics["selection_rate"]) for group in (lowest, highest)]
         against = " against ".join(format_percent(rate) for rate in rates if rate is not None)
         against += weighted_by(result)
         found.append(
             (
-                value,
-                f"People with {_describe(lowest)} are selected {format_against(value, FOUR_FIFTHS)} times as often as "
-                f"people with {_describe(highest)} ({against}; {lowest.size:,} and {highest.size:,} people).",
+                (chance, value),
+                f"{first[0].upper()}{first[1:]} are selected {format_against(value, FOUR_FIFTHS)} times as often as "
+                f"{second} ({against}; {lowest.size:,} and {highest.size:,} people)"
+                f"{', which may be chance' if chance else ''}.",
             )
         )
     return [sentence for _, sentence in sorted(found)]
@@ -493,5 +502,12 @@ def _group_row(group: Group, names: list[str], too_few: str) -> TableRow:
     return TableRow((group.label, group.size, *effective, *cells), detail, faint=group.small)
 
 
-def _describe(group: Group) -> str:
-    return " and ".join(f"{name} {value}" for name, value in group.values.items())
+def _name_people(group: Group) -> str:
+    """Return the people of a group as one would say it: women, men with race White, people with age 25 to 39."""
+    noun, rest = "people", []
+    for name, value in group.values.items():
+        if noun == "people" and name.lower() in ("sex", "gender") and str(value).lower() in NOUNS:
+            noun = NOUNS[str(value).lower()]
+        else:
+            rest.append(f"{name} {value}")
+    return f"{noun} with {' and '.join(rest)}" if rest else noun
