@@ -80,11 +80,14 @@ def test_a_terminated_mitigation_is_written(evenhand, case, folder):
     assert json.loads((folder / "found.json").read_text())["interrupted"]
 
 
-def test_a_termination_before_there_is_any_result_says_so(evenhand, case, folder):
-    importlib.import_module("stopped_model").calls = 9
-    ran = evenhand("search", "stopped_model:terminated", case.data, "--schema", case.schema)
-    assert ran.code == 143
-    assert "interrupted before there was any result" in ran.err
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_before_there_is_any_result_says_so(evenhand, case, monkeypatch, interruptible, number, code):
+    def stop(*given, **more):
+        signal.getsignal(number)(number, None)
+
+    monkeypatch.setattr("evenhand.datasets.read_frame", stop)
+    ran = evenhand("audit", case.model, case.data, "--schema", case.schema)
+    assert (ran.code, ran.err) == (code, "interrupted before there was any result\n")
 
 
 STOPPING = """

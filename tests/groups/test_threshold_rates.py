@@ -82,6 +82,13 @@ def test_the_threshold_of_recorded_decisions_is_found_where_there_is_one():
     assert by_sex.own is None
 
 
+def test_a_threshold_beyond_all_scores_is_not_denied():
+    _, score, _ = people()
+    result = audited(score * 0.3, 0.4)
+    assert result.groups.threshold_rates.own is None
+    assert "No single threshold in the range of these scores made the decisions." in result.to_markdown()
+
+
 def test_without_true_labels_only_selection_is_told_and_without_scores_nothing():
     sex, score, true = people()
     rates = audited(score, 0.4, truth=False).groups.threshold_rates

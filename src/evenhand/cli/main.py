@@ -11,9 +11,10 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from evenhand import __version__
 from evenhand.cli import (
@@ -38,8 +39,21 @@ from evenhand.interrupts import INTERRUPTED, StopSignals
 
 FAULT = 70
 
+
+class InterruptibleCommands(TyperGroup):
+    """The commands; Ctrl-C before there is any result is told before Typer makes a bare exit code of it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was given."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(_interrupted_early()) from None
+
+
 app = typer.Typer(
     name="evenhand",
+    cls=InterruptibleCommands,
     help="Keeps automated decisions even-handed: tests, certifies, mitigates and enforces fairness of any model.",
     no_args_is_help=True,
     add_completion=False,
@@ -122,8 +136,7 @@ def _run() -> object:
     except typer.Abort:
         code = INTERRUPTED
     except typer.Exit as leave:
-        # Typer makes an Exit of Ctrl-C.
-        code = _interrupted_early() if isinstance(leave.__cause__, KeyboardInterrupt) else leave.exit_code
+        code = leave.exit_code
     except Exception as error:
         code = _exit_code(error)
     return code

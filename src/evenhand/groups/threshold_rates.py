@@ -154,7 +154,7 @@ def _choose_groups(membership: Membership, weights: Floats, least: int) -> tuple
 def rate_blocks(rates: ThresholdRates) -> Iterator[Block]:
     """Yield the slider, and what it shows at a few thresholds."""
     left = [f"{label} by {by}" for by, labels in rates.left_out.items() for label in labels]
-    own = "" if rates.own is not None else " No single threshold of this score made the decisions of this audit."
+    own = "" if rates.own is not None else " No single threshold in the range of these scores made the decisions."
     few = f" Not shown, too few or beyond the {MOST_GROUPS} largest: {list_some(left)}." if left else ""
     yield Figure(
         "threshold rates",

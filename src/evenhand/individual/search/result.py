@@ -439,7 +439,8 @@ def _validity(result: SearchResult) -> str:
 
 
 def _describe_price(result: SearchResult) -> str:
-    given = f"{result.given:,} are people it started from; " if result.given else ""
+    started = format_count(result.given, "is a person", "are people")
+    given = f"{started} it started from; " if result.given else ""
     if result.asked == "model":
         return f"{given}{result.queries:,} individuals asked about, the rates included"
     return (
