@@ -135,6 +135,10 @@ def test_some_texts_are_enough():
     result = text.find_text_subgroups(chance, texts, protected=[PETS], swaps=50, examples=3)
     assert result.effects[0].size == result.flips[0].texts == 50
     assert len(result.examples) == 3
+    shared = result.without_people()
+    assert shared.people_left_out
+    assert result.examples[0].template in result.to_json()
+    assert result.examples[0].template not in shared.to_json() + shared.to_markdown()
     assert text.find_text_subgroups(chance, texts, protected=[PETS], swaps=0).effects == ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -400,6 +400,9 @@ class TextSubgroupResult(SubgroupResult):
     effects_critical: float | None = None
     flips: tuple[CategoryFlips, ...] = ()
     examples: tuple[TextFinding, ...] = ()
+
+    def _rows_left_out(self) -> dict[str, Any]:
+        return {"examples": ()}
 
     def sentence(self, finding: Finding) -> str:
         """Return a finding or an effect as a sentence."""
