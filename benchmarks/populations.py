@@ -31,8 +31,7 @@ from rich.table import Table
 from evenhand import certification, datasets
 from evenhand.models import AdditiveNetwork, network_from_dense
 from evenhand.population import fit_mixture, product_of_marginals
-from evenhand.population.mixture import fit_latent_classes
-from evenhand.population.mixture import CLASSES, HELD_OUT, code_people, strata_of
+from evenhand.population.mixture import CLASSES, HELD_OUT, code_people, fit_latent_classes, strata_of
 from evenhand.schema import People, Schema, encode
 
 SHARED = Path(os.environ.get("EVENHAND_SHARED", Path(__file__).resolve().parent.parent.parent / "shared"))
