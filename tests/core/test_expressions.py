@@ -100,7 +100,7 @@ def test_a_word_in_quotes_where_it_needs_them(word: str) -> None:
     found = parse_expression(f"x == {quote_word(word)}->y == {quote_word(word)}", location="here", words=[word]).tree
     assert isinstance(found, Logic)
     # Two levels down; that each is a comparison is what is checked.
-    for comparison in (found.operands[1], found.operands[0].operands[0]):  # type: ignore[union-attr]
+    for comparison in (found.operands[1], found.operands[0].operands[0]):  # type: ignore[union-attr]  # seen to be
         assert isinstance(comparison, Comparison)
         assert comparison.operands[1] == name(word, quoted=quote_word(word) != word)
 

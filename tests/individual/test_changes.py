@@ -63,7 +63,7 @@ def test_no_protected_attribute_is_refused() -> None:
     people, _ = example()
     # The model is never asked: the refusal comes first.
     with pytest.raises(OptionError, match="no protected attribute"):
-        measure_changes(None, people, uniform_population(people.schema), protected=())  # type: ignore[arg-type]
+        measure_changes(None, people, uniform_population(people.schema), protected=())  # type: ignore[arg-type]  # never asked
 
 
 @given(st.integers(0, 10**6))
@@ -141,7 +141,7 @@ def test_people_are_compared_with_counterparts_whose_linked_attributes_move(numb
 
         def predict_numbers(self, asked: np.ndarray) -> np.ndarray:
             # A row has three entries, as the keys do, which its type cannot say.
-            return np.array([table[tuple(row)] for row in asked.astype(int).tolist()])  # type: ignore[index]
+            return np.array([table[tuple(row)] for row in asked.astype(int).tolist()])  # type: ignore[index]  # three entries
 
     pairs = [(kind, other) for kind in kinds if (other := counterpart(*kind)) is not None]
     wanted = [abs(table[kind] - table[other]) for kind, other in pairs]

@@ -135,7 +135,7 @@ def counterparts(person: np.ndarray, columns: list[int]) -> list[np.ndarray]:
 
 def decider(model: object) -> Callable[[np.ndarray], int]:
     # Models of several libraries, which have ``predict`` and no type in common.
-    return lambda person: int(model.predict(person[None])[0])  # type: ignore[attr-defined]
+    return lambda person: int(model.predict(person[None])[0])  # type: ignore[attr-defined]  # of several libraries
 
 
 @settings(max_examples=scaled(40), deadline=None)

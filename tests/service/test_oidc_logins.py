@@ -92,7 +92,7 @@ def log_in(client: TestClient) -> Any:
 
 
 def sessions(client: TestClient) -> list[ApiKey]:
-    with KeyStore(client.app.state.context.database) as ring:  # type: ignore[attr-defined]
+    with KeyStore(client.app.state.context.database) as ring:  # type: ignore[attr-defined]  # Starlette keeps anything
         known = ring.keys()
     return [key for key in known if key.session is not None]
 
@@ -250,7 +250,7 @@ def test_new_keys_of_the_provider_are_found(client: TestClient, provider: Identi
     provider.keys = [later]
     provider.token = lambda claims: sign(claims, later, "ES256")
     # Keys are looked for again no more often than every few seconds.
-    client.app.state.context.logins._keys = None  # type: ignore[attr-defined]
+    client.app.state.context.logins._keys = None  # type: ignore[attr-defined]  # Starlette keeps anything
     assert log_in(client).status_code == 200
 
 
@@ -274,7 +274,7 @@ def test_other_sites_cannot_use_the_session(client: TestClient, provider: Identi
 
 def test_sessions_are_listed_revoked_and_forgotten(client: TestClient, start: Callable[..., TestClient]) -> None:
     log_in(client)
-    database = client.app.state.context.database  # type: ignore[attr-defined]
+    database = client.app.state.context.database  # type: ignore[attr-defined]  # Starlette keeps anything
     (first,) = sessions(client)
     assert (first.name, first.session) == ("ann@example.org", "subject-1")
     with KeyStore(database) as ring:

@@ -168,4 +168,4 @@ def test_a_service_without_a_file_says_so() -> None:
         settings = ServiceConfig()
 
     with pytest.raises(OptionError, match="without a file"):
-        reload_service(Nothing(), "test")  # type: ignore[arg-type]
+        reload_service(Nothing(), "test")  # type: ignore[arg-type]  # all that is read of it

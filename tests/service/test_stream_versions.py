@@ -196,13 +196,13 @@ def test_labels_go_to_the_version_that_decided(client: TestClient) -> None:
     assert client.post("/v1/shields/care/labels", json={"id": "1", "label": 0}).status_code == 409
     assert client.post("/v1/shields/care/labels", json={"id": "4", "label": 0}).status_code == 404
     client.post("/v1/shields/care/labels", json={"id": "2", "label": 0})
-    state = client.app.state.context.ledger.machine("care").state()  # type: ignore[attr-defined]
+    state = client.app.state.context.ledger.machine("care").state()  # type: ignore[attr-defined]  # untyped state
     assert state["versions"]["retired"] == [], "nothing is open in it any more"
 
 
 def test_a_guard_is_replaced_and_what_is_under_way_ends_under_the_old_one(client: TestClient) -> None:
     assert put(client, "studio", guard={"config": GUARD}).status_code == 200
-    context = client.app.state.context  # type: ignore[attr-defined]
+    context = client.app.state.context  # type: ignore[attr-defined]  # Starlette keeps anything
     old = context.guards["studio"].enforcer()
     unread = context.guards["studio"].enforcer()
     admission = old.admit(["leader"])

@@ -39,7 +39,7 @@ def client(described: dict[str, Any], exporter: InMemorySpanExporter) -> Iterato
 
 def flush(client: TestClient) -> None:
     """Have every span told: a transaction's is made once its callers have their answers."""
-    ledger = client.app.state.context.ledger  # type: ignore[attr-defined]
+    ledger = client.app.state.context.ledger  # type: ignore[attr-defined]  # Starlette keeps anything there
     ledger.submit_work(lambda _connection: None).result()
     ledger.tracing.flush()
 

@@ -43,7 +43,7 @@ PARITY = FairnessProperty("demographic_parity", Fraction(1, 10))
 
 
 def plan(horizon: int = 12, inputs: Inputs = UNEVEN, kept: FairnessProperty = PARITY, **nudging: object) -> ShieldPlan:
-    return ShieldPlan(kept, inputs, horizon, kind="energy", nudging=Nudging(**nudging))  # type: ignore[arg-type]
+    return ShieldPlan(kept, inputs, horizon, kind="energy", nudging=Nudging(**nudging))  # type: ignore[arg-type]  # any field
 
 
 def probability(asked: ShieldPlan, counters: tuple[int, ...], group: int) -> tuple[float, int]:

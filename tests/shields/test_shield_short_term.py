@@ -45,7 +45,7 @@ Node = tuple[tuple[int, int, int, int], bool]
 
 def plan(horizon: int, *, inputs: Inputs = UNEVEN, kept: FairnessProperty = PARITY, **short: object) -> ShieldPlan:
     asked = {"kappa": Fraction("0.3"), "first": max(1, horizon // 2), "probability": 0.1} | short
-    return ShieldPlan(kept, inputs, horizon, short_term=ShortTermBound(**asked))  # type: ignore[arg-type]
+    return ShieldPlan(kept, inputs, horizon, short_term=ShortTermBound(**asked))  # type: ignore[arg-type]  # any field
 
 
 def arrivals(inputs: Inputs, labelled: bool) -> Iterator[tuple[int, int, float, int, float]]:

@@ -192,7 +192,7 @@ def test_one_question_that_the_service_refuses_is_an_outcome() -> None:
         return found._replace(status=400, body=wrong) if b"Lakisha" in body else found
 
     with FakeChat() as chat, LanguageModel(screening(chat.url)) as model:
-        chat.answer = long  # type: ignore[method-assign]
+        chat.answer = long  # type: ignore[method-assign]  # a service that misbehaves once
         found = model.ask(questions(model, 2, 1))
     assert [one.kind for one in found] == ["refused", "choice"]
 
@@ -247,7 +247,7 @@ def test_a_budget_is_never_passed(calls: int | None, money: int | None, faults: 
             found = []
         spent = model.spent
     assert len(chat.paid) <= spent.calls <= (calls or 99)
-    assert sum(chat.tokens) <= spent.money <= (money or 99_999)  # type: ignore[operator]
+    assert sum(chat.tokens) <= spent.money <= (money or 99_999)  # type: ignore[operator]  # a price is set
     assert not found or len(found) == 10
     if calls is None and money is None:
         assert len(found) == 10
