@@ -97,6 +97,8 @@ def bound_margins(
         bias = np.concatenate([layer.bias, -layer.bias])
         units = len(layer.bias)
         found = None
+        # Rows are the units and their negatives: lower functions of both are bounds from either side. Of both choices
+        # of lines and of intervals the tightest is kept.
         for slope in (False, True):
             coefficients, constants = _substitute_backward(fixed, rows, bias, lower, upper, flat=slope)
             values = _least_values(fixed, box, coefficients, constants).min(axis=1) >> fixed.bits
@@ -125,7 +127,9 @@ def bound_margins(
         limit = _margin_errors(fixed, deployed, error + deployed.tie)
     else:
         limit = _change_errors(fixed, deployed, len(error))
+    # What float32 may be off by is taken off the margin and off its negative alike.
     constants = constants - np.concatenate([limit, limit], axis=1)
+    # Assignments of a group have the same coefficients and differ by what their bases add.
     with_base = constants[:, None, :] + np.stack(
         [_exact_product(coefficients, bases[:, k, :, None], fixed.bits)[:, :, 0] for k in range(each)], axis=1
     )
@@ -216,6 +220,8 @@ def _substitute_backward(
     # Each weight is off by at most one unit of the last place, and so is the bias.
     exact = np.maximum(upper[-1], 0).sum(axis=1) + (1 << fixed.bits)
     constants = (bias << fixed.bits)[None, :] - exact[:, None]
+    # Invariant: what is asked for is at least coefficients @ activations of layer ``number`` + constants, everywhere in
+    # the box; coefficients in the network's bits, constants in twice as many.
     for number in range(len(lower) - 1, -1, -1):
         bounds = lower[number], upper[number]
         if number == 0 and fixed.caps is not None:
@@ -229,6 +235,7 @@ def _substitute_backward(
         constants = constants + _exact_product(coefficients, layer.bias[:, None], fixed.bits)[:, :, 0]
         off = _weight_error(upper[number - 1], fixed.bits)
         constants = constants - off[:, None] * np.abs(coefficients).sum(axis=2)
+        # Rounding down is sound: these are coefficients of activations, which are not negative.
         coefficients = _exact_product(coefficients, layer.weights, fixed.bits) >> fixed.bits
     raise AssertionError("there is a first layer")
 
@@ -356,6 +363,7 @@ def _gap_importance(
     """How much of what the lines miss each attribute is to blame for, about; (n, attributes). It proves nothing."""
     if not widths:
         return np.zeros((len(low), 0))
+    # By how much an undecided unit's lines miss its ReLU, as a part of its range: -l u / (u - l)^2.
     weight = np.abs(coefficients.astype(np.float64)).sum(axis=1)
     least, most = low.astype(np.float64), high.astype(np.float64)
     width = np.maximum(most - least, 1.0)

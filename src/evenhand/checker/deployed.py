@@ -177,6 +177,7 @@ def number_error_of(question: RecordedQuestion) -> Fraction:
     terms = [len(network.parts), *(len(layer.weights) for layer in network.layers)]
     gammas = [math.ldexp(_summation_error(n + 8), -ERROR_BITS) for n in terms]
     error = gammas[0] * sizes
+    # Invariant, unit by unit: the exact number is at most ``sizes`` in size, and float32's is off by at most ``error``.
     for gamma, layer in zip(gammas[1:], network.layers, strict=True):
         weights, bias = np.abs(layer.weights), np.abs(layer.bias)
         error = (error + gamma * (sizes + error)) @ weights + gamma * bias

@@ -170,6 +170,8 @@ def verify_boxes(
     todo = chosen[~state.done[chosen]]
     doubtful: list[tuple[int, BoxProof | None]] = []
     looked = len(chosen) - len(todo)
+    # Three passes: all boxes by quick proofs; those they leave in doubt in whole numbers; and a sample in whole numbers
+    # besides, so that a fault of the quick proofs would show: a box that fails there is confirmed no more.
     with InterruptCounter() as interrupts, ThreadPoolExecutor(_processors()) as pool:
         for number, prover in enumerate(provers):
             mine = todo[owner[todo] == number]
@@ -179,6 +181,7 @@ def verify_boxes(
             if not prover.compiled:
                 say("compiling the checker, once on this machine (up to a minute of processor time)", 0.0)
             pieces = [mine[at : at + QUICK_BATCH] for at in range(0, len(mine), QUICK_BATCH)]
+            # Few pieces at a time: between two groups an interrupt is noticed and the state saved.
             for first in range(0, len(pieces), 2 * _processors()):
                 if interrupts.count:
                     break
@@ -197,6 +200,7 @@ def verify_boxes(
                     looked += len(piece)
                 say("proving boxes again", looked / max(1, len(chosen)))
                 state.save()
+        # Boxes in doubt are looked at again, and counted then.
         looked -= sum(proof is not None for _, proof in doubtful)
         slow = 0
         for k, proof in doubtful:

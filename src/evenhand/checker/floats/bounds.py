@@ -100,6 +100,9 @@ def bound_box(net, first, last, low, high, w):
 
 @jit
 def _bound_first_units(net, first, last, low, high, w):
+    # z_j = base_pj + sum_i term_ij(x_i): attributes vary independently in a box, so the range of z_j is the sum of the
+    # ranges of its terms, with the least and the greatest base over p. In float32 z_j errs by gamma times the sizes of
+    # all that is added.
     units = net.sizes[0]
     for j in range(units):
         a = net.bases[first, j]
@@ -113,6 +116,7 @@ def _bound_first_units(net, first, last, low, high, w):
     for i in range(len(net.line)):
         at = net.start[i]
         if net.line[i]:
+            # A line is monotone: its extremes are at the first and at the last cell.
             c, d = net.cell[i] + low[i], net.cell[i] + high[i]
             x = min(net.entry_low[c], net.entry_low[d])
             y = max(net.entry_high[c], net.entry_high[d])
@@ -153,6 +157,8 @@ def _choose_lines(net, k, w):
             w.state[k, h] = ON
         else:
             w.state[k, h] = MIXED
+            # From (a, 0) to (b, b). Any slope is sound, as the constant that goes with it is computed for the slope at
+            # hand.
             w.chord[k, h] = min(1.0, b / (b - a))
 
 
@@ -182,6 +188,7 @@ def _bound_layer(net, k, first, last, low, high, w):
             y, z = max(w.low[k - 1, h], 0.0), max(w.high[k - 1, h], 0.0)
             a += x * (y if x > 0 else z)
             b += x * (z if x > 0 else y)
+        # Side 0 bounds z_g from below; side 1 bounds -z_g from below, and so z_g from above.
         for flat in range(2):
             for side in range(2):
                 sign = 1.0 - 2.0 * side
@@ -205,6 +212,8 @@ def substitute_back(net, k, g, sign, flat, w):
     current, following = w.coefficient, w.following
     for h in range(net.sizes[k - 1]):
         current[h] = sign * net.weights[k - 1, g, h]
+    # Invariant: sign * z_kg >= constant + sum_h current[h] * relu(z_mh) everywhere in the box. A pass replaces the
+    # ReLUs of layer m by lines, then z_m by what it is made of: activations of layer m - 1, or columns.
     for m in range(k - 1, -1, -1):
         units = net.sizes[m]
         if m > 0:
@@ -222,6 +231,8 @@ def substitute_back(net, k, g, sign, flat, w):
             if kind == MIXED:
                 a, b = w.low[m, h], w.high[m, h]
                 if c > 0:
+                    # c relu(z) >= c z and >= 0. As in DeepPoly (Singh et al., POPL 2019), the line with the smaller
+                    # area between it and the ReLU is taken.
                     if flat or b < -a:
                         v = 0.0
                 else:
@@ -261,6 +272,7 @@ def least_base(net, first, last, w):
 @jit
 def least_terms(net, low, high, column, w):
     """Return the least that all attributes together add in a box."""
+    # Attributes vary independently in a box: the least of the sum is the sum of the leasts.
     total = 0.0
     for i in range(len(net.line)):
         at = net.start[i]
@@ -322,6 +334,8 @@ def least_margin(net, p, side, low, high, w):
 @jit
 def _function_of(net, m, side, flat, w):
     """Bring the margin, or its negative, down to columns; return the constant, less all that may be off."""
+    # A label follows from a margin only beyond all that may be off: float64 here (the pad), float32 in the model (the
+    # error), and what its last function cannot tell from a tie.
     depth = len(net.sizes) - 1
     off = net.pads[depth, m] + (w.error[depth, m] + net.tie[m]) * (1 + 2.0**-30)
     sign = 1.0 - 2.0 * side
@@ -350,6 +364,8 @@ def _keep_function(net, f, flat, constant, low, high, w):
 @jit
 def choose_axis(net, low, high, w):
     """Return the attribute to cut a box along: that which what the lines miss is most to blame on; -1 if none can."""
+    # An undecided unit's lines miss its ReLU by -a b / (b - a) at z = 0, which is -a b / (b - a)^2 of its range; the
+    # 0.02 gives decided units a say too. This only steers: any cut is sound.
     best, found = -1.0, -1
     for i in range(len(net.line)):
         if low[i] == high[i]:

@@ -163,6 +163,7 @@ def lay_out_box(net, low, high, room, together, b, d):
             smallest, largest, extent = np.inf, -np.inf, 0.0
             for v in range(d.runs[i]):
                 if net.line[i]:
+                    # A run counts with the lesser of its ends, the least that anybody in it adds: a line is monotone.
                     c = net.cell[i] + low[i] + v * d.step[i]
                     e = net.cell[i] + min(low[i] + (v + 1) * d.step[i] - 1, high[i])
                     y = min(net.entry_low[c], net.entry_low[e])
@@ -191,6 +192,7 @@ def _moments(net, f, trial, low, b, d):
     for i in range(len(net.line)):
         at = net.start[i]
         if net.line[i]:
+            # As if uniform on [near, far]: the mean in the middle, the variance width^2 / 12.
             x = b.function[f, trial, at]
             middle += 0.5 * x * (b.near[i] + b.far[i])
             variance += (x * (b.far[i] - b.near[i])) ** 2 / 12
@@ -208,6 +210,8 @@ def _moments(net, f, trial, low, b, d):
 @jit
 def _share_out_assignments(net, b, d):
     """Give each assignment the better slopes: function 0 stands for those of the first, function 2 for the others."""
+    # The event asks for a positive margin under every assignment. Under each, either choice of slopes gives a lower
+    # function; so assignments are parted into two sets, and of each set only the least constant counts.
     for side in range(2):
         f, g = side, 4 + side
         b.constant[f] = b.constant[g] = np.inf
@@ -245,6 +249,8 @@ def count_shares(net, events, steps, room, d):
                 d.used[events.member[e, k]] = True
     _choose_listed(net, events, room, d)
     listed = _list_values(net, d)
+    # As many additions and products as a probability goes through at most, see above; each errs by 2**-53, and twice
+    # that is taken off.
     additions = 2 * (steps + listed + MOST_ATOMS)
     for i in range(len(net.line)):
         additions += 2 * d.runs[i] + 8
@@ -256,6 +262,7 @@ def count_shares(net, events, steps, room, d):
         share = 1.0 if d.lead[e] < 0 else _count_event(net, events, e, listed, steps, loss, d)
         if not events.unfair[e]:
             fair += share
+        # Shares of events that exclude each other add up; of others only the largest is sure.
         elif events.exclusive:
             unfair += share
         else:
@@ -274,6 +281,8 @@ def _choose_listed(net, events, room, d):
         for i in range(axes):
             if d.listed[i] or d.runs[i] == 1 or points * d.runs[i] > room:
                 continue
+            # A listed attribute is not moved to the grid, and costs the conditions that follow a lead nothing. It
+            # multiplies the joint values by its runs: what it is worth counts by the bit.
             worth = 0.0
             for f in range(len(d.constant)):
                 if d.used[f]:
@@ -347,6 +356,7 @@ def _make_table(net, f, steps, d):
     # The narrowest attributes are joined before anything is moved to the grid: all of them are then moved once.
     atoms = 1
     d.value[0], d.chances[0] = 0.0, 1.0
+    # Invariant: value[k] and chances[k], k < atoms, are the joint values above their least sum, and their chances.
     while True:
         i = _narrowest(net, d)
         if i < 0 or atoms * d.runs[i] > MOST_ATOMS:
@@ -364,6 +374,7 @@ def _make_table(net, f, steps, d):
         j = int(d.value[k] * inverse)
         here[j] += d.chances[k]
         top = max(top, j)
+    # Invariant: here[j], j <= top, is the chance that the attributes so far come to j steps, each moved down to a step.
     while True:
         i = _narrowest(net, d)
         if i < 0:
@@ -383,6 +394,7 @@ def _make_table(net, f, steps, d):
                     there[j + k] += p * here[k]
         top += most
         here, there = there, here
+    # Tails: table[j] = P(at least j steps). The smallest sums come last, none is a difference.
     total = 0.0
     for j in range(steps + 1, top, -1):
         d.table[f, j] = 0.0
@@ -407,6 +419,8 @@ def _narrowest(net, d):
 @jit
 def _tail(d, f, steps, x):
     """Return a lower bound on the probability that the tabled attributes add more than x to function f."""
+    # Terms were moved down: with j steps on the grid the sum is at least bottom + j * step, so more than x from the
+    # first step above (x - bottom) / step on. The factor keeps rounding from finding an earlier one.
     y = x - d.bottom[f]
     if y < 0:
         return d.table[f, 0]
@@ -428,6 +442,8 @@ def _count_event(net, events, e, listed, steps, loss, d):
     needed = d.needed
     for c in range(listed):
         needed[c] = -d.partial[lead, c]
+    # On the tabled attributes condition g exceeds the lead by ``gap`` at least and ``rise`` at most. So both hold where
+    # these add more than max(-partial[lead], -partial[g] - gap) to the lead: one threshold per listed value.
     for k in range(events.size[e]):
         g = events.member[e, k]
         if g == lead or d.least[g] > 0:
@@ -456,6 +472,7 @@ def _count_event(net, events, e, listed, steps, loss, d):
         _make_table(net, other, steps, d)
     for c in range(listed):
         x, y = -d.partial[lead, c], -d.partial[other, c]
+        # P(both) >= P(one) + P(other) - 1.
         found = max(_tail(d, lead, steps, needed[c]), _tail(d, other, steps, max(y, x + behind)))
         apart = _tail(d, lead, steps, x) + _tail(d, other, steps, y) - 1.0 - 2 * loss
         share += d.weight[c] * max(found, apart)

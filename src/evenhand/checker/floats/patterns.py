@@ -182,11 +182,14 @@ def count_patterns(net, nodes, low, high, b, d):
     off = 3 * net.pads[1, 0] + (b.error[1, 0] + net.tie[0]) * (1 + 2.0**-30)
     _bound_rest(net, low, high, live, d)
     inner = _list_inner(net, low, high, live, d)
+    # A new stamp empties all slots at once; the number of tables in use comes after it.
     d.stamp[SLOTS] += 1
     d.stamp[SLOTS + 1] = 0
     for i in range(axes):
         d.place[i] = 0
     fair = unfair = 0.0
+    # Attributes are independent, so the share is the sum over outer values of P(outer) times the sum over inner ones of
+    # P(inner) times the share of R that is decided at the node of both.
     while True:
         weight = _start_outer(net, low, high, live, d)
         _bound_nodes(net, inner, live, d)
@@ -232,6 +235,8 @@ def _choose_groups(net, nodes, low, high, live, b, d):
         d.group[i] = 0
         if low[i] == high[i]:
             continue
+        # As `bounds.choose_axis`: the part of its range by which a unit's lines miss the ReLU at most, times what the
+        # axis moves it by.
         for q in range(live):
             h = d.live[q]
             x, y = b.low[0, h], b.high[0, h]
@@ -240,6 +245,7 @@ def _choose_groups(net, nodes, low, high, live, b, d):
         for h in range(net.sizes[0]):
             d.worth[i] += abs(net.weights[0, 0, h]) * b.spread[i, h] * 4 / GRID
         d.worth[i] /= math.log2(high[i] - low[i] + 1.0)
+    # The worthiest that still fits, again and again: by the bit, as an axis of n values multiplies the nodes by n.
     inner = total = 1
     while True:
         best, chosen = 0.0, -1
@@ -266,6 +272,7 @@ def _bound_rest(net, low, high, live, d):
             if d.group[i] == 0:
                 small, large = np.inf, -np.inf
                 for c in range(low[i], high[i] + 1):
+                    # A line's extremes are at its ends.
                     if net.line[i] and low[i] < c < high[i]:
                         continue
                     column, x = _cell_value(net, i, c)
@@ -293,6 +300,8 @@ def _list_inner(net, low, high, live, d):
     for q in range(live + 1):
         d.inner[q, 0] = 0.0
     d.chance[0] = 1.0
+    # Invariant: inner[q, k] and chance[k], k < size, are the sums and chances of all joint values of the axes so far.
+    # The last cell comes first, so that what the others read is written over last.
     for i in range(len(net.line)):
         if d.group[i] != 2:
             continue
@@ -336,6 +345,9 @@ def _bound_nodes(net, inner, live, d):
         d.common[k] = d.outer[live] + d.inner[live, k] + net.biases[0, 0]
         d.lowest[k] = d.smallest[k] = np.inf
         d.highest[k] = d.largest[k] = -np.inf
+    # Under p a unit gets base_p + z + r, with z from the listed values and r in [near, far] from R. Of a * relu(.), a s
+    # r is left to g, and a s (z + base_p) plus [min(a e, a f), max(a e, a f)] goes to low_p and high_p, f being the d
+    # of the formula above. The slope goes by the range over all assignments: g must be the same for all.
     for p in range(assignments):
         constant = 0.0
         for h in range(net.sizes[0]):
@@ -384,6 +396,9 @@ def _bound_nodes(net, inner, live, d):
 def _count_nodes(net, inner, live, off, low, high, d):
     """Add up the probabilities of nodes times the shares of R that are fair and unfair there."""
     fair = unfair = 0.0
+    # Fair: g > off - min_p low_p, positive under all p, or g < -off - max_p high_p, negative under all. Unfair:
+    # positive under the p with the greatest low_p, negative under that with the least high_p. table[j] = P(fewer than j
+    # steps).
     for k in range(inner):
         t = _find_table(net, d.one[k], d.two[k], live, low, high, d)
         if t < 0:
@@ -421,6 +436,7 @@ def _end_step(y, top):
 @jit
 def _find_table(net, one, two, live, low, high, d):
     """Return the table of the nodes with these slopes; -1 if there is no room for it."""
+    # Open addressing; there are more slots than tables, so a free one is always found.
     stamp = d.stamp[SLOTS]
     mixed = (one ^ (two << 1) ^ (one >> 29)) * 0x9E3779B97F4A7C1
     slot = (mixed >> 40) & (SLOTS - 1)
@@ -445,6 +461,7 @@ def _fill_table(net, one, two, live, low, high, t, d):
     """Tabulate the distribution of g over R for slopes."""
     for h in range(net.sizes[0]):
         d.coefficient[h] = net.weights[0, 0, h] * d.slope[h]
+    # Digits in base 5: a digit of d is the slope d / 4.
     for q in range(live):
         if q == WORD:
             one = two
@@ -518,6 +535,7 @@ def _fill_table(net, one, two, live, low, high, t, d):
 @jit
 def _is_narrow(i, low, high, d):
     """Return whether an axis of R is among the narrowest, whose joint values are few."""
+    # All axes no wider than this one, ties by number, are joined before it: together they must be few.
     joint = 1
     for j in range(len(low)):
         if d.group[j] == 0 and high[j] > low[j]:

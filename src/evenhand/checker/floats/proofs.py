@@ -78,6 +78,9 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
     bounds, counts, patterns = work
     by_patterns = len(patterns.group) > 0
     lows, highs, mass, fair, unfair, axis = parts
+    # Invariant: parts 0 to n - 1 are disjoint and fill box k, their masses add up to one, and fair and unfair are lower
+    # bounds on the shares of each. What costs least comes first: bounds of the box as a whole, counts by lines on ever
+    # finer grids, counts under signs, and only then cuts.
     for k in range(len(low)):
         for i in range(low.shape[1]):
             lows[0, i] = low[k, i]
@@ -100,6 +103,7 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
         while n < most and not _is_reached(wanted, other, mass, fair, unfair, n):
             if _is_refuted(wanted, other, mass, fair, unfair, n):
                 break
+            # The part with the most open mass is cut: it is there that most can be gained.
             best, chosen = 0.0, -1
             for p in range(n):
                 open_mass = mass[p] * (1.0 - fair[p] - unfair[p])
@@ -113,6 +117,7 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
                 lows[n, j] = lows[chosen, j]
                 highs[n, j] = highs[chosen, j]
             lows[n, i] = cut + 1
+            # Running sums have one number more than there are cells, for every attribute.
             at = net.cell[i] + i
             share = (net.before[at + highs[n, i] + 1] - net.before[at + cut + 1]) / (
                 net.before[at + highs[n, i] + 1] - net.before[at + lows[chosen, i]]
@@ -150,6 +155,7 @@ def _is_reached(wanted, other, mass, fair, unfair, n):
 @jit
 def _is_refuted(wanted, other, mass, fair, unfair, n):
     """Return whether so much is proved of one kind that the claim of the other cannot hold."""
+    # True shares add up to one at most: what is proved fair bounds what can be unfair. 1e-9 is left for rounding.
     return _sum_shares(mass, fair, n) > 1 - other + 1e-9 or _sum_shares(mass, unfair, n) > 1 - wanted + 1e-9
 
 
@@ -172,6 +178,8 @@ def _bound_part(net, events, low, high, b, fair, unfair, p):
         for q in range(assignments):
             bound_box(net, q, q + 1, low, high, b)
             bound_functions(net, q, low, high, b)
+    # An event holds where all its functions are positive. Either choice of slopes gives a lower function, so the
+    # greater of the two least values decides.
     for e in range(len(events.size)):
         holds = True
         for k in range(events.size[e]):

@@ -65,6 +65,7 @@ def bound_box(f, w):
 @jit
 def _share(f, i, low, high):
     """Return the mass of cells of an axis, about."""
+    # Running sums have one number more than there are cells, for every axis.
     at = f.cell[i] + i
     return float(f.before[at + high + 1] - f.before[at + low])
 
@@ -120,6 +121,8 @@ def _follow_tree(f, w, tree):
         s = w.slot[i]
         low, high = w.at_low[top, s], w.at_high[top, s]
         cut = f.until[f.begin[asked] + low] + 1
+        # The cut is before the first cell that answers otherwise. The part below it goes on top of the stack, that
+        # above it stays in its place.
         below = _share(f, i, low, cut - 1) / _share(f, i, low, high)
         w.visit[visits, 0] = i
         w.visit[visits, 1] = cut
@@ -150,6 +153,9 @@ def _add_tree(f, w, tree, m, leaves):
             w.plain_most[m, p] += f.high[node, m]
         return 0.0
     _fit_function(f, w, tree, m, leaves)
+    # In leaf k the tree is between low and high, and its function between fewest and greatest, the sums of its terms'
+    # extremes over the leaf. What the function misses is therefore between low - greatest and high - fewest, and over
+    # the box between the least and the most of these.
     begin, slots = f.place[tree], f.place[tree + 1] - f.place[tree]
     widest = 0
     for g in range(kinds):
@@ -239,6 +245,8 @@ def decide_box(f, w):
     margins, assignments = w.least.shape
     for p in range(assignments):
         w.sets[p] = (1 << f.labels) - 1
+    # The extremes of M over the box are the sums of those of its terms. Beyond ``above`` or ``below`` a margin rules
+    # one label of its pair out; both bounds of it hold, and the better one is taken.
     for m in range(margins):
         low = high = 0
         for i in range(len(f.cell) - 1):

@@ -84,6 +84,10 @@ def _parity_recursion(
     values = np.empty(starts[horizon + 1], np.float32)
     values[starts[horizon] :] = ends
     policy = np.empty((starts[horizon], 2), np.int8)
+    # V_t(n_a, n_b, a, b) = sum over group g, recommendation r and cost c of P(g, r, c) * min(V after following r, c + V
+    # after turning it), V being that of time t + 1. Layer t has C(t + 3, 3) states. Values are kept in float32 and
+    # summed in float64. The policy is how many costs are low enough to turn a rejection, less those low enough to turn
+    # an acceptance.
     for t in range(horizon - 1, -1, -1):
         here, there = starts[t], starts[t + 1]
         for n_a in range(t + 1):
@@ -132,6 +136,9 @@ def _opportunity_recursion(
     pending = np.empty((starts[horizon], 4), np.float32)
     policy = np.empty((starts[horizon], 2), np.int8)
     values[starts[horizon] :] = ends
+    # As above, but the label comes after decision y and counts only if it is 1: pending_g(y) = P(0 | g) * V(unchanged)
+    # + P(1 | g) * V(one more of g seen, y more accepted). Layer t has C(t + 4, 4) states; ``place`` says where those of
+    # (s_a, s_b) begin in the layer after.
     for t in range(horizon - 1, -1, -1):
         place = np.zeros((t + 3, t + 3), np.int64)
         at = starts[t + 1]
