@@ -85,6 +85,7 @@ class TableAxis:
         least, most = np.empty((2, len(low), self.rows.shape[1]), dtype=self.rows.dtype)
         for level in np.unique(levels):
             here = levels == level
+            # Two runs of 2**level neighbours, which may overlap, cover the range.
             a, b = low[here], high[here] - (1 << level) + 1
             least[here] = np.minimum(self.least[level][a], self.least[level][b])
             most[here] = np.maximum(self.most[level][a], self.most[level][b])

@@ -377,6 +377,9 @@ def _add_up(claim: _Claim, place: _Place, text: str) -> Fraction:
     floor, pairs = int(floor_text), [int(one) for one in pairs_text.split()]
     if floor < 0 or len(pairs) != len(claim.differences) or min(pairs) < 0 or sum(pairs) > SCALE:
         raise CertificateError("multipliers are below 0, or those of the groups add up to more than 1")
+    # Weak duality: with multipliers that are not negative, no decisions within the part have a gap below floor * need -
+    # sum of (cut's multiplier * limit) + sum over cells of the least of price * decision, decisions being between 0 and
+    # 1 or fixed.
     price = [-floor * gain * claim.whole for gain in claim.gains]
     for share, differences in zip(pairs, claim.differences, strict=True):
         if share:
@@ -527,6 +530,8 @@ def _find_tree(claim: _Claim, below: float | None) -> bool:
         if _is_better(outcome, claim.need, limit):
             return True
     fits = max(abs(int(one)) for one in steps.ravel()) * len(features) < 2**62
+    # The outcome of a tree is the sum of those of its two branches. Those of one branch are sorted by right decisions,
+    # so that the ones which reach the floor with an outcome of the other come first.
     for feature in range(features.shape[1]):
         has = features[:, feature] == 1
         without, holding = (

@@ -220,6 +220,8 @@ def share_events_of(form: LayeredForm) -> ShareEvents | None:
             (p * margins + m) * 2 + (0 if label == b else 1) for m, (a, b) in enumerate(form.pairs) if label in (a, b)
         ]
 
+    # Fair: one label beats all others under every joint value. Unfair: a label beats all others under one and loses to
+    # some other under another.
     if together:
         fair = [[*wins(label, 0), *wins(label, 2)] for label in range(2)]
         unfair = [[*wins(0, 1), *wins(1, 1)]]

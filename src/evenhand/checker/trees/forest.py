@@ -143,6 +143,8 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
         if flags is None:
             continue
         begin[test] = held
+        # Of each cell the last one of the run that is answered as it is: a range is answered alike as far as it ends
+        # there.
         ends = np.append(np.flatnonzero(flags[1:] != flags[:-1]), len(flags) - 1)
         answers.append(flags)
         until.append(ends[np.searchsorted(ends, np.arange(len(flags)))])
@@ -154,6 +156,7 @@ def whole_forest_of(question: RecordedTrees, least: int) -> WholeForest:
         told = question.assigned[mine[axis[mine] < 0]]
         if not len(told):
             told = np.zeros((1, question.assigned.shape[1]), dtype=np.bool_)
+        # Joint protected values for which all of the tree's tests of protected attributes say the same are one kind.
         _, one, which = np.unique(told, axis=1, return_index=True, return_inverse=True)
         kinds.append(len(one))
         kind.append(which.ravel())

@@ -240,6 +240,8 @@ def _answers_of_assignments(
             node = int(tests.node[test])
             inputs = evaluate_cell(columns[int(ensemble.nodes.feature[node])], schema.attributes[position], given)
             flags[test] = _answers_of_inputs(ensemble, node, inputs)
+        # A test asks about one attribute, so that what joint values answer is what their parts answer, joined. Alike
+        # columns become one after each attribute, and few are held at a time.
         different = np.unique(flags, axis=1)
         joint = (found[:, :, None] | different[:, None, :]).reshape(len(tests.node), -1)
         found = np.unique(joint, axis=1)
