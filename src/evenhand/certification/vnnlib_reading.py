@@ -223,6 +223,7 @@ class _Recognizer:
         return width, sides
 
     def _side(self, stated: Inequality, widths: set[int]) -> Side:
+        # With two outputs a person's side is which of them is larger; with one, whether it is above the number.
         low, high = stated.low, stated.high
         if isinstance(low, str) and isinstance(high, str):
             widths.add(2)

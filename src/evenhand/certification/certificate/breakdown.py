@@ -171,6 +171,7 @@ def _count_unfair(
         drawn += n
         entries, places = np.empty((n, len(groups))), []
         for i, cells in enumerate(query.cells):
+            # A uniform ticket below the whole weight falls into a cell as often as the cell weighs.
             ticket = rng.integers(0, cells.total, n)
             if cells.cumulative is None:
                 place = ticket // cells.values
@@ -200,6 +201,7 @@ def _undecided_by_group(
     cells: Cells, group: NDArray[np.int16], lo: NDArray[np.integer], hi: NDArray[np.integer], weights: Floats
 ) -> Floats:
     """Return which part of the undecided lies in each group of an attribute, of which boxes have these cells."""
+    # In a box attributes are independent: a group has the mass of its cells there over that of all cells there.
     before = cells.before(np.arange(cells.count + 1))
     first, last = lo.astype(np.int64), hi.astype(np.int64) + 1
     held = np.maximum(before[last] - before[first], 1)
@@ -256,6 +258,8 @@ def _split_region(
 
 def _best_cut(query: Question, lo: Integers, hi: Integers, mass: float, points: Boxes) -> tuple[int, int, float] | None:
     """(attribute, last cell below the cut, share of the mass below), None if no cut tells parts apart."""
+    # Parting mass M with affected mass t into (m1, t1) and (m2, t2) takes t1^2 / m1 + t2^2 / m2 - t^2 / M off the
+    # squared error of the affected share, as in a regression tree.
     total = float(points.mass.sum())
     best, chosen = total**2 / mass * (1 + 1e-9), None
     for i, cells in enumerate(query.cells):

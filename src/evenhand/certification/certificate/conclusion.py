@@ -148,6 +148,8 @@ def draw_people(query: Question | OrbitQuestion, boxes: BoxSet, n: int, rng: np.
     Returns:
         What is not varied, shape (n, cells); with orbits, last the number of each person's orbit.
     """
+    # A box by its mass, then in it every attribute by itself; with orbits, before that the latent class by what it
+    # weighs in the box.
     running = np.cumsum(boxes.mass)
     chosen = np.minimum(np.searchsorted(running, rng.random(n) * running[-1], side="right"), len(boxes) - 1)
     boxes = boxes[chosen]

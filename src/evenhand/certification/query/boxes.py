@@ -155,6 +155,7 @@ class BoxSplitter:
         for i in np.unique(attribute[self._starts[attribute] >= 0]):
             here = np.flatnonzero(attribute == i)
             begin = self._starts[i]
+            # The running sum nearest to half of the mass, with a cell at least on either side.
             before = self._tables[begin : begin + self._counts[i] + 1]
             target = (before[first[here]] + before[last[here] + 1]) // 2
             above = np.clip(np.searchsorted(before, target), first[here] + 1, last[here])
@@ -163,6 +164,7 @@ class BoxSplitter:
         return middle
 
     def _before(self, attribute: NDArray[np.integer], cells: Integers) -> Integers:
+        # Without a table all cells weigh the same, but for the last, which may weigh less.
         starts = self._starts[attribute]
         even = np.minimum(cells * self._values[attribute], self._totals[attribute])
         return np.where(starts >= 0, self._tables[np.where(starts >= 0, starts + cells, 0)], even)

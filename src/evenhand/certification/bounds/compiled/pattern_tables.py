@@ -62,6 +62,7 @@ def form_of(t, live, axes, low, d):
     slopes = d.slopes
     for q in range(live):
         word = first if q < WORD_UNITS else second
+        # Digits in base 3: a digit of d is the slope d / 2.
         slopes[q] = 0.5 * a[q] * (word % 3)
         if q < WORD_UNITS:
             first = word // 3

@@ -156,6 +156,8 @@ def prepare_units(net, axes, low, high, d):
     zl[:] = 0.0
     zu[:] = 0.0
     size[:] = 0.0
+    # Attributes vary independently in a box: the range of what they add to a unit is the sum of their terms' ranges,
+    # and a line has its extremes at the ends.
     for i in range(attributes):
         at = axes.start[i]
         if axes.line[i]:
@@ -220,6 +222,8 @@ def describe_terms(net, axes, low, high, live, d):
     """What each attribute adds to the undecided units and to the linear part: ``w``, and ``mid`` and ``half`` of it."""
     columns, linear = net.columns, d.linear
     w, mid, half = d.w, d.mid, d.half
+    # Over the box attribute i adds between mid - half and mid + half to unit q; the place after the undecided units is
+    # that of the linear part.
     for i in range(low.shape[0]):
         a = axes.start[i]
         b = a
@@ -303,6 +307,7 @@ def choose_inner(axes, low, high, room, d):
             if n[i] > 1 and values * n[i] <= room and d.score[i] > 0:
                 group[i] = 2
                 values *= n[i]
+            # A run of cells counts with its least term, see ``spread_terms``.
             elif axes.line[i]:
                 d.step[i] = (n[i] + RUNS - 1) // RUNS
                 n[i] = (n[i] + d.step[i] - 1) // d.step[i]
@@ -311,6 +316,7 @@ def choose_inner(axes, low, high, room, d):
 @jit
 def split_middles(net, axes, live, d):
     """Half ranges ``h`` of the units over R, and their ``centre``; what a real number varies by in a cell is R too."""
+    # But for its bias, unit q lies within h of its centre plus what the listed joint values add to it.
     for q in range(live + 1):
         h = 0.0
         x = 0.0
@@ -347,6 +353,8 @@ def list_inner(axes, low, live, d):
             continue
         a = axes.first[i] + low[i]
         whole = axes.weight[a + d.n[i]] - axes.weight[a]
+        # Invariant: inc[q, :size] and chance[:size] are of all joint values of the attributes so far. The first cell
+        # comes last, as what the others read is overwritten by it.
         for v in range(d.n[i] - 1, -1, -1):
             c, x = column_of(axes, i, low[i] + v)
             for q in range(live + 1):
@@ -486,6 +494,7 @@ def bound_nodes(live, nodes, halves, d):
                 upper = axpy(a[q], e, shared)
                 store_row(lo, p, add(load_row(lo, p), minimum(lower, upper)))
                 store_row(hi, p, add(load_row(hi, p), maximum(lower, upper)))
+        # Of low_p the least and the greatest over p, of high_p the greatest and the least.
         x = u = load_row(lo, 0)
         y = v = load_row(hi, 0)
         for p in range(1, assignments):
@@ -545,6 +554,8 @@ def count_nodes(nodes, slack, live, axes, low, grid, d):
         if below:
             fair += chance[k] * tail(tables[down, t], grid, (y - least[1, t]) * inverse[down, t])
         if uneven and above and below:
+            # Unfair: positive under the assignment with the greatest low_p, negative under that with the least high_p.
+            # P(both) >= P(one) + P(other) - 1.
             both = tail(tables[0, t], grid, (u - least[0, t]) * inverse[0, t])
             both += tail(tables[down, t], grid, (v - least[1, t]) * inverse[down, t])
             unfair += chance[k] * max(0.0, both - 1 - 1e-11)

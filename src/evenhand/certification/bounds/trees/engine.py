@@ -242,6 +242,7 @@ def _split_domain(run: TreeSearch) -> TreeFrontier:
     waiting = [run.bounder.root()]
     settled: list[TreeFrontier] = []
     while waiting and len(waiting) + len(settled) < COARSE_REGIONS and run.stop_within_round(1.0, 1) is None:
+        # The part with the most open mass is halved, so that regions come out about as heavy as each other.
         heaviest = int(np.argmax([part.open[0] for part in waiting]))
         part = waiting.pop(heaviest)
         for piece in _halve_box(part) if part.attribute[0] >= 0 else [part]:

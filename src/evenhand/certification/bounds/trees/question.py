@@ -186,6 +186,8 @@ def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> Tabl
 def _subtree_means(nodes: TreeNodes) -> tuple[Floats, Floats]:
     """Of each node the mean over what is below it, last output less first, and how often it may be reached."""
     total = nodes.values[:, -1] - (nodes.values[:, 0] if nodes.values.shape[1] > 1 else 0.0)
+    # Children stand after their parent: means come from the back, weights from the front. Both children of a node count
+    # one half.
     weight = np.ones(len(total))
     for node in range(len(total) - 1, -1, -1):
         if nodes.left[node] >= 0:
