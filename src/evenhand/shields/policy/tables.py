@@ -63,6 +63,9 @@ class ThresholdTable:
         return self.positions[0].data, self.positions[1].data
 
     def level(self, t: int, n_a: int, a: int, n_b: int, b: int, group: int) -> int:
+        # The group that is asked about comes first. Before the rows of time t lie C(t + 2, 3), with labels C(t + 3, 4);
+        # among those of a time they lie as ``threshold_row`` says. The level is how many thresholds the other group's
+        # count b has passed.
         if group:
             n_a, a, n_b, b = n_b, b, n_a, a
         if self.labelled:

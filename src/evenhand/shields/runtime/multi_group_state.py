@@ -259,6 +259,7 @@ class MultiGroupShieldState:
     def _worst_bias(self, counters: list[int], by: tuple[int, int]) -> Fraction:
         """The largest bias between two groups; ``by``: the bits of the recommendation or the decision of a code."""
         waiting = [0] * (2 * len(self.groups))
+        # Codes are 4 * group + 2 * recommendation + decision.
         for code, count in enumerate(self.open):
             waiting[2 * (code >> 2) + (code >> by[0] & by[1])] += count
         return max(

@@ -44,6 +44,8 @@ class LiveStates:
                 self._start[n_a, n_b] = position
                 allowed[position : position + values.size] = values.reshape(-1)
                 position += values.size
+        # Invariant: ``layer`` says of each state whether it is live after t decisions. Planes lie by how many were
+        # seen, so those of up to t are the first C(t + 4, 4) states.
         layer = allowed.copy()
         self._bits = [np.packbits(layer)]
         for t in range(horizon - 1, -1, -1):

@@ -192,6 +192,8 @@ def level_effects(plan: ShieldPlan) -> tuple[Floats, Floats, Floats]:
     costs, groups = plan.inputs.costs, len(plan.inputs.groups)
     width = 2 * len(costs) + 1
     accept, forced, paid = np.zeros((groups, width)), np.zeros((groups, width, 2)), np.zeros((groups, width))
+    # accept(g, level) = sum over recommendation r and cost c of P(r | g) * P(c | g, r) * decision(level, r, c); what is
+    # forced and what is paid add up the same way where the decision is not r.
     for group in range(groups):
         recommended = plan.inputs.accept[group]
         for recommendation, share in ((0, 1 - recommended), (1, recommended)):
@@ -240,6 +242,7 @@ def layer_states(t: int, labelled: bool) -> tuple[Integers, ...]:
     sizes = [(n + 1) * (m + 1) for n, m in planes]
     n_a, n_b = (np.repeat(np.array([plane[i] for plane in planes], dtype=np.int64), sizes) for i in (0, 1))
     firsts = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)
+    # Within a plane a state lies at a * (n_b + 1) + b.
     a, b = np.divmod(np.arange(len(n_a)) - firsts, n_b + 1)
     return n_a, a, n_b, b
 

@@ -71,6 +71,9 @@ def _walk_listed(
     states: Integers = np.zeros(1, dtype=np.int64)
     chance: Floats = np.ones(1)
     overrides, cost, reached, checks = np.zeros((len(inputs.groups), 2)), 0.0, 0, []
+    # p'(s') = sum over states s, groups g and decisions y of p(s) * P(g) * P(label | g) * P(y | level). A state is one
+    # whole number, each counter times its stride, so that a step is an addition. Where a level allows a decision, the
+    # state after it counts as reached, if only with probability 0.
     for t in range(plan.horizon):
         place = np.searchsorted(actions.states[t], states)
         levels = actions.levels[t][:, place].astype(np.int64) + policy.levels
@@ -98,6 +101,7 @@ def _walk_listed(
 
 def _decode(states: Integers, strides: Integers) -> Integers:
     """Return the counters of states, shape (states, 2 groups)."""
+    # Counter k is state // stride_k modulo stride_(k+1) / stride_k; the last has no bound.
     extents = np.append(strides[1:] // strides[:-1], np.iinfo(np.int64).max)
     return np.asarray(states[:, None] // strides % extents)
 

@@ -66,6 +66,8 @@ def sweep_parity_robust(values, horizon, t, steps, rates, cells):
 @compile_kernel(error_model="numpy")
 def sweep_opportunity_robust(values, planes, t, steps, rates, labels, cells):
     """As `sweep_parity_robust`, but only label 1 counts; ``labels`` (2, 2, 2) by group, end and label."""
+    # Q_g(y) = max over P(z = 1 | g) of P(z = 0 | g) * V(unchanged) + P(z = 1 | g) * V(one more of g seen, y more
+    # accepted); then as above. In place: the other planes that are read come later in this order.
     low_a, high_a, low_b, high_b = steps
     cells_a, cells_b = cells
     cell = 0
@@ -99,8 +101,7 @@ def sweep_opportunity_robust(values, planes, t, steps, rates, labels, cells):
 #
 # One layer, overwritten in place: ``values[n(n+1)/2 + a]`` is what is still to be paid for this group when ``n`` of it
 # were seen and ``a`` accepted. A step reads ``n`` itself (the next individual is of another group) and ``n + 1``, so
-# that
-# an ascending sweep reads nothing that it overwrote.
+# that an ascending sweep reads nothing that it overwrote.
 
 
 @compile_kernel(error_model="numpy")
