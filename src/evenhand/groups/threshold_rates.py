@@ -101,6 +101,7 @@ def count_threshold_rates(
         total, squares = float(weight.sum()), float((weight**2).sum())
         counts = np.bincount(cell[chosen], weights=weight, minlength=len(thresholds))
         size = int(total**2 / squares) if squares else 0
+        # Running sums from the highest score down: who has at least each threshold.
         found = np.cumsum(counts[::-1])[::-1] / (total or 1.0)
         return size, tuple(np.round(found[::sign], 4).tolist())
 

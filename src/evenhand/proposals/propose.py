@@ -475,6 +475,7 @@ def _join_tails(columns: CodedColumns, found: Sequence[tuple[_Counts, Booleans]]
     widest: dict[tuple[tuple[int, int], int], dict[str, tuple[_Counts, int]]] = defaultdict(dict)
     for one, rejected in found:
         for code in np.flatnonzero(rejected.any(axis=1)).tolist():
+            # The widest tail is that in which the most people are expected.
             place = int(np.where(rejected[code], one.expected[code], -1.0).argmax())
             widest[one.columns, code][one.tail] = one, place
     joined: dict[tuple[tuple[int, int], float | None, float | None], ForbiddenTail] = {}

@@ -86,6 +86,7 @@ def combined_share(
     q = _inside_share(part, middle)
     r = part.mass * q * (1 - q) / (middle * (1 - middle)) if inside.n else 1.0
     steep = inside.n / part.mass
+    # Solved for t: r k1 + k2 = r n1 t + n2 (t - outside) / m.
     value = (r * whole.hits + inside.hits + steep * part.outside) / (r * whole.n + steep)
     value = min(high, max(low, value))
 

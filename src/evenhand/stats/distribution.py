@@ -239,6 +239,7 @@ def distribution_distances(
     if len(pooled) > GRID:
         points = np.unique(np.quantile(pooled, np.linspace(0, 1, GRID), method="nearest"))
     each = [None] * len(samples) if weights is None else weights
+    # The estimates use every number that occurs, the bootstrap at most GRID of them.
     exact = np.array([_distribution_function(one, pooled, held) for one, held in zip(samples, each, strict=True)])
     estimated = np.array([_distribution_function(one, points, held) for one, held in zip(samples, each, strict=True)])
     cells = np.clip(np.diff(estimated, axis=1, prepend=0.0), 0, None)

@@ -64,6 +64,8 @@ def paired_difference(gained: int, lost: int, n: int, confidence: float = 0.95) 
         return -1.0, 1.0
 
     def inside(d: float) -> bool:
+        # The likelihood's derivative in q vanishes where 2 n q^2 + linear * q - lost * d (1 - d) = 0, whose greater
+        # root this is.
         linear = -gained - lost + (2 * n - gained + lost) * d
         root = math.sqrt(max(linear**2 + 8 * n * lost * d * (1 - d), 0.0))
         likeliest = (root - linear) / (4 * n)

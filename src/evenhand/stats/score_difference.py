@@ -111,6 +111,8 @@ def _proportion_or_half(k: Floats, n: Floats) -> Floats:
 
 def _constrained_estimate(k1: Floats, n1: Floats, k2: Floats, n2: Floats, d: Floats) -> Floats:
     """Return the likeliest p2 if p1 = p2 + d: the middle root of the likelihood's cubic, in trigonometric form."""
+    # x^3 + 3 square x^2 + 3 linear x + constant = 0 (Miettinen & Nurminen, Statistics in Medicine 1985). With x = y -
+    # square it is y^3 - 3 p^2 y + 2 q = 0, whose three roots are cosines.
     total, both = np.maximum(n1 + n2, 1), k1 + k2
     square = ((n1 + 2 * n2) * d - total - both) / (3 * total)
     linear = ((n2 * d - total - 2 * k2) * d + both) / (3 * total)
@@ -125,6 +127,8 @@ def _constrained_estimate(k1: Floats, n1: Floats, k2: Floats, n2: Floats, d: Flo
 def _bisect_edge(inside: Callable[[Floats], Booleans], start: Floats, limit: float) -> Floats:
     """Where ``inside`` ends between a start where it holds and a limit; the limit itself if it holds all the way."""
     reached, beyond = np.array(start), np.full(np.shape(start), limit)
+    # Invariant: it holds at ``reached``, and not at ``beyond`` unless that is still the limit. The outer of the two is
+    # returned, so that intervals are too wide and never too narrow.
     for _ in range(HALVINGS):
         middle = (reached + beyond) / 2
         holds = inside(middle)

@@ -332,6 +332,7 @@ def _effective_side(side: Floats, everybody: Floats, *, counted: bool) -> tuple[
         return n, total, squares
     _, total_weight, total_squares, valued, squares_valued, *_ = everybody
     p = valued / np.where(total_weight > 0, total_weight, 1)
+    # sum(w^2 (y - p)^2), as y is 0 or 1.
     spread = (1 - p) ** 2 * squares_valued + p**2 * (total_squares - squares_valued)
     mixed = (p > 0) & (p < 1) & (spread > 0)
     with_outcome = squares_valued / np.where(mixed, valued, 1)

@@ -202,6 +202,7 @@ def estimate_prompt_bias(
     terms = terms or AssessmentConfig()
     if not answered or not values:
         raise OptionError("there is no prompt to look at" if values else "there is no concept group")
+    # Bonferroni: some verdict is wrong with probability ``error`` at most.
     each = terms.error / (len(answered) * len(values))
     cells: dict[str, dict[str, RepeatedPrompt]] = {}
     for done, (prompt, labels) in enumerate(answered.items()):

@@ -151,6 +151,7 @@ def solve_cached(game: Game) -> WinningRegion:
 def find_components(configuration: GenerationConfig) -> tuple[RequirementComponent, ...]:
     """Return the requirements with deadlines, those together that share concept groups."""
     parts: list[tuple[set[str], list[Requirement]]] = []
+    # Invariant: no two parts share a concept group. A requirement joins all parts that share one with it.
     for requirement in configuration.requirements:
         if requirement.repeated is None:
             continue

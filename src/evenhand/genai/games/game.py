@@ -299,6 +299,8 @@ def _transition_slices(game: Game, move: tuple[int, ...]) -> list[tuple[tuple[sl
     found = []
     for shown in dict.fromkeys(tuple(action[i] for i in move) for action in game.actions):
         before, after = ([slice(None)] * len(game.flat) for _ in range(2))
+        # Along an axis lies the time that a value has left. Showing value k gives it all of its time again, the last
+        # place, and takes one off every other value's; where that has none left, the item leads to no state.
         for i, k in zip(move, shown, strict=True):
             for value in range(len(game.deadlines[i])):
                 axis = game.starts[i] + value

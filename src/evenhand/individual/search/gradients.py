@@ -183,6 +183,7 @@ class ProfileNetwork:
         for weights, bias in self._layers:
             active.append(values > 0)
             values = np.where(active[-1], values, 0.0) @ weights + bias
+        # The chain rule, backwards: a ReLU passes a derivative on where it is on.
         back = _output_gradient(values, loss=loss)
         for (weights, _), positive in zip(reversed(self._layers), reversed(active), strict=True):
             back = np.where(positive, back @ weights.T, 0.0)

@@ -62,6 +62,8 @@ def compare_frontier(
     }
     place = {one: pairs.index(widest[one]) if widest[one] in pairs else 0 for one in decisions}
     columns, values = [], []
+    # Of each candidate first the change of accuracy, then per pair the contrast for the upper end, then per pair that
+    # for the lower end.
     for one in compared:
         gained = right[one].astype(np.float64) - right[0]
         columns.append(((gained - gained.mean()) / n)[:, None])

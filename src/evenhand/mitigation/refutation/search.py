@@ -109,6 +109,8 @@ class Relaxation:
                 return BoundedSolution(np.clip(np.full(cells, 0.5), *fixed), Multipliers(0, (0,) * pairs), 0.0, rows)
             factor = NO_RULE / found.fun
         raw = factor * np.maximum(-np.asarray(found.ineqlin.marginals), 0.0)
+        # Multipliers of the groups may add up to 1 at most, and are rounded down. By weak duality whatever is not
+        # negative proves a bound: rounding only weakens it.
         shares = [int(one) for one in np.floor(raw[:pairs] * SCALE)] if factor == 1.0 else [0] * pairs
         while sum(shares) > SCALE:
             shares[int(np.argmax(shares))] -= sum(shares) - SCALE
@@ -122,6 +124,8 @@ class Relaxation:
         from scipy.optimize import linprog
         from scipy.sparse import csr_array
 
+        # Variables: the cells' decisions, and last the gap, or how far rows give way. Rows: differences of every pair
+        # at most the gap, right decisions at least the floor, then the cuts.
         pairs, cells = self.differences.shape
         last = -1.0 if elastic else 0.0
         top = np.zeros((pairs + 1, cells + 1))
@@ -153,6 +157,8 @@ class Relaxation:
 
     def bound(self, multipliers: Multipliers, fixed: Floats) -> float:
         """Return the gap below which no decisions within ``fixed`` are, by weak duality."""
+        # Cell by cell, the least of price * decision is at one end of what is allowed. SAFE of all sizes is taken off
+        # for rounding.
         floor = multipliers.floor / SCALE
         price = np.array(multipliers.pairs, dtype=np.float64) / SCALE @ self.differences - floor * self.gains
         total = floor * self.need

@@ -142,6 +142,8 @@ class RuleTreeSearch:
 
     def _branches(self, members: Booleans, depth: int) -> Branches:
         """Return all different branches of a depth at most over some cells."""
+        # The outcomes below a question are all sums of one from each side. Equal ones are kept once, with the place of
+        # the first, from which a tree is found again when it is wanted.
         outcomes = np.stack([self.refusing[members].sum(axis=0), self.accepting[members].sum(axis=0)])
         parts: list[tuple[int, Branches, Branches]] = []
         blocks = [outcomes]

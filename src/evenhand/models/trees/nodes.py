@@ -217,6 +217,7 @@ def _category_sets(
     laid: Sequence[DecisionTree], offsets: Integers, location: str
 ) -> tuple[Integers, Integers, NDArray[np.uint32]]:
     """Start and size of each node's category set, and the words that hold them all."""
+    # Sets of bits: category c is bit c % 32 of word c // 32 of its node.
     start = np.full(int(offsets[-1]), -1, dtype=np.int64)
     size = np.zeros(int(offsets[-1]), dtype=np.int64)
     sets: list[NDArray[np.uint32]] = []

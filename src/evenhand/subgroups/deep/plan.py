@@ -96,6 +96,7 @@ class CubePlan:
 
     def _split(self, combination: tuple[int, ...]) -> int:
         """Return how many attributes come before those that are counted as one cube."""
+        # As many of the last attributes as the work arrays hold are counted as one cube.
         split = len(combination) - 1
         cells, leaves = self._widths[combination[split]], len(self._steps[combination[split]])
         while split > 0:
@@ -126,6 +127,7 @@ class CubePlan:
         for rule in range(1, len(self._family.rules[axis])):
             left = rows[self._inside[axis][rule, rows]]
             if self._cells.sizes[left].sum() < self._least:
+                # No refinement holds more people: all that refine this rule are settled with it.
                 skipped += refined
                 continue
             chosen[axis] = rule
@@ -176,6 +178,7 @@ def _steps_in_order(incidence: Booleans, order: Integers) -> RuleSteps:
         wanted = incidence[row]
         full = np.flatnonzero(wanted).tolist()
         changes = [] if current is None else np.flatnonzero(wanted != current).tolist()
+        # Either by the cells that differ from the rule before, or from nothing, whichever takes fewer steps.
         if current is None or len(full) <= len(changes):
             operation += [RESET] + [ADD] * (len(full) - 1)
             cell += full
@@ -195,6 +198,8 @@ def build_traversal(several: Sequence[RuleSteps], cells: Sequence[int]) -> RuleT
         several: the steps of each.
         cells: how many cells each has.
     """
+    # span: cells of the cube of each attribute and those after it. before: partial rule sets up to each attribute.
+    # Slabs and partial rule sets of all depths lie one after the other, from ``start`` and ``node`` on.
     lengths = np.array([len(one) for one in several], dtype=np.int64)
     span = np.array([*np.cumprod(cells[::-1])[::-1], 1], dtype=np.int64)
     before = np.concatenate([[0], np.cumprod(lengths)]).astype(np.int64)
@@ -213,6 +218,7 @@ def build_traversal(several: Sequence[RuleSteps], cells: Sequence[int]) -> RuleT
 
 def rules_at_leaves(several: Sequence[RuleSteps], leaf: Integers) -> Integers:
     """Return the rule of each attribute at places of the walk, shape (places, attributes)."""
+    # A place is a number of mixed radix, in which the last attribute is the lowest digit.
     columns = []
     for one in reversed(several):
         columns.append(one.rule[leaf % len(one)])
