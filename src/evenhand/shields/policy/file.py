@@ -208,6 +208,8 @@ def _check_listed_states(plan: ShieldPlan, strides: Numbers, states: StoredArray
     groups, extent = len(plan.inputs.groups), plan.horizon + 1
     if strides.tolist() != [extent**power for power in range(2 * groups)]:
         raise ValueError("the numbers of its states are not those of its plan")
+    # A state's number has the counters as digits in base horizon + 1. There are as many states as ways to part t
+    # decisions (with labels, t at most) into accepted and rejected of every group.
     labelled = plan.property.labelled
     for t, listed in enumerate(states):
         counters = listed[:, None] // strides % extent

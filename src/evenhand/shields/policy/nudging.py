@@ -155,6 +155,8 @@ class NudgedTable:
             else look_up_levels(self.base, t, seen, accepted, group)
         )
         n, k = runs.seen + seen, runs.accepted + accepted
+        # Nudged is only where nothing is forced, among groups that may be, once enough people were seen; and always
+        # against the group that has more.
         rate = k / np.maximum(n, 1)
         bias = self.kept.bias_of_rates(rate[0], rate[1])
         free = np.asarray(forced == 0) & np.array(self.nudged)[group] & (n.sum(axis=0) >= self.nudging.first)

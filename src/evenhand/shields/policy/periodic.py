@@ -90,6 +90,7 @@ class ShieldPeriod:
         if open_labels is None:
             more_a = np.arange(left + 1)
             return bool(self.assumption_held(seen[0] + more_a, seen[1] + left - more_a).any())
+        # Of the labels that are awaited any number may count; beyond them each costs one of the decisions to come.
         more_a, more_b = np.indices((open_labels[0] + left + 1, open_labels[1] + left + 1))
         to_come = np.maximum(more_a - open_labels[0], 0) + np.maximum(more_b - open_labels[1], 0)
         possible = to_come <= left

@@ -213,5 +213,6 @@ def _plane_starts(t: int, n: Integers) -> Integers:
     def three(k: Integers) -> Integers:
         return k * (k - 1) * (k - 2) // 6
 
+    # Of the C(t + 4, 4) states of a layer C(rest + 4, 4) + n C(rest + 3, 3) have n or more seen of the first group.
     rest = t - n
     return np.asarray(four(t + 4) - four(rest + 4) - n * three(rest + 3))

@@ -46,6 +46,8 @@ def bound_period_bias(period: ShieldPeriod, kept: FairnessProperty, past: Counte
     n_a, n_b = (counts.reshape(-1) for counts in np.indices((horizon + 1, horizon + 1)))
     possible = n_a + n_b <= horizon if kept.labelled else n_a + n_b == horizon
     n_a, n_b = n_a[possible], n_b[possible]
+    # For given counts the bias of past and period together is largest at a corner of the pairs of rates that the end
+    # allows; where the end says nothing, at a corner of all pairs.
     free = np.ones(len(n_a), dtype=bool)
     corners: Corners = []
     end = period.end
@@ -202,6 +204,7 @@ class PeriodicShieldState:
         if period == self.period:
             self._course.observe(inner, label)
             return
+        # A label 1 of a past period changes what the present one started from: the policy for the new past takes over.
         past, recommended = list(self.past), list(self.past_recommended)
         if label:
             group = inner >> 2

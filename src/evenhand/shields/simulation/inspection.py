@@ -365,6 +365,7 @@ def _action_stretches(policy: ShieldPolicy, walked: ReachabilityPass) -> tuple[A
         levels[:, ~walked.planes[t]] = NOWHERE
         for group, name in enumerate(policy.plan.inputs.groups):
             for first, row in enumerate(levels[group]):
+                # A stretch begins where the level changes, and at the first place whatever stands there.
                 starts = np.flatnonzero(np.diff(row, prepend=NOWHERE - 1))
                 for low, after in zip(starts, [*starts[1:], len(row)], strict=True):
                     if row[low] != NOWHERE:

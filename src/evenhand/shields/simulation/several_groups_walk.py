@@ -132,6 +132,7 @@ def _walk_separate(
                 found[t].append(check)
             if progress is not None:
                 progress(group * plan.horizon + t, groups * plan.horizon)
+    # Union bound: some group is unfair with no more than the sum of the groups' chances.
     checks = (
         ReachabilityCheck(
             t,
