@@ -143,6 +143,7 @@ class Metrics:
         with database.reading() as connection:
             last = read_heads(connection)
             states = {name: read_state(connection, name) for name in (*allowed, *self._enforcers)}
+        # Numbers are set and told in one go, so that a scrape tells of one moment of the store.
         with self._one_at_a_time:
             for name, state in states.items():
                 if state is not None:

@@ -63,6 +63,7 @@ class SpendingTally:
         now = budget["hour"]
         for name, hours in (("hour", 1), ("day", HOURS)):
             cap = budget["caps"].get(name)
+            # Hours are numbered: these are the last ones, the present one among them.
             spent = sum(cost for hour, cost in self._by_hour.items() if now - hours < hour <= now)
             if cap is not None and spent + reserved + budget["reserve"] > cap:
                 under_way = f" and {reserved / MICRO:g} is set aside for requests under way" if reserved else ""

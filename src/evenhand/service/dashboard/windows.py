@@ -132,6 +132,7 @@ def search_rows(
     rows: list[DashboardRow] = []
     looked, reached = 0, before
     number = connection.execute(select(streams.c.number).where(streams.c.name == stream)).scalar_one()
+    # One question looks at so many entries at most; ``more`` then says to ask on from ``reached``.
     while len(rows) < limit and looked < MAX_SCANNED_ENTRIES:
         query = ENTRY_QUERY.where(*_time_conditions(stream, wanted), *_row_conditions(kind, wanted))
         if reached is not None:

@@ -398,6 +398,7 @@ def _require_same(what: str, logged: object, found: object) -> None:
 
 def compare_values(logged: object, found: object) -> dict[str, str]:
     """Return what differs, as texts: `logged` and `found`, without what does not."""
+    # Down to the innermost part that differs, as long as that is a single one and both have it.
     path = []
     while isinstance(logged, Mapping) and isinstance(found, Mapping):
         here, there = ({name: canonical_json(part) for name, part in one.items()} for one in (logged, found))

@@ -271,6 +271,8 @@ class RetentionJob:
         Raises:
             StoreError: the store failed; the rest is done the next time.
         """
+        # A clock that was set forward would make everything old at once: where it does not agree with the steady one,
+        # nothing is deleted.
         now, steady = self._clock(), self._steady()
         passed, ran = now - self._last[0], steady - self._last[1]
         self._last = (now, steady)

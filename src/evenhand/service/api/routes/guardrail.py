@@ -131,6 +131,7 @@ def _user_text_position(asked: GuardrailRequest, texts: list[str]) -> int:
             if isinstance(part, dict) and isinstance(part.get("text"), str):
                 flat.append(part["text"])
                 roles.append(str(message.get("role")))
+    # Texts come without roles: these are known only if the texts are those of the messages, one by one.
     if flat == texts and "user" in roles:
         return max(k for k, role in enumerate(roles) if role == "user")
     return len(texts) - 1
