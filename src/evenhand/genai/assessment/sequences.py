@@ -226,6 +226,8 @@ def _misspelt(label: str, value: str) -> bool:
     short, long = sorted((one, other), key=len)
     if len(short) < 4 or len(long) - len(short) > 1 or any(letter.isdigit() for letter in one + other):
         return False
+    # Up to the first letter that differs all is the same; behind it, but for one letter changed, left out or added, or
+    # two swapped, all must be.
     same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
     swapped = short[same : same + 2] == long[same : same + 2][::-1] and short[same + 2 :] == long[same + 2 :]
     if len(short) == len(long):

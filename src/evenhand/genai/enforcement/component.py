@@ -113,6 +113,8 @@ class DeadlineTracker:
         self.due, self.items, _ = self._due_after_window()
 
     def _due_after_window(self) -> tuple[list[int], int, int]:
+        # A value is due ``repeated`` items after it was last shown. ``spare``: by how many items those in the window
+        # came before they were due, at least.
         n = len(self.repeated)
         last = self._last[:]
         item, spare = self._behind, max(self.repeated)
@@ -382,6 +384,8 @@ class ComponentSolver:
 
     def _slots_left(self, mine: tuple[int, ...], kinds: Sequence[int] | None) -> list[int]:
         """Return the state after one more item that counts for ``mine``; it shows ``kinds``, or nothing."""
+        # Every item that counts takes one off the time that each value has left; a value that is shown has all of it
+        # again.
         found: list[int] = []
         for i, track in enumerate(self._deadlines):
             items = track.items

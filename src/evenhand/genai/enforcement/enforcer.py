@@ -328,6 +328,7 @@ class Enforcer:
 
     def _judge_promised(self, admission: Admission, concerned: list[Any], *, failed: bool) -> ItemOutcome:
         """Return an item whose slots are fixed, and perhaps what it must show."""
+        # What an item shows need not be what was promised: it is wrong only if the deadlines cannot be kept with it.
         wrong: list[tuple[ComponentSolver, tuple[_SpecificationState, ...], tuple[int, ...], list[int]]] = []
         for play, rows, mine, kinds in concerned:
             slots = [self._slot(admission, rows[i]) for i in mine]

@@ -291,6 +291,7 @@ def choose_retries(
     best: RetrySettings | None = None
     slack = 0
     while slack <= MAX_RETRIES:
+        # Only a smaller sum than the best so far is of interest.
         most = MAX_RETRIES if best is None else best.retries + best.slack - slack - 1
         if most < 0 or not check_feasibility(configuration, slack=slack).feasible:
             break
