@@ -175,6 +175,7 @@ def effective_sums(sums: Floats, *, counted: bool) -> tuple[Floats, Floats, Floa
         k, n = effective_counts((total, squares), (valued, squares_valued), people)
         return n, k, k
     n, mean = kish_size(total, squares), valued / np.where(total > 0, total, 1)
+    # sum(w^2 (v - m)^2), multiplied out.
     spread = np.maximum(squares_squared - 2 * mean * squares_valued + mean**2 * squares, 0)
     variance = spread / np.where(squares > 0, squares, 1) * n / np.maximum(n - 1, 1)
     return n, n * mean, np.maximum(n - 1, 0) * variance + n * mean**2

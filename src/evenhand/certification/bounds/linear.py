@@ -305,6 +305,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             for number in np.unique(level[at : at + size]):
                 these = chosen[at : at + size][level[at : at + size] == number]
                 found = self.bounder.prove(frontier[these], LEVELS[number])
+                # Both are lower bounds of the same shares: the larger one holds.
                 proofs.share[these] = np.maximum(proofs.share[these], found)
                 proofs.level[these] = number
             return True

@@ -177,6 +177,8 @@ def _add_up(sample: _Sample, k: int, selected: Booleans, among: Booleans, calibr
         if whole <= 0:
             return None
         value = float(np.clip((w * top).sum() / whole, 0.0, 1.0))
+        # Delta method: a ratio T / B moves with each person by (T - value * B) / sum(B), and with their probability by
+        # the derivative of that.
         slopes = w * (top_slope - value * bottom_slope) / whole
         carried = np.zeros(0) if calibration is None else calibration.carry(slopes)
         return _Ratio(value, w * (top - value * bottom) / whole, carried)
@@ -270,6 +272,7 @@ def _compare(
         value = first.estimate.value - second.estimate.value
         half = z * first.estimate.variance(second.estimate) ** 0.5
         ends = [-1.0, 1.0]
+        # The least difference that is possible is the first group's least rate less the second's greatest.
         for place, (one, other, side) in enumerate(((first.low, second.high, -1), (first.high, second.low, 1))):
             if one is not None and other is not None:
                 ends[place] = one.value - other.value + side * z * one.variance(other) ** 0.5

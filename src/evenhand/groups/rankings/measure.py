@@ -341,6 +341,8 @@ class _Family:
         pairs = first[same], second[same]
         lows, highs = self.ratios.differences(pairs, confidence, rng, log=name in RATIOS)
         found: dict[GapKey, tuple[float, float]] = {}
+        # The largest difference is at least every low end, and at most the greatest high end. Ratios come as
+        # logarithms, the smaller one over the larger.
         for k in np.unique(place[pairs[0]]).tolist():
             here = place[pairs[0]] == k
             low, high = float(lows[here].max()), float(highs[here].max())

@@ -158,6 +158,7 @@ class RankedLists:
 
     def denominators(self) -> dict[str, Floats]:
         """Return what the numerators are divided by: what an even order would give, and how many pairs there are."""
+        # In an even order every candidate of a list has the same part of its attention and of its first places.
         even = []
         for rows, inside in self.chosen:
             places = np.bincount(self.lists[rows], weights=inside, minlength=len(self.sizes))

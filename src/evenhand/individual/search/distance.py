@@ -38,6 +38,7 @@ class GowerDistance:
     def nearest(self, rows: Floats, others: Floats) -> tuple[Floats, Integers]:
         """Find for each row (n, U) the nearest of the others (m, U): its distance and position, shapes (n,)."""
         distance, which = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
+        # So many rows at a time that the table of distances has about CELLS entries at most.
         each = max(1, CELLS // max(1, len(others)))
         ours, theirs = self._by_attribute(rows), self._by_attribute(others)
         for start in range(0, len(rows), each):

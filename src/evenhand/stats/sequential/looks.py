@@ -111,6 +111,8 @@ def anytime_confidence(variance: float, best: float, confidence: float = 0.95) -
     from scipy.special import lambertw
 
     alpha = 2 * tail_probability(confidence)
+    # r is proportional to the variance. At a given time the reach is least for r = 1 / (-W(-alpha^2 / e) - 1), W being
+    # the lower branch of Lambert's function: the root of log((1 + r) / (r alpha^2)) = 1 / r.
     ratio = variance / best / (-float(lambertw(-(alpha**2) / np.e, -1).real) - 1)
     edge = np.sqrt((1 + ratio) * np.log((1 + ratio) / (ratio * alpha**2)))
     return float(2 * normal_cdf(min(float(edge), FARTHEST)) - 1)

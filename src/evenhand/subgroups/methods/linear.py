@@ -220,6 +220,7 @@ class LinearAuditor:
         excess = self._excess(outcomes)
         coefficients = self._regression_solver @ excess
         inside = self._matrix @ coefficients > ROUNDING
+        # Both sides of a plane differ by as much: the one with fewer people is named.
         if self.sizes[inside].sum() > self.sizes[~inside].sum():
             coefficients, inside = -coefficients, self._matrix @ -coefficients > ROUNDING
         weights = coefficients[1:] / self._scale

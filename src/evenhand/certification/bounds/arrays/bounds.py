@@ -147,6 +147,8 @@ class BatchBounds:
         return -self._upper_extreme(-coefficients, boxes)
 
     def _upper_extreme(self, coefficients: Array, boxes: Array | None) -> Array:
+        # Terms are independent in a box: a line is greatest at middle + radius or at middle - radius, by the sign of
+        # its slope, and a table at the greatest of its cells inside.
         net, xp = self.network, self.xp
         lines = len(net.lines)
         slopes = coefficients[:, :lines]

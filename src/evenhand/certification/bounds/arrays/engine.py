@@ -155,6 +155,7 @@ class ArrayEngine:
                 parts = self._bound_parts(self._split(todo[:count], recording), totals, recording)
                 again = (parts.open > threshold) & (parts.plan[:, 0] >= 0)
                 done.append(parts[~again])
+                # Parts to be split again come first, so that few wait.
                 todo = BoxFrontier.concatenate([parts[again], todo[count:]])
         return BoxFrontier.concatenate([*done, todo]), totals
 

@@ -174,6 +174,7 @@ def _run_extremes(rows: Floats) -> tuple[Floats, Floats]:
     """Least and greatest over each run of 1, 2, 4, ... rows, by where it starts; shape (sizes, rows, units)."""
     lows, highs = [rows], [rows]
     size = 1
+    # Invariant: the last arrays are of runs of ``size`` rows; near the end, of what is left of them.
     while 2 * size <= len(rows):
         low, high = lows[-1].copy(), highs[-1].copy()
         low[:-size] = np.minimum(low[:-size], lows[-1][size:])
