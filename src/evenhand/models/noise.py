@@ -92,6 +92,7 @@ def check_noise(
         return None
     while at < len(people) and not (at and limit.passed()):
         part = people[at : at + step]
+        # In the reverse order: answers that go by the place in a batch are noticed too.
         again = ask_again(scorer, part[::-1]).labels[::-1]
         changed += int((predict_labels(scorer, part) != again).sum())
         at, step = at + len(part), 2 * step

@@ -83,6 +83,8 @@ def rank_candidates(
     accuracy = right.mean(axis=1)
     losses = accuracy[baselines] - accuracy
     errors = np.array([paired_error(right[own], right[other]) for own, other in enumerate(baselines)])
+    # The loss among other people varies by their sample and by this one: 1 + n / new times the variance seen here. A
+    # gain is disregarded up to GAIN_ERRORS standard errors.
     disregarded = np.clip(-losses, 0.0, GAIN_ERRORS * errors)
     margins = SURENESS * errors * math.sqrt(1 + n / new_people) + disregarded
     feasible = losses + margins <= allowed + 1e-12
@@ -128,6 +130,7 @@ def _choose(
         return gap.influence(decisions, int(gap.differences(decisions).argmax()))
 
     smallest = contributions(best)
+    # Of all whose gap is within a standard error of the smallest, the one that loses the least accuracy.
     near: list[int] = []
     for candidate in map(int, possible):
         error = math.sqrt(float(((contributions(candidate) - smallest) ** 2).sum()))

@@ -193,6 +193,7 @@ class CrossFitting:
         told = fix_people(people, hidden, entries) if hidden else people
         fold = assign_folds(self.group, people.favourable, seed=self.seed)
         score, accepted = np.empty(len(people)), np.empty(len(people), dtype=np.bool_)
+        # No person's answer comes from a model that learnt from them.
         for number in range(FOLDS):
             out = np.flatnonzero(fold == number)
             model = fit(np.flatnonzero(fold != number), told)

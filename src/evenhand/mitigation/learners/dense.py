@@ -286,6 +286,7 @@ def merge_steps(steps: Sequence[NetworkStep], *, width: int) -> list[tuple[Float
     """
     layers: list[tuple[Floats, Floats]] = []
     weights, bias = np.eye(width), np.zeros(width)
+    # Invariant: what came since the last ReLU is ``batch @ weights + bias``.
     for step in steps:
         if isinstance(step, DenseStep):
             weights, bias = weights @ step.weights, bias @ step.weights + (0.0 if step.bias is None else step.bias)

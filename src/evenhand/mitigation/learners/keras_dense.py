@@ -154,6 +154,7 @@ def _layer_steps(layer: KerasLayer) -> list[NetworkStep]:
         return [ReluStep()] if layer.kind == "ReLU" else _activation_steps(config.get("activation"))
     if layer.kind == "BatchNormalization":
         mean = weights["moving_mean"].astype(np.float64)
+        # gamma * (x - mean) / sqrt(variance + epsilon) + beta, as one factor and one shift.
         factor = 1 / np.sqrt(weights["moving_variance"].astype(np.float64) + config.get("epsilon", 1e-3))
         factor = factor * weights["gamma"] if config.get("scale", True) else factor
         shift = weights["beta"] if config.get("center", True) else 0.0

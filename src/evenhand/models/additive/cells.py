@@ -355,6 +355,8 @@ def first_true(flag: Callable[[Floats], Values], low: Floats, high: Floats) -> F
         flag: takes one number per interval, shape (k,), and gives (k,); false at ``low``, true at ``high``, monotone.
     """
     false, true = _float_order(low), _float_order(high)
+    # Invariant: the flag is false at ``false`` and true at ``true``, which number the float64s in their order. The
+    # middle is rounded down without a sum that could overflow.
     while np.any(true - 1 > false):
         middle = false // 2 + true // 2 + (false & true & 1)
         hit = flag(_float_from_order(middle)).astype(bool)

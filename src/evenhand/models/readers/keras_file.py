@@ -329,6 +329,7 @@ def _collect_layers(
             if known is None:
                 raise ModelError(f"layer {current!r} comes before itself", location=name)
             return known
+        # Under way: a layer that is met again before it is done comes before itself.
         keys[current] = None
         layer = by_name[current]
         nodes = layer.get("inbound_nodes", [])

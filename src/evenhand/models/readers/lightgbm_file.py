@@ -313,6 +313,7 @@ def _left_categories(section: _Section, nodes: Integers, threshold: Floats) -> I
         if not 0 <= threshold[node] < len(boundaries) - 1:
             raise ModelError("a node asks for a list of categories that does not exist", location=section.location)
         of_node = words[boundaries[int(threshold[node])] : boundaries[int(threshold[node]) + 1]]
+        # Category c is bit c % 32 of word c // 32.
         bits = (of_node[:, None] >> np.arange(32)) & 1
         yield int(node), np.flatnonzero(bits.ravel())
 
