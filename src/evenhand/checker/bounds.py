@@ -197,6 +197,7 @@ def _bound_first_layer(
             low, high = low << fixed.bits, high << fixed.bits
         least, most = least + low, most + high
         widths.append((high - low).astype(np.float64))
+    # Rounded outwards: ``>>`` rounds down, and of the negative up.
     least, most = least >> fixed.bits, -((-most) >> fixed.bits)
     return (
         least + box.bases.min(axis=1) - fixed.margin,
@@ -249,6 +250,8 @@ def _through_relu(coefficients: Integers, low: Integers, high: Integers, *, flat
     on, off = (low >= 0)[:, None, :], (high <= 0)[:, None, :]
     width = np.maximum(high - low, 1)
     chord = ((np.maximum(high, 0) << SLOPE_BITS) // width)[:, None, :]
+    # c relu(z) >= d z + k everywhere between low and high: for c > 0 with d = c or 0 and k = 0; for c < 0 with d = c *
+    # chord and k = min(-d low, (c - d) high), as c relu(z) - d z is concave and least at an end.
     rising = 0 if flat else np.where((high >= -low)[:, None, :], coefficients, 0)
     sloped = np.where(coefficients > 0, rising, (coefficients * chord) >> SLOPE_BITS)
     mixed = ~on & ~off & (coefficients < 0)
@@ -348,6 +351,7 @@ def _interval_layer(
     """Return the bounds of a layer by interval arithmetic."""
     weights, bias = layer.weights, layer.bias
     inside, outside = np.maximum(low, 0), np.maximum(high, 0)
+    # Caps are off by one unit of the last place at most.
     if caps is not None:
         inside, outside = np.minimum(inside, caps - 1), np.minimum(outside, caps + 1)
     rising, falling = np.maximum(weights, 0).T, np.minimum(weights, 0).T

@@ -292,6 +292,7 @@ def cells_inside(low: Cells, high: Cells) -> int:
     largest = 1
     for column in range(counts.shape[1]):
         largest *= int(counts[:, column].max(initial=1))
+    # In 64 bits where no product or sum can overflow, else in Python's own integers.
     if largest * max(1, len(counts)) < 2**63:
         return int(counts.prod(axis=1).sum())
     product = counts[:, 0].astype(object)
@@ -364,6 +365,7 @@ def _split_apart(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
 
 def _split_by_cutting(low: Cells, high: Cells) -> list[tuple[Cells, Cells]] | None:
     """Return two parts, by cutting boxes along the attribute where that cuts the fewest."""
+    # Each box across the cut becomes two: the fewer of them, the less there is to go through.
     best: tuple[int, int, int] | None = None
     for column in range(low.shape[1]):
         middle = int(np.median(high[:, column]))

@@ -328,6 +328,7 @@ def _compare_runs(attribute: Attribute, asked: Runs, held: Runs) -> tuple[Runs, 
     """Return entries that are asked about and not held, as ranges, and whether others are held."""
     step = 0.0 if attribute.size is None else 1.0
     missing: list[tuple[float, float]] = []
+    # Invariant: whatever of this range lies before ``at`` is held, or is among what is missing.
     for low, high in asked:
         at = low
         for a, b in held:

@@ -220,6 +220,7 @@ class CertificateWriter:
 
     def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
         """Exact masses of boxes, as Python's integers."""
+        # A box's mass is the product of its ranges', and no larger than the whole: it fits where that does.
         if self._total < 2**62:
             small = np.ones(len(low), dtype=np.int64)
             for i, cells in enumerate(self._query.cells):

@@ -41,6 +41,7 @@ class ArrayRows:
         """Return the chosen rows and the others; this object is empty afterwards."""
         columns = [self.__dict__.pop(each.name) for each in fields(self)]
         halves: list[list[NDArray[Any]]] = [[], []]
+        # Column by column, so that no more than one is held twice at any time.
         while columns:
             column = columns.pop(0)
             halves[0].append(column[chosen])
@@ -147,6 +148,7 @@ class BoxSplitter:
         depth = boxes.depth + np.int16(1)
         lower = Boxes(boxes.lo, hi, boxes.mass * share, depth, boxes.region)
         upper = Boxes(lo, boxes.hi, boxes.mass * rest, depth, boxes.region)
+        # The two halves of a box come one after the other.
         return Boxes.concatenate([lower, upper])[np.arange(2 * len(boxes)).reshape(2, -1).T.ravel()]
 
     def _split_points(self, attribute: NDArray[np.integer], first: Integers, last: Integers) -> Integers:

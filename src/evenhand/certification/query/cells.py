@@ -517,6 +517,7 @@ def _cells_between(
 
 def _rank_one(rows: Floats) -> tuple[Floats, Floats, Floats] | None:
     """(keys, slope, residual) with ``rows = rows[0] + keys * slope`` up to the residual, if there are such."""
+    # The rows lie on a line if what each differs by from the first is a multiple of the largest of these differences.
     change = rows - rows[0]
     row, unit = np.unravel_index(np.argmax(np.abs(change)), change.shape)
     slope = change[row]

@@ -92,6 +92,7 @@ def _possible_labels(query: Query, points: Integers) -> Integers:
     possible = np.empty((len(query.biases), len(points)), dtype=np.int64)
     for p, (units, reach) in enumerate(_margins(query, points)):
         labels = np.full(len(points), everything, dtype=np.int64)
+        # A margin beyond its reach rules out one label of its pair.
         for m, (a, b) in enumerate(query.pairs):
             labels = np.where(units[:, m] > reach[:, m], labels & ~(1 << int(a)), labels)
             labels = np.where(units[:, m] < -reach[:, m], labels & ~(1 << int(b)), labels)
@@ -185,6 +186,7 @@ def classify_points(possible: Integers, least: int = 2) -> NDArray[np.int8]:
     kinds, kind = np.unique(possible, axis=1, return_inverse=True)
     outcomes = np.empty(kinds.shape[1], dtype=np.int8)
     for column in range(kinds.shape[1]):
+        # Fair: one label is left, the same under all assignments. Unfair: two of the sets have no label in common.
         sets = np.unique(kinds[:, column])
         if least == 2:
             decided = len(sets) == 1 and sets[0] & (sets[0] - 1) == 0

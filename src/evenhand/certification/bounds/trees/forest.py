@@ -182,6 +182,7 @@ def _test_tables(query: TreeQuery, about: Integers) -> CellTests:
             starts[test] = held
             tables.append(np.concatenate([[0], np.cumsum(row)]))
             held += len(row) + 1
+            # A plain cut, if the cells that go left are the first ones.
             below = int(row.sum())
             cuts[test] = below if row[:below].all() else -1
     return CellTests(about, starts, cuts, np.concatenate(tables))

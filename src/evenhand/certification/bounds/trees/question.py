@@ -149,6 +149,8 @@ def _switch_inputs(nodes: TreeNodes, asking: Integers) -> Floats:
     for node in asking[nodes.set_start[asking] >= 0]:
         start, size = nodes.set_start[node], nodes.set_size[node]
         bits = (nodes.words[start : start + size, None].astype(np.int64) >> np.arange(32)) & 1
+        # A set answers otherwise from the whole number at an edge of a run of its bits on, so after the number just
+        # below it.
         edges = np.flatnonzero(np.diff(np.concatenate([[0], bits.ravel(), [0]])))
         found.append(np.nextafter(edges.astype(np.float64), -np.inf))
     return np.unique(np.concatenate(found))
@@ -174,6 +176,8 @@ def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> Tabl
     flags = tests.flags(mine, attribute, entries)
     rank = entries.copy()
     if (np.abs(np.diff(flags.astype(np.int8), axis=1)).sum(axis=1) > 1).any():
+        # Some set of values is no range of them: values that nodes send the same way are brought together, by what
+        # going left changes and how often the nodes are reached.
         means, weight = _subtree_means(tests.nodes)
         for test, row in zip(mine, flags, strict=True):
             asking = np.flatnonzero(tests.of == test)
@@ -266,6 +270,7 @@ class TreeQuery(Question):
         labels = np.full(len(margins), (1 << len(self.classes)) - 1, dtype=np.int64)
         for m, (a, b) in enumerate(self.pairs):
             second, first = margins[:, m] > self.slack[m], margins[:, m] < -self.slack[m]
+            # Where nothing rounds, a margin of zero goes to the first label.
             first |= (self.slack[m] == 0) & ~second
             labels &= ~np.where(second, 1 << int(a), 0)
             labels &= ~np.where(first, 1 << int(b), 0)
