@@ -214,6 +214,7 @@ def afford_calls(respondent: Respondent, config: LanguageModelConfig, *, twice: 
     sweep = respondent.templates * len(respondent.names)
     sides = len(respondent.names) if respondent.ranks else 2
     fresh = sides * config.findings * config.finding_pairs + 2 * config.name_findings * NAME_PAIRS
+    # Fresh questions are set aside first; where too few calls are left for two sweeps, there are none.
     for reserved in (fresh, 0):
         last = (config.calls - reserved) // sweep - twice
         if last >= 2:

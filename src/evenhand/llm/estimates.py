@@ -259,6 +259,7 @@ def _others(values: Floats, known: Booleans, kinds: list[Integers]) -> tuple[Flo
         values: shape (templates, sweeps), 0 where not ``known``.
         kinds: what may be shared, one or two, each of that shape.
     """
+    # Inclusion and exclusion: all, less those that share either, plus those that share both.
     row = np.arange(len(values))[:, None]
     sharing = [(1, row * (kind.max() + 1) + kind) for kind in kinds]
     if len(kinds) == 2:

@@ -138,6 +138,8 @@ class WatchedMeasure:
         for sign, far in ((-1, _RATIO_ENDS), (1, 1 / _RATIO_ENDS)):
             inside, outside = np.log(middle), np.full(len(middle), np.log(far))
             unbounded = ~rejected(np.exp(outside), sign)
+            # Invariant: the ratio ``inside`` is not rejected and ``outside`` is, unless nothing is rejected on this
+            # side. The outer one is returned.
             for _ in range(_HALVINGS):
                 probe = (inside + outside) / 2
                 out = rejected(np.exp(probe), sign)

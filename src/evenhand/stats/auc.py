@@ -89,6 +89,8 @@ def _measure(
     observed = linearised / (area * (1 - area)) if 0 < area < 1 else 0.0
     middle, pairs = (above.size + below.size) / 2 - 1, above.size * below.size
 
+    # Hanley and McNeil's variance of an area t, both sizes replaced by their mean, as in Newcombe's method 5
+    # (Statistics in Medicine 2006), or what is observed where that is more.
     def inside(t: float) -> bool:
         newcombe = (1 + middle * (1 - t) / (2 - t) + middle * t / (1 + t)) / pairs
         return abs(area - t) <= z * math.sqrt(t * (1 - t) * max(newcombe, observed))

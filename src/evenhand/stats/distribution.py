@@ -101,6 +101,7 @@ def skewed_interval(
     safe = np.where(skewed, a, 1.0)
 
     def inverse(y: Floats) -> Floats:
+        # g(t) = y, solved for t.
         return np.where(skewed, (np.cbrt(1 + 3 * safe * (y - safe / 2)) - 1) / safe, y)
 
     return as_interval(mean - inverse(quantile) * error, mean - inverse(-quantile) * error)
@@ -168,6 +169,7 @@ def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tup
     for i in range(len(values) - 1):
         one, other = (below[i], above[i]), (below[i + 1 :], above[i + 1 :])
         least, most = square_and_add(values[i], one, values[i + 1 :], other)
+        # Either of the two may be the larger one.
         nearest = max(nearest, float(least.max()), float((-most).max()))
         furthest = max(furthest, float(most.max()), float((-least).max()))
     return nearest, furthest

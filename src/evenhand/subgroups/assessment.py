@@ -89,6 +89,7 @@ def best_other_groups(contest: BestGroupComparison, rates: Floats) -> Integers:
     order = np.argsort(-rates, axis=0, kind="stable")
     found = np.full((len(contest.at), rates.shape[1]), -1, dtype=np.int64)
     open_rows = np.arange(len(contest.at))
+    # From the best treated group on: each rule set takes the first one that it does not hold.
     for place in range(len(order)):
         group = order[place]
         rows = found[open_rows]
@@ -107,6 +108,8 @@ def pair_z(k1: ArrayLike, n1: Floats, k2: ArrayLike, n2: Floats, spread: float |
         spread: variance of the values of everybody, for mean scores; None: of a share, from the two groups.
     """
     k1, k2, people = np.asarray(k1, dtype=np.float64), np.asarray(k2, dtype=np.float64), n1 + n2
+    # The variance that the difference has if the values of both groups are dealt out to them at random: of a share p (1
+    # - p) N / (N - 1) * (1 / n1 + 1 / n2).
     together = (k1 + k2) / people
     variance = together * (1 - together) * people / np.maximum(people - 1, 1) if spread is None else spread
     error = np.sqrt(variance * (1 / n1 + 1 / n2))

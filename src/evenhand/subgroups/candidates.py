@@ -96,6 +96,7 @@ def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) 
     number = number.ravel()
     flat = np.flatnonzero((number > 0) & (number <= family.depth) & floors.accept(size, rest))
     chosen = np.stack(np.unravel_index(flat, family.shape), axis=1).reshape(len(flat), len(family.shape))
+    # Shortest first: of rule sets that hold the same people the shortest is then the first, which is kept.
     order = np.argsort(description_length(family, chosen), kind="stable")
     flat, chosen = flat[order], chosen[order]
     _, first, copies = np.unique(prints.ravel()[flat], return_index=True, return_counts=True)

@@ -234,6 +234,7 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans, among: B
         inside: which cells each group holds, shape (groups, cells).
         among: which cells it and those that it is compared with hold; None: everybody.
     """
+    # Cells of a part one after the other, so that the sums of all parts are one pass.
     order = np.argsort(parts, kind="stable")
     first = np.searchsorted(parts[order], np.arange(parts.max(initial=-1) + 1))
 
