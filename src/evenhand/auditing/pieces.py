@@ -243,6 +243,7 @@ class _Counted:
         key = np.concatenate([one.key for one in parts])
         order = np.lexsort(key.T[::-1])
         sorted_key = key[order]
+        # Once sorted, the same people lie next to each other; a missing entry is like another one.
         same = (sorted_key[1:] == sorted_key[:-1]) | (np.isnan(sorted_key[1:]) & np.isnan(sorted_key[:-1]))
         first = np.flatnonzero(np.r_[True, ~same.all(axis=1)][: len(key)])
         ends = np.concatenate([one.ends for one in parts], axis=1)[:, order]

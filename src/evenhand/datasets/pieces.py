@@ -152,6 +152,7 @@ def draw_rows(pieces: Sequence[RowGroup], many: int, seed: int, most_words: int)
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(total, size=min(many, total), replace=False, shuffle=False))
     drawn, seen, start = [], _Occurring(most_words), 0
+    # Which rows are drawn is settled before any is read, so that every piece is read once.
     for piece in pieces:
         for frame in piece.frames():
             drawn.append(frame.iloc[_between(chosen, start, start + len(frame)) - start])

@@ -279,6 +279,7 @@ def confirm_flips(
     counts[compared], scores[compared], labels[compared] = given, replies.scores, replies.labels
     most = np.where(compared[:, :, None], counts, -1).max(axis=1)
     least = np.where(compared[:, :, None], counts, ANSWERS + 1).min(axis=1)
+    # Bonferroni: all pairs of assignments times all labels, of two labels one, as its count gives the other's.
     tests = m * (m - 1) // 2 * (classes if classes > 2 else 1)
     p = np.minimum(1.0, tests * equal_rates_p(ANSWERS)[most, least].min(axis=1))
     kept = find_flips(labels, compared)

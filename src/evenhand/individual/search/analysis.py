@@ -335,6 +335,7 @@ def confirm_findings(
     try:
         while at < len(found):
             part = found[at : at + VERIFY_AT_ONCE]
+            # Questions up to each profile: the budget pays for those before it is passed.
             missing = np.cumsum(np.isnan(part.scores).any(axis=2).sum(axis=1))
             paid = int(np.searchsorted(missing, ledger.left, side="right"))
             if paid == 0:

@@ -85,6 +85,7 @@ def k_medoids(distances: NDArray[np.float32], most: int, *, gain: float = 0.05) 
         chosen.append(best)
         nearest = np.minimum(nearest, distances[best])
     medoids = np.array(chosen)
+    # Neither step can make the total distance larger.
     for _ in range(20):
         member = np.argmin(distances[medoids], axis=0)
         inside = [np.flatnonzero(member == k) for k in range(len(medoids))]

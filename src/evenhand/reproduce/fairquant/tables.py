@@ -297,6 +297,7 @@ def _time_order(values: Found) -> Iterator[ComparedFigure]:
     if len(pairs) < 5:
         return
     ranks = [np.argsort(np.argsort(column)) for column in np.array(pairs, dtype=float).T]
+    # Spearman's rank correlation: 1 - 6 sum(d^2) / (n (n^2 - 1)), d being the differences of ranks.
     squares = float(((ranks[0] - ranks[1]) ** 2).sum())
     correlation = 1 - 6 * squares / (len(pairs) * (len(pairs) ** 2 - 1))
     yield ComparedFigure(
