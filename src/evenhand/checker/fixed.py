@@ -154,6 +154,7 @@ def fixed_point_of(
             reach += np.abs(_row_changes(axis, first, int(low[i]), int(high[i]))).max(axis=0)
     sizes = np.array([[abs(float(value)) for value in row] for row in corner]).max(axis=0)
     exponents = [exponent_of(sizes + reach)]
+    # Units that may be on somewhere, with room for the rounding of these float64s.
     alive = (
         np.array([max(float(row[k]) for row in corner) for k in range(len(first))]) + reach * (1 + 2.0**-20)
         > -(2.0**-20) * sizes

@@ -448,6 +448,7 @@ def _population_distance(
         )
     if weights is None:
         weights = np.diff(axis.before(np.arange(cells.count + 1))).tolist()
+    # Twice the distance; what was rounded on the way is added to it at the end.
     apart = sum(
         abs(weight * SCALE // total - part * SCALE // whole) for weight, part in zip(weights, parts, strict=True)
     )

@@ -168,6 +168,7 @@ def _walk_group(
         first = t * (t + 1) * (t + 2) // 6
         level = actions.tables[group][first : first + size].astype(np.int64) + policy.levels
         spent, against = rate * float(chance @ paid[level]), rate * (chance @ forced[level])
+        # The state (n + 1, a) lies n + 1 places behind (n, a), and (n + 1, a + 1) one further.
         rejected = np.arange(size) + n[:size] + 1
         after, possible = np.zeros(size + t + 2), np.zeros(size + t + 2, dtype=bool)
         # Somebody of another group comes.

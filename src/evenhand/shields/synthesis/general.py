@@ -130,6 +130,8 @@ def synthesize_ratio_difference(
 
     values = checked(layers[-1], np.zeros(len(layers[-1])))
     levels: list[NDArray[np.int8]] = []
+    # V_t(s) = sum over groups g of step_g(Q_g(0), Q_g(1)), where Q_g(y) = sum over labels z of P(z | g) * V_{t+1}(s
+    # moved by (g, y, z)).
     for t in reversed(range(horizon)):
         here = np.zeros(len(layers[t]))
         marks = np.zeros((groups, len(here)), dtype=np.int8)
