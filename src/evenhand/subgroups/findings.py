@@ -211,6 +211,7 @@ def _explain_in_turn(
     while len(left):
         clearest = int(left[np.lexsort((-np.round(z, 9), ~first[left]))[0]])
         shown.append(clearest)
+        # What is shown parts the people once more, and the others are looked at within the parts.
         parts = np.unique(2 * parts + inside[clearest], return_inverse=True)[1].ravel()
         left = left[left != clearest]
         z = np.zeros(len(left))

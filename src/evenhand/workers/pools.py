@@ -121,6 +121,7 @@ class WorkerPool:
                     running.add(self._send(self._free.get(), function, *arguments))
                     self.repeated += losses > 0
                 elif len(running) < MOST_LOSSES and self._is_late(function, last := max(running, key=_start_of)):
+                    # A call that is late goes to a second worker as well, and the first answer counts.
                     worker = self._find_another(last.worker)
                     if worker is not None:
                         running.add(self._send(worker, function, *arguments))

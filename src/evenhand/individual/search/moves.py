@@ -118,6 +118,7 @@ class Moves:
         n = np.arange(len(rows))
         codes[n, parts] = level
         changes = [(n, parts)]
+        # What stands beside the new value moves along only where it would clash with it.
         for other in np.flatnonzero((self.along >= 0).any(axis=0)).tolist():
             target = self.along[level, other]
             where = np.flatnonzero((target >= 0) & (self.clash[codes[:, other], level] > 0))

@@ -123,6 +123,7 @@ class RuleTreeSearch:
             for pair, part in enumerate(self.parts, 1):
                 sums = without.outcomes[block, pair][:, None] + other[:most, pair]
                 np.maximum(gaps, np.abs(sums) / part, out=gaps)
+            # Branches beyond a branch's reach do not come to the floor with it.
             gaps[np.arange(most) >= reach[block][:, None]] = np.inf
             best = int(gaps.argmin())
             one, two = block[best // most], order[best % most]

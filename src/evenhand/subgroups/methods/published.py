@@ -222,6 +222,7 @@ def sample_until_margin(
                 if small.any():
                     del rngs[question]
                 else:
+                    # A margin falls with the root of the samples: so many in all should do.
                     enough = int(n[question] * (reached[last] / rule.margin) ** 2) + 1
                     wanted[question] = max(enough - int(n[question]), FEWEST_MORE)
                     unfinished.append(question)

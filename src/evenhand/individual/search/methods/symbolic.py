@@ -176,6 +176,8 @@ def _enqueue_profile(
             low[i] = max(low[i], np.floor(condition.threshold) + 1 if whole else condition.threshold + step / 2)
     if (low > high).any():
         return
+    # The nearest profile that meets all conditions; where that is known or may not be reported, one with other values
+    # of the attributes that conditions are about.
     nearest = np.clip(profile, low, high)
     trials = [nearest]
     if waiting.is_known(nearest) or not space.is_admissible(nearest[None])[0]:
