@@ -23,7 +23,6 @@ from evenhand.schema import RecordedLabels, Target
 from evenhand.typing import Progress
 
 NO_FAVOURABLE = "it compares how often one favourable label is given, and none is favourable here"
-BY_EACH = "every label is compared, and none is the favourable one"
 WEIGHTED = "they count every person alike: leave the weights out for them"
 THRESHOLDS = "the decision is made of the favourable label's score, so that other labels are not told apart"
 

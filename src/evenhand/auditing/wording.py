@@ -488,10 +488,6 @@ def _flip_fact(individual: IndividualResult) -> tuple[str, str]:
     )
 
 
-def _has_reference(audit: AuditResult) -> bool:
-    return any(gap.reference for breakdown in audit.groups.breakdowns for gap in breakdown.gaps)
-
-
 def _regulation(audit: AuditResult) -> Iterator[Block]:
     yield Heading("Tables for regulations", anchor="regulation", detail=True)
     weighted = " It counts people, without weights." if audit.groups.weights is not None else ""

@@ -87,15 +87,6 @@ def build_document(result: GenaiAssessment, folder: str | None = None) -> Docume
     )
 
 
-def describe_prompt(finding: PromptFinding) -> str:
-    """Return how often a prompt shows its likeliest value, in words."""
-    known = finding.probability
-    if not isinstance(known, Estimated):
-        return finding.why
-    interval = f"{format_percent(known.low)} to {format_percent(known.high)}"
-    return f"{finding.value} in {format_percent(known.value)} of {known.n:,} items ({interval})"
-
-
 def describe_left_out(group: GroupFinding) -> str:
     """Return how many items do not count for a group, in brackets; nothing if all do."""
     others = [f"{label!r} in {number:,}" for label, number in group.outside.items()]

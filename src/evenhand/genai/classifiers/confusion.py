@@ -538,11 +538,3 @@ def measure_confusion(
         tolerated=tolerated,
         worth=sample.deadline_successes(deadlines, tolerated=tolerated),
     )
-
-
-def _share_quantity(found: Quantity) -> str:
-    if isinstance(found, Unknown):
-        return f"unknown, as {found.reason}"
-    if not isinstance(found, Observed):
-        raise TypeError(f"{type(found).__name__} is not a share that was counted")
-    return f"{found.value:.1%} of {found.n:,} ({found.low:.1%} to {found.high:.1%})"

@@ -12,7 +12,6 @@ from evenhand.reproduce.comparison import PieceContext, Values
 from evenhand.reproduce.maft.benchmarks import RETRAINED, FairnessBenchmark, load_benchmark
 from evenhand.typing import Floats, Integers, Progress
 
-WHITE_BOX = ("ADF", "EIDIG")
 STEPS = tuple(10.0**power for power in range(-10, 2))
 """Perturbation sizes h of MAFT in figure 3."""
 
