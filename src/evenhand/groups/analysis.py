@@ -116,25 +116,20 @@ def measure_groups(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     if progress is not None:
         progress("asking the model about everybody in the data", 0.0)
-    deserving = people.favourable
+    deserving = people.favourable  # asked for first: without labels the model is not asked
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
     reply = ask_people(scorer, people.individuals) if reply is None else reply
-    favoured = reply.labels == scorer.favourable
-    scores = None if scorer.label_only else reply.scores[:, scorer.favourable]
-    found = _build_result(
+    decided = _Decisions(
         memberships,
-        favoured,
-        deserving,
-        scores,
-        in_force=getattr(scorer, "thresholds", None),
-        weights=weights,
+        favoured=reply.labels == scorer.favourable,
+        deserving=deserving,
+        scores=None if scorer.label_only else reply.scores[:, scorer.favourable],
         why_no_scores=LABELS_ONLY,
-        favourable=str(schema.target.favourable),
-        config=config,
-        started=started,
+        weights=weights,
+        in_force=getattr(scorer, "thresholds", None),
     )
-    known = DecidedPeople(memberships, favoured, deserving, scores, None if weights is None else weights.values)
-    return _add_own_metrics(found, metrics, known, config)
+    found = _build_result(decided, str(schema.target.favourable), config, started)
+    return _add_own_metrics(found, metrics, decided.each(), config)
 
 
 def measure_recorded_decisions(
@@ -167,25 +162,21 @@ def measure_recorded_decisions(
     memberships = [
         group_by_attribute(schema[name], people.individuals[:, schema.position(name)], people.counts) for name in names
     ]
-    deserving = None if people.labels is None else people.favourable
-    found = _build_result(
+    decided = _Decisions(
         memberships,
-        decisions.selected,
-        deserving,
-        decisions.scores,
+        favoured=decisions.selected,
+        deserving=None if people.labels is None else people.favourable,
+        scores=decisions.scores,
+        why_no_scores=NO_SCORES,
         risks=decisions.risks,
         cells=None if people.counts is None else _Cells(people.counts, decisions.score_sums),
         weights=decisions.weights,
         in_force=decisions.thresholds,
-        why_no_scores=NO_SCORES,
-        favourable=str(schema.target.favourable),
-        config=config,
-        started=started,
     )
+    found = _build_result(decided, str(schema.target.favourable), config, started)
     if people.counts is not None:
         return found
-    weights = None if decisions.weights is None else decisions.weights.values
-    known = DecidedPeople(memberships, decisions.selected, deserving, decisions.scores, weights)
+    known = decided.each()
     drawn = BootstrapSettings(config.confidence, config.min_group_size, config.seed)
     found = add_proxies(found, decisions.memberships, known, drawn)
     return _add_own_metrics(found, metrics, known, config)
@@ -293,16 +284,7 @@ def measure_decisions(
         raise DataError(f"the arrays must have one entry per person, but their lengths are {lengths}")
     if len(favoured) == 0:
         raise DataError("expected at least one person, got empty arrays")
-    return _build_result(
-        memberships,
-        favoured,
-        deserving,
-        given,
-        why_no_scores=NO_SCORES,
-        favourable=favourable,
-        config=config,
-        started=started,
-    )
+    return _build_result(_Decisions(memberships, favoured, deserving, given, NO_SCORES), favourable, config, started)
 
 
 class _Cells(NamedTuple):
@@ -310,6 +292,36 @@ class _Cells(NamedTuple):
 
     people: Integers
     scores: ScoreSums | None
+
+
+class _Decisions(NamedTuple):
+    """What was decided about people, and what is known about them.
+
+    Attributes:
+        memberships: their groups.
+        favoured: who was given the favourable label.
+        deserving: whose true label is favourable; None where that is not known.
+        scores: the probability of the favourable label; None without scores, for the reason ``why_no_scores``.
+        risks: the scores as they were given, where a low one is good.
+        cells: how many people each row stands for, where people were counted by what they share.
+        weights: how much each person counts; None where all count alike.
+        in_force: the thresholds of the score by which it was decided.
+    """
+
+    memberships: Sequence[Membership]
+    favoured: Booleans
+    deserving: Booleans | None
+    scores: Floats | None
+    why_no_scores: str
+    risks: Floats | None = None
+    cells: _Cells | None = None
+    weights: PeopleWeights | None = None
+    in_force: Thresholds | None = None
+
+    def each(self) -> DecidedPeople:
+        """Return the same, person by person."""
+        weights = None if self.weights is None else self.weights.values
+        return DecidedPeople(self.memberships, self.favoured, self.deserving, self.scores, weights)
 
 
 def _refuse_of_cells(**given: bool) -> None:
@@ -326,21 +338,8 @@ def _refuse_of_cells(**given: bool) -> None:
             )
 
 
-def _build_result(
-    memberships: Sequence[Membership],
-    favoured: Booleans,
-    deserving: Booleans | None,
-    scores: Floats | None,
-    *,
-    risks: Floats | None = None,
-    cells: _Cells | None = None,
-    weights: PeopleWeights | None = None,
-    in_force: Thresholds | None = None,
-    why_no_scores: str,
-    favourable: str,
-    config: GroupConfig,
-    started: float,
-) -> GroupMetrics:
+def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
+    memberships, favoured, deserving, scores, why_no_scores, risks, cells, weights, in_force = decided
     area: Quantity | None = None
     replicates = None if weights is None else weights.replicates
     if scores is not None and deserving is not None:

@@ -89,16 +89,16 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
         n = 1
         wanted, other = claims.fair[k], claims.unfair[k]
         whole = wanted == 1.0 or other == 1.0
-        axis[0] = _bound_part(net, events, lows[0], highs[0], bounds, fair, unfair, 0)
+        axis[0] = _bound_part(net, events, parts, bounds, 0)
         level = 0
         while not _is_reached(wanted, other, mass, fair, unfair, n) and not whole and level < len(STEPS):
-            _count_part(net, events, level, lows[0], highs[0], bounds, counts, fair, unfair, 0)
+            _count_part(net, events, level, parts, bounds, counts, 0)
             level += 1
         level = 0
         while (
             by_patterns and not whole and level < len(NODES) and not _is_reached(wanted, other, mass, fair, unfair, n)
         ):
-            _count_signs(net, NODES[level], lows[0], highs[0], bounds, patterns, fair, unfair, 0)
+            _count_signs(net, NODES[level], parts, bounds, patterns, 0)
             level += 1
         while n < most and not _is_reached(wanted, other, mass, fair, unfair, n):
             if _is_refuted(wanted, other, mass, fair, unfair, n):
@@ -126,11 +126,11 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
             mass[n] = mass[chosen] * share
             mass[chosen] *= 1.0 - share
             for p in (chosen, n):
-                axis[p] = _bound_part(net, events, lows[p], highs[p], bounds, fair, unfair, p)
+                axis[p] = _bound_part(net, events, parts, bounds, p)
                 if not whole and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
-                    _count_part(net, events, 2, lows[p], highs[p], bounds, counts, fair, unfair, p)
+                    _count_part(net, events, 2, parts, bounds, counts, p)
                     if by_patterns and fair[p] + unfair[p] < 1.0:
-                        _count_signs(net, NODES[1], lows[p], highs[p], bounds, patterns, fair, unfair, p)
+                        _count_signs(net, NODES[1], parts, bounds, patterns, p)
             n += 1
         claims.parts[k] = n
         claims.proved_fair[k] = _sum_shares(mass, fair, n)
@@ -160,8 +160,9 @@ def _is_refuted(wanted, other, mass, fair, unfair, n):
 
 
 @jit
-def _bound_part(net, events, low, high, b, fair, unfair, p):
+def _bound_part(net, events, parts, b, p):
     """Bound a part of a box, and decide it as a whole if bounds do; return where to cut it, -1: nowhere."""
+    low, high, fair, unfair = parts.low[p], parts.high[p], parts.fair, parts.unfair
     single = True
     for i in range(len(low)):
         single = single and low[i] == high[i]
@@ -213,15 +214,15 @@ def _decide_person(net, low, high, b, fair, unfair, p):
 
 
 @jit
-def _count_part(net, events, level, low, high, b, d, fair, unfair, p):
-    lay_out_box(net, low, high, max(STEPS[level] // 4, LISTED[level]), events.together, b, d)
+def _count_part(net, events, level, parts, b, d, p):
+    lay_out_box(net, parts.low[p], parts.high[p], max(STEPS[level] // 4, LISTED[level]), events.together, b, d)
     more, other = count_shares(net, events, STEPS[level], LISTED[level], d)
-    fair[p] = max(fair[p], more)
-    unfair[p] = max(unfair[p], other)
+    parts.fair[p] = max(parts.fair[p], more)
+    parts.unfair[p] = max(parts.unfair[p], other)
 
 
 @jit
-def _count_signs(net, nodes, low, high, b, d, fair, unfair, p):
-    more, other = count_patterns(net, nodes, low, high, b, d)
-    fair[p] = max(fair[p], more)
-    unfair[p] = max(unfair[p], other)
+def _count_signs(net, nodes, parts, b, d, p):
+    more, other = count_patterns(net, nodes, parts.low[p], parts.high[p], b, d)
+    parts.fair[p] = max(parts.fair[p], more)
+    parts.unfair[p] = max(parts.unfair[p], other)

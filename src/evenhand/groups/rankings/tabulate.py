@@ -242,9 +242,7 @@ class RankedLists:
     def _count_ordered(self, codes: Integers) -> tuple[Floats, Floats]:
         """Return pairs in order and all pairs of unequal relevance, shape (batches, 2, groups) each."""
         ordered, pairs = (np.zeros((self.count, 2, self.groups)) for _ in range(2))
-        count_ordered(
-            self.starts, self.batches, self.ties, codes, self.by_relevance, self.relevance, self.groups, ordered, pairs
-        )
+        count_ordered(self.starts, self.batches, self.ties, codes, self.by_relevance, self.relevance, ordered, pairs)
         return ordered, pairs
 
 
@@ -333,7 +331,7 @@ def sum_of_tree(tree, place):
 
 
 @compile_kernel()
-def count_ordered(starts, batches, ties, codes, by_relevance, relevance, groups, ordered, pairs):
+def count_ordered(starts, batches, ties, codes, by_relevance, relevance, ordered, pairs):
     """Add up pairs of unequal relevance in the same list by the group of the better one, and how many are in order.
 
     Candidates of a list come in the order of their relevance, the least first. Invariant: the trees hold the places of
@@ -341,10 +339,11 @@ def count_ordered(starts, batches, ties, codes, by_relevance, relevance, groups,
     ranks count one half.
 
     Args:
-        starts, batches, ties, codes, groups: as for ``count_wins``.
+        starts, batches, ties, codes: as for ``count_wins``.
         by_relevance: rows by list and relevance, shape (n,); relevance: of each row, shape (n,).
         ordered, pairs: shape (batches, 2, groups): against candidates of other groups, and of the same.
     """
+    groups = ordered.shape[2]
     for at in range(len(starts) - 1):
         first, end = starts[at], starts[at + 1]
         batch, size = batches[at], end - first
