@@ -332,10 +332,11 @@ def test_runs_that_were_complete_before_an_interrupt_are_kept(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"runs": 0}, "expected 1 run or more, got 0"),
-        ({"periods": 0}, "expected 1 period or more, got 0"),
+        ({"runs": 0}, "runs: expected a whole number of at least 1, got 0"),
+        ({"periods": 0}, "periods: expected a whole number of at least 1, got 0"),
         ({"periods": 2}, "ends at its horizon"),
-        ({"order": "backwards"}, "no order 'backwards'"),
+        ({"run": 5}, "expected a setting of ShieldRunsConfig, got run"),
+        ({"order": "backwards"}, "order: expected one of: random, .*, got 'backwards'"),
         ({"source": synthetic_source(Inputs(("x", "b"), (0.5, 0.5), (0.5, 0.5)))}, "the arrivals are of x, b"),
         ({"source": replace(synthetic_source(INPUTS), cost=np.full(8, 2.0))}, "costs 2, more than the 1 expected"),
     ],

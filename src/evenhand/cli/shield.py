@@ -7,7 +7,7 @@ from functools import partial
 from json import dumps
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -99,7 +99,14 @@ def simulate(
     and get the model's recommendations.
     """
     from evenhand import view
-    from evenhand.shields import compare_shields, parse_order, plans_of_kinds, read_plan, simulate_shield
+    from evenhand.shields import (
+        ShieldRunsConfig,
+        compare_shields,
+        parse_order,
+        plans_of_kinds,
+        read_plan,
+        simulate_shield,
+    )
 
     output.check_places()
     wanted = parse_order(order)
@@ -110,11 +117,11 @@ def simulate(
         raise OptionError("one shield is simulated by several workers at a time", location="--workers")
     with view.show_progress(quiet=output.silent) as progress:
         source = people.read_arrivals(plan, model, data, progress) if model and data else None
-        options: dict[str, Any] = {"runs": runs, "periods": periods, "order": wanted, "seed": people.seed}
+        settings = ShieldRunsConfig(runs=runs, periods=periods, order=wanted, seed=people.seed)
         result = (
-            compare_shields(plans, source, progress=progress, **options)
+            compare_shields(plans, source, settings, progress=progress)
             if len(plans) > 1
-            else simulate_shield(plans[0], source, workforce=working.workforce, progress=progress, **options)
+            else simulate_shield(plans[0], source, settings, workforce=working.workforce, progress=progress)
         )
     written = output.write_page(result.document)
     output.finish(result, result.document, written, interrupted=result.interrupted)

@@ -19,7 +19,7 @@ from evenhand.shields.simulation.comparison import ShieldComparisonResult, compa
 from evenhand.shields.simulation.inspection import ActionStretch, HeatmapCell, ShieldInspection, inspect_policy
 from evenhand.shields.simulation.nudging_search import WeighedNudging, cheapest_nudging
 from evenhand.shields.simulation.result import QUANTILE_LEVELS, BiasQuantiles, ShieldSimulationResult
-from evenhand.shields.simulation.simulate import simulate_runs, simulate_shield
+from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_runs, simulate_shield
 from evenhand.shields.simulation.streams import (
     ORDERS,
     ArrivalSource,
@@ -96,6 +96,7 @@ __all__ = [
     "ShieldPlan",
     "ShieldPolicy",
     "ShieldReplay",
+    "ShieldRunsConfig",
     "ShieldSimulationResult",
     "ShieldState",
     "ShortTermBound",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.core import Block, Column, Document, Figure, NextStep, Note, ReportedNumber, Result, Table, TableRow, Text
 from evenhand.errors import OptionError
 from evenhand.shields.simulation.result import ShieldSimulationResult, describe_simulated, show_quantity, state_outcome
-from evenhand.shields.simulation.simulate import simulate_shield
-from evenhand.shields.simulation.streams import ArrivalSource, Order
+from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_shield
+from evenhand.shields.simulation.streams import ArrivalSource
 from evenhand.shields.spec.plan import PERIODIC_KINDS, PLAN_KINDS, SHORT_TERM_KINDS, ShieldPlan
 from evenhand.text import format_count, format_percent
 from evenhand.typing import Progress
@@ -87,27 +87,27 @@ class ShieldComparisonResult(Result):
 def compare_shields(
     plans: Sequence[ShieldPlan],
     source: ArrivalSource | None = None,
+    config: ShieldRunsConfig | None = None,
     *,
-    runs: int = 1000,
-    periods: int | None = None,
-    order: Order = "random",
-    seed: int = 0,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> ShieldComparisonResult:
     """Simulate several shields, each on the same people, drawn in the same order.
 
     Args:
         plans: of the shields; they may differ in kind and in what belongs to it.
-        source, runs, order, seed, progress: as for ``simulate_shield``.
-        periods: horizons in each run; 1 where a shield ends at its horizon, else 10.
+        source, config, progress: as for ``simulate_shield``. Unless set, a run has 1 period where one of the shields
+            ends at its horizon, else 10; at most 256 runs are simulated at a time.
+        settings: fields of ``ShieldRunsConfig`` by name, in place of those in ``config``.
 
     Raises:
         OptionError: as for ``simulate_shield``.
     """
     if not plans:
         raise OptionError("there is no shield to simulate", location="plans", hint="give one plan or more")
-    if periods is None:
-        periods = 10 if all(plan.kind in PERIODIC_KINDS for plan in plans) else 1
+    config = ShieldRunsConfig.of(config, settings)
+    periods = config.periods or (10 if all(plan.kind in PERIODIC_KINDS for plan in plans) else 1)
+    alike = config.model_copy(update={"periods": periods, "max_runs": min(config.max_runs, SAME_CHUNK)})
     found: list[ShieldSimulationResult] = []
     for number, plan in enumerate(plans):
 
@@ -115,14 +115,10 @@ def compare_shields(
             if progress is not None:
                 progress(f"{plan.kind}: {what}", (number + share) / len(plans))
 
-        found.append(
-            simulate_shield(
-                plan, source, runs=runs, periods=periods, order=order, seed=seed, progress=tell, max_runs=SAME_CHUNK
-            )
-        )
+        found.append(simulate_shield(plan, source, alike, progress=tell))
         if found[-1].interrupted:
             break
-    return ShieldComparisonResult(seed=seed, seconds=sum(one.seconds for one in found), simulations=tuple(found))
+    return ShieldComparisonResult(seed=config.seed, seconds=sum(one.seconds for one in found), simulations=tuple(found))
 
 
 def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core import Config, setting
 from evenhand.errors import LimitError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.periodic_state import plan_digest
@@ -125,33 +126,44 @@ class CompletedRuns:
     interrupted: bool
 
 
+class ShieldRunsConfig(Config):
+    """Settings of a simulation of a shield: how many runs, how long they are, and who arrives in which order."""
+
+    runs: int = setting(1000, "runs, all independent", ge=1)
+    periods: int | None = setting(
+        None, "horizons in each run; 10 for shields that work in periods, and always 1 for others", ge=1
+    )
+    order: Order = setting(
+        "random",
+        "random, or what somebody would send who wants the shield to fail: one-group-first, alternating, worst (one "
+        "group is always recommended, the others never), greedy (sees the counters, and mostly sends whom widens the "
+        "gap)",
+    )
+    seed: int = setting(0, "same seed, same result", ge=0)
+    max_runs: int = setting(
+        2**20, "simulated at a time, at most; with the same number other shields meet the same people", ge=1
+    )
+
+
 def simulate_shield(
     shield: ShieldPlan | ShieldPolicy,
     source: ArrivalSource | None = None,
+    config: ShieldRunsConfig | None = None,
     *,
-    runs: int = 1000,
-    periods: int | None = None,
-    order: Order = "random",
-    seed: int = 0,
     workforce: Workforce | None = None,
     progress: Progress | None = None,
-    max_runs: int = 2**20,
+    **settings: Any,
 ) -> ShieldSimulationResult:
     """Let a shield decide in many runs, and count how many of them are fair, with it and without it.
 
     Args:
         shield: a policy, or the plan of one, which is synthesised first.
         source: who arrives; by default independent arrivals as the plan's inputs say.
-        runs: how many runs, all independent.
-        periods: horizons in each run; 10 for shields that work in periods, and always 1 for others.
-        order: ``random``, or what somebody would send who wants the shield to fail: ``one-group-first``,
-            ``alternating``, ``worst`` (one group is always recommended, the others never), ``greedy`` (sees the
-            counters, and mostly sends whom widens the gap).
-        seed: the same seed gives the same result.
+        config: the settings.
         workforce: workers who simulate the runs, ``CHUNKS`` chunks of them; as many runs simulated here, in fewer
             chunks, draw other people.
         progress: called with what is being done and the share that is done.
-        max_runs: simulated at a time, at most; with the same number other shields meet the same people.
+        settings: fields of ``ShieldRunsConfig`` by name, in place of those in ``config``.
 
     Returns:
         The same shield decides as in ``Shield``, its running counterpart: equal arrivals get equal decisions.
@@ -159,44 +171,33 @@ def simulate_shield(
     Raises:
         OptionError: an option makes no sense, or the source has other groups than the shield.
     """
-    done = simulate_runs(
-        shield,
-        source,
-        runs=runs,
-        periods=periods,
-        order=order,
-        seed=seed,
-        workforce=workforce,
-        progress=progress,
-        max_runs=max_runs,
-    )
-    return _summarize_runs(done, seed)
+    config = ShieldRunsConfig.of(config, settings)
+    return _summarize_runs(simulate_runs(shield, source, config, workforce=workforce, progress=progress), config.seed)
 
 
 def simulate_runs(
     shield: ShieldPlan | ShieldPolicy,
     source: ArrivalSource | None = None,
+    config: ShieldRunsConfig | None = None,
     *,
-    runs: int,
-    periods: int | None = None,
-    order: Order = "random",
-    seed: int = 0,
     workforce: Workforce | None = None,
     progress: Progress | None = None,
-    max_runs: int = 2**20,
+    **settings: Any,
 ) -> CompletedRuns:
     """Return what ``simulate_shield`` sums up, run by run; arguments and errors as there."""
     started = time.perf_counter()
+    config = ShieldRunsConfig.of(config, settings)
+    runs, order = config.runs, config.order
     plan = shield if isinstance(shield, ShieldPlan) else shield.plan
     source = synthetic_source(plan.inputs) if source is None else source
-    periods = _check_arguments(plan, source, runs, periods)
+    periods = _check_arguments(plan, source, config.periods)
     if progress is not None:
         progress("synthesising the shield", 0.0)
     decider = simulated_shield_for(shield)
-    chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs, max_runs))
+    chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs, config.max_runs))
     if workforce is not None:
         chunk = min(chunk, -(-runs // CHUNKS))
-    simulation = _Simulation(shield, source, order, runs, periods, seed, chunk)
+    simulation = _Simulation(shield, source, order, runs, periods, config.seed, chunk)
     parts: dict[int, RunRecords] = {}
     try:
         if workforce is not None:
@@ -302,9 +303,7 @@ def check_times(plan: ShieldPlan, periods: int) -> set[int]:
     return {period * plan.horizon + time for period in range(periods) for time in plan.times}
 
 
-def _check_arguments(plan: ShieldPlan, source: ArrivalSource, runs: int, periods: int | None) -> int:
-    if runs < 1:
-        raise OptionError(f"expected 1 run or more, got {runs}", location="runs")
+def _check_arguments(plan: ShieldPlan, source: ArrivalSource, periods: int | None) -> int:
     if source.groups != plan.inputs.groups:
         raise OptionError(
             f"the arrivals are of {', '.join(source.groups)}, the shield is for {', '.join(plan.inputs.groups)}",
@@ -325,8 +324,6 @@ def _check_arguments(plan: ShieldPlan, source: ArrivalSource, runs: int, periods
     goes_on = plan.kind in PERIODIC_KINDS
     if periods is None:
         return DEFAULT_PERIODS if goes_on and plan.kind != "greedy" else 1
-    if periods < 1:
-        raise OptionError(f"expected 1 period or more, got {periods}", location="periods")
     if periods > 1 and not goes_on:
         raise OptionError(
             f"a shield of kind {plan.kind} ends at its horizon",
