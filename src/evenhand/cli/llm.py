@@ -125,8 +125,7 @@ def audit(
             people,
             config,
             answers=run.answers,
-            batch_in=batch_in,
-            batch_out=batch_out,
+            batch=llm.BatchFiles(batch_in, batch_out),
             data_name=name,
             progress=progress,
         )

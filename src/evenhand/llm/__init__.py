@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
-    from evenhand.llm.analysis import audit_language_model
+    from evenhand.llm.analysis import BatchFiles, audit_language_model
     from evenhand.llm.comparison import (
         GapChange,
         LanguageModelComparison,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AskedSide",
+    "BatchFiles",
     "ConfirmedName",
     "ConfirmedTemplate",
     "FlipShares",

@@ -33,14 +33,25 @@ class AuditTable(NamedTuple):
     names: tuple[int, ...]
 
 
+class BatchFiles(NamedTuple):
+    """Files by which a provider answers many questions at once, in place of one by one.
+
+    Attributes:
+        batch_in: results of a batch, as a provider wrote them; they are kept among the answers first.
+        batch_out: where the next questions are written instead of asking them.
+    """
+
+    batch_in: Path | None = None
+    batch_out: Path | None = None
+
+
 def audit_language_model(
     model: Any,
     people: Any,
     config: LanguageModelConfig | None = None,
     *,
     answers: Path | str | None = None,
-    batch_in: Path | None = None,
-    batch_out: Path | None = None,
+    batch: BatchFiles | None = None,
     data_name: str = "data",
     progress: Progress | None = None,
     clock: WorkClock | None = None,
@@ -53,8 +64,7 @@ def audit_language_model(
         people: a data frame whose rows are templates, or a list of texts, which the prompt calls ``text``.
         config: the settings; what they leave open is as the file's plan says.
         answers: a file that keeps every answer, so that a run that was cut short goes on and pays for none twice.
-        batch_in: results of a batch, as a provider wrote them; they are kept among the answers first.
-        batch_out: write the next questions into this batch file instead of asking them; needs ``answers``.
+        batch: files of batches, in place of questions one by one; they need ``answers``.
         data_name: what the rows are called.
         progress: called with what is being done and the share done, 0 to 1.
         clock: by which the time limit is told; one made of the result's ``work`` repeats that run.
@@ -66,7 +76,7 @@ def audit_language_model(
     Raises:
         OptionError: the file or a setting makes no sense, or the calls do not suffice for two sweeps.
         BudgetError: the budget ended before the first sweep did.
-        LimitError: questions wait in ``batch_out``.
+        LimitError: questions wait in the file ``batch_out`` of the batch.
         FetchError: the service is down.
 
     Examples:
@@ -85,12 +95,13 @@ def audit_language_model(
     config = LanguageModelConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
     interview = open_interview(model, people, config, answers=answers, data_name=data_name)
-    interview.batch = batch_out
+    batch = batch or BatchFiles()
+    interview.batch = batch.batch_out
     with interview.model as asked:
-        if (batch_in or batch_out) and answers is None and asked.file.kept_answers is None:
+        if any(batch) and answers is None and asked.file.kept_answers is None:
             raise OptionError("batches need a file that keeps their answers", hint="`answers=FILE`")
-        if batch_in is not None:
-            asked.read_batch(batch_in)
+        if batch.batch_in is not None:
+            asked.read_batch(batch.batch_in)
         return run_interview(interview, timer, progress=progress)
 
 
