@@ -9,6 +9,7 @@ from evenhand.auditing.method import confidence_level, describe_limits, interval
 from evenhand.auditing.result import AuditResult
 from evenhand.certification import outcome_blocks, proof_answers, proof_blocks
 from evenhand.core import (
+    PAGE_ROWS,
     Block,
     Column,
     Document,
@@ -281,10 +282,10 @@ def _people(audit: AuditResult) -> Iterator[Block]:
         rows = tuple(
             TableRow((value, size, ReportedNumber(format_percent(size / data.people), size / data.people, "observed")),
                      faint=size < audit.groups.min_group_size)
-            for value, size in shown.items()
+            for value, size in sorted(shown.items(), key=lambda one: -one[1] if len(shown) > PAGE_ROWS else 0)
         )  # fmt: skip
         columns = (Column(name), Column("people", numeric=True), Column("share", numeric=True, bar=True))
-        yield Table(f"People by {name}, observed", columns, rows, usual="observed")
+        yield Table(f"People by {name}, observed", columns, rows, usual="observed", order="largest first")
         if len(counts) > len(shown):
             listed = ", ".join(f"{value} ({size:,})" for value, size in counts.items())
             yield Fold(f"Every value of {name}", (Text(listed, role="small"),))

@@ -9,6 +9,8 @@ from evenhand.core.configuration import (
     yaml_loader,
 )
 from evenhand.core.document import (
+    PAGE_ROWS,
+    WIDE_ROWS,
     Block,
     Cell,
     Column,
@@ -53,8 +55,10 @@ from evenhand.core.work import NEVER, TimeLimit, Work, WorkClock, read_work
 __all__ = [
     "COMPARISONS",
     "NEVER",
+    "PAGE_ROWS",
     "PEOPLE_LEFT_OUT",
     "SCHEMA_VERSION",
+    "WIDE_ROWS",
     "Arithmetic",
     "Assignments",
     "Block",

@@ -156,6 +156,13 @@ class TableRow:
     heading: bool = False
 
 
+WIDE = 6
+"""Columns of a table beyond which it counts as wide."""
+
+PAGE_ROWS, WIDE_ROWS = 50, 20
+"""Rows of a table, and of a wide one, that a page shows at most; the JSON has all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of numbers and words that can be copied.
@@ -165,7 +172,8 @@ class Table:
         columns: the titles.
         rows: the rows.
         usual: the kind of number that the caption says; cells of another kind say so themselves.
-        listed: rows on a screen at most; a document has all.
+        listed: rows on a screen at most; a document has all, and a page says how many it leaves out.
+        order: in which order the rows stand, to be said where they are not all shown: ``largest first``.
         tiles: whether a page shows the rows, a name and a number each, beside each other.
     """
 
@@ -174,7 +182,13 @@ class Table:
     rows: tuple[TableRow, ...]
     usual: Kind | None = None
     listed: int | None = None
+    order: str = ""
     tiles: bool = False
+
+    @property
+    def page_rows(self) -> int:
+        """Rows that a page shows at most."""
+        return WIDE_ROWS if len(self.columns) > WIDE else PAGE_ROWS
 
 
 @dataclass(frozen=True, slots=True)

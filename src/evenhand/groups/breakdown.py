@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.stats import Quantity
+from evenhand.core import WIDE_ROWS
+from evenhand.stats import Quantity, Unknown, quantity_value
 
 
 class Group(BaseModel):
@@ -86,6 +87,21 @@ class Breakdown(BaseModel):
     groups: tuple[Group, ...]
     gaps: tuple[Gap, ...]
     unknown: int = 0
+
+    @property
+    def listed(self) -> tuple[Group, ...]:
+        """The groups in the order of tables.
+
+        Many are ordered by selection rate, the lowest first, and at the end those that are too small to compare.
+        """
+        if len(self.groups) <= WIDE_ROWS:
+            return self.groups
+
+        def rank(group: Group) -> tuple[bool, float]:
+            rate = quantity_value(group.metrics.get("selection_rate", Unknown(reason="")))
+            return group.small or rate is None, rate or 0.0
+
+        return tuple(sorted(self.groups, key=rank))
 
     def gap(self, name: str) -> Gap | None:
         """Return the gap of that name, if it could be computed."""

@@ -399,7 +399,7 @@ def reference_table(breakdown: Breakdown, levels: str, weighted: str) -> Iterato
     if not gaps:
         return
     names = {GAP_TITLES.get(gap.name, gap.metric).partition(":")[0]: gap for gap in gaps}
-    labels = [group.label for group in breakdown.groups if group.label != gaps[0].reference]
+    labels = [group.label for group in breakdown.listed if group.label != gaps[0].reference]
     yield Table(
         f"Every group against {gaps[0].reference} by {join_names(breakdown.by)}, observed{weighted}: its value minus "
         f"that of {gaps[0].reference} (ratio: divided by it); below each its {levels} interval, for all together",
@@ -417,4 +417,5 @@ def reference_table(breakdown: Breakdown, levels: str, weighted: str) -> Iterato
             for label in labels
         ),
         usual="observed",
+        order="lowest selection rate first",
     )

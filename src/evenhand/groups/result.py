@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import (
+    PAGE_ROWS,
     Block,
     Column,
     Document,
@@ -340,7 +342,7 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
         if len(breakdown.groups) <= DRAWN
         else (
             f" Only {DRAWN} of {len(breakdown.groups)} groups are drawn: those with the highest and the lowest "
-            "selection rates; the table has all."
+            "selection rates; the JSON has all."
         )
     )
     if breakdown.unknown:
@@ -373,8 +375,9 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
             *effective,
             *(Column(METRIC_TITLES.get(name, name), True) for name in names),
         ),
-        tuple(_group_row(group, names, _too_few(result)) for group in breakdown.groups),
+        tuple(_group_row(group, names, _too_few(result)) for group in breakdown.listed),
         usual="observed",
+        order="lowest selection rate first",
     )
     yield Fold(f"All numbers by {by}", (table,))
 
@@ -393,6 +396,14 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
             result,
             (by,),
         )
+        bins = [one for one in result.calibration if one.by == by]
+        order = ""
+        if len(bins) > PAGE_ROWS:
+            sizes = Counter[str]()
+            for one in bins:
+                sizes[one.group] += one.n
+            bins.sort(key=lambda one: -sizes[one.group])
+            order = "the largest groups first"
         rows = tuple(
             TableRow(
                 (
@@ -403,8 +414,7 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
                 ),
                 faint=one.n < result.min_group_size,
             )
-            for one in result.calibration
-            if one.by == by
+            for one in bins
         )
         columns = (
             Column(by),
@@ -414,7 +424,7 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
         )
         confidence = confidence_levels(result)
         caption = f"Calibration by {by}: observed{weighted_by(result)}; below each rate its {confidence} interval"
-        yield Fold(f"Calibration by {by} in numbers", (Table(caption, columns, rows, usual="observed"),))
+        yield Fold(f"Calibration by {by} in numbers", (Table(caption, columns, rows, usual="observed", order=order),))
 
 
 def rule_notes(result: GroupMetrics) -> Iterator[Note]:

@@ -74,6 +74,7 @@ def template_environment() -> jinja2.Environment:
         "by_subject": group_by_subject,
         "explained": explain_metric,
         "can_sort": can_sort,
+        "rows_left_out": say_rows_left_out,
         "place": lambda percent: f"{percent:.2f}%",
         "kind_of": lambda mark: type(mark).__name__,
         "level": format_level,
@@ -125,6 +126,15 @@ def group_blocks(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
 
 def _narrow(block: Block) -> bool:
     return isinstance(block, Table) and not block.tiles and len(block.columns) <= NARROW_TABLE
+
+
+def say_rows_left_out(table: Table) -> str:
+    """Return what a caption adds where a page does not show all rows; nothing where it does."""
+    if len(table.rows) <= table.page_rows:
+        return ""
+    shown, every = (sum(not row.heading for row in rows) for rows in (table.rows[: table.page_rows], table.rows))
+    order = f", {table.order}" if table.order else ""
+    return f". The first {shown} of {every:,} rows{order}; all of them are in the JSON"
 
 
 def can_sort(table: Table) -> bool:
