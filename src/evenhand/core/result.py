@@ -79,13 +79,14 @@ class Result(BaseModel):
     def without_people(self) -> Self:
         """Return the result without rows of real people, and without what was found by starting from one.
 
-        Pages, screens and JSON of the returned result hold none; numbers that were counted over people stay.
+        Pages, screens and JSON of the returned result hold none. Numbers that were counted over people stay, but for
+        those of groups that are too small to be compared, which are unknown.
         """
         parts = {name: _without_people(value) for name, value in self}
         return self.model_copy(update={**parts, **self._rows_left_out(), "people_left_out": True})
 
     def _rows_left_out(self) -> dict[str, Any]:
-        """Return the fields that hold rows of real people, without these rows."""
+        """Return the fields that hold rows of real people or decisions about few of them, without these."""
         return {}
 
     def summary(self) -> str:

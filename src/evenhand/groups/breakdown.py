@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import WIDE_ROWS
+from evenhand.groups.names import DENOMINATORS
 from evenhand.stats import Quantity, Unknown, quantity_value
 
 
@@ -70,6 +74,13 @@ class Gap(BaseModel):
     by_group: dict[str, Quantity] = {}
     not_assessable: dict[str, int] = {}
 
+    def without_counts(self, groups: Collection[str]) -> Self:
+        """Return the same without how large the denominator of some groups is, where it is not all their people."""
+        if DENOMINATORS.get(self.metric, "people") == "people":
+            return self
+        kept = {label: n for label, n in self.not_assessable.items() if label not in groups}
+        return self.model_copy(update={"not_assessable": kept})
+
 
 class Breakdown(BaseModel):
     """Groups by one protected attribute, or by several at once (their intersection).
@@ -102,6 +113,20 @@ class Breakdown(BaseModel):
             return group.small or rate is None, rate or 0.0
 
         return tuple(sorted(self.groups, key=rank))
+
+    def without_small_groups(self, reason: str) -> Breakdown:
+        """Return the same without what was decided about small groups, and without how many it was decided about.
+
+        Args:
+            reason: why their numbers are unknown.
+        """
+        left_out = Unknown(reason=reason)
+        groups = tuple(
+            one.model_copy(update={"metrics": dict.fromkeys(one.metrics, left_out)}) if one.small else one
+            for one in self.groups
+        )
+        small = {group.label for group in groups if group.small}
+        return self.model_copy(update={"groups": groups, "gaps": tuple(gap.without_counts(small) for gap in self.gaps)})
 
     def gap(self, name: str) -> Gap | None:
         """Return the gap of that name, if it could be computed."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from evenhand.core import Document, Result, ResultPart
 from evenhand.groups.breakdown import Gap
-from evenhand.stats import Quantity, quantity_value
+from evenhand.stats import Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +57,12 @@ class LabelGroup(ResultPart):
         """The group in words."""
         return ", ".join(self.values.values())
 
+    def without_decisions(self, left_out: Unknown) -> LabelGroup:
+        """Return the group with all its numbers unknown but its size."""
+        rates = {label: dict.fromkeys(found, left_out) for label, found in self.rates.items()}
+        others = {name: dict.fromkeys(getattr(self, name), left_out) for name in ("at_least", "metrics")}
+        return self.model_copy(update={"rates": rates, "confusion": (), **others})
+
 
 class LabelBreakdown(ResultPart):
     """Groups by one protected attribute, or by several at once (their intersection).
@@ -73,6 +79,16 @@ class LabelBreakdown(ResultPart):
     groups: tuple[LabelGroup, ...]
     gaps: tuple[LabelGap, ...]
     unknown: int = 0
+
+    def without_small_groups(self, reason: str) -> LabelBreakdown:
+        """Return the same without what was decided about small groups, and without how many it was decided about."""
+        left_out = Unknown(reason=reason)
+        groups = tuple(one.without_decisions(left_out) if one.small else one for one in self.groups)
+        # Gaps over all labels name what is too small as ``label: group``.
+        small = {
+            name for one in groups if one.small for name in (one.label, *(f"{at}: {one.label}" for at in one.rates))
+        }
+        return self.model_copy(update={"groups": groups, "gaps": tuple(gap.without_counts(small) for gap in self.gaps)})
 
     def gap(self, name: str, label: str = "") -> LabelGap | None:
         """Return the gap of that name, of one label or over all of them, if there is one."""
@@ -100,6 +116,10 @@ class LabelMetrics(Result):
     min_group_size: int
     overall: LabelGroup
     breakdowns: tuple[LabelBreakdown, ...]
+
+    def _rows_left_out(self) -> dict[str, Any]:
+        reason = f"left out: fewer than {self.min_group_size} people"
+        return {"breakdowns": tuple(one.without_small_groups(reason) for one in self.breakdowns)}
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's labels."""

@@ -162,7 +162,18 @@ class GroupMetrics(Result):
         return None if self.overall else self.labels
 
     def _rows_left_out(self) -> dict[str, Any]:
-        return {"kept": None}
+        reason = f"left out: {_too_few(self)}"
+        bins = tuple(one for one in self.calibration if one.n >= self.min_group_size)
+        outcome = self.outcome
+        if outcome is not None:
+            curves = tuple(one for one in outcome.curves if one.n >= self.min_group_size)
+            outcome = outcome.model_copy(update={"curves": curves})
+        return {
+            "kept": None,
+            "breakdowns": tuple(one.without_small_groups(reason) for one in self.breakdowns),
+            "calibration": bins,
+            "outcome": outcome,
+        }
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's numbers."""
@@ -322,10 +333,11 @@ def small_notes(result: GroupMetrics) -> Iterator[Note]:
         small = []
         for group in breakdown.groups:
             rate = group.metrics["selection_rate"]
-            if group.small and not isinstance(rate, Unknown):
-                size = format_count(group.size, "person", "people")
-                selected = f"{format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')}"
-                small.append(f"{group.label} ({size}: {selected})")
+            if group.small:
+                said = format_count(group.size, "person", "people")
+                if not isinstance(rate, Unknown):
+                    said += f": {format_value(rate, 'rate')} selected, {format_interval(rate, 'rate')}"
+                small.append(f"{group.label} ({said})")
         if small:
             yield Note(
                 f"Not assessable by {join_names(breakdown.by)}: {_too_few(result)}, in no gap: {list_some(small)}",

@@ -87,7 +87,7 @@ def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -
     A cell is the share of its row, blue where the true label is given and orange where another one is; people are
     counted below it where there is room. Of many labels, those that most people truly have.
     """
-    groups = next(one.groups for one in result.breakdowns if one.by == (by,))
+    groups = [one for each in result.breakdowns if each.by == (by,) for one in each.groups if one.confusion]
     largest = sorted(groups, key=lambda group: -group.size)[:MAX_GROUPS]
     truly = [sum(row) for row in result.overall.confusion]
     commonest = sorted(range(len(truly)), key=lambda i: -truly[i])[:MAX_LABELS]
