@@ -104,6 +104,13 @@ def test_weights_count():
         assert once.groups[0].selected[place] == pytest.approx(np.average(selected, weights=weight), abs=5e-5)
 
 
+def test_a_group_without_weight_is_named_among_those_not_shown():
+    sex, score, _ = people()
+    result = audited(score, 0.4, sample_weight=np.where(sex == "m", 0.0, 1.0))
+    assert result.groups.threshold_rates.left_out == {"sex": ("m", "x")}
+    assert "Not shown, too few or beyond the 12 largest: m by sex, x by sex." in result.to_markdown()
+
+
 def test_an_audit_names_its_groups_of_many():
     rng = np.random.default_rng(1)
     town = rng.integers(0, 15, 3000).astype(str)

@@ -248,14 +248,8 @@ def test_errors_say_what_is_wrong(german):
     schema, frame, labels = german
     with pytest.raises(OptionError, match="no method 'fair'"):
         FairClassifier("fair", schema=schema).fit(frame, labels)
-    with pytest.raises(OptionError, match="at least 0, not -1"):
+    with pytest.raises(OptionError, match="at least 0, got -1"):
         FairClassifier(strength=-1, schema=schema).fit(frame, labels)
-    with pytest.raises(OptionError, match="steps must be at least 1"):
-        FairClassifier(steps=0, schema=schema).fit(frame, labels)
-    with pytest.raises(OptionError, match="a hidden layer needs a unit"):
-        FairClassifier(hidden=(0,), schema=schema).fit(frame, labels)
-    with pytest.raises(OptionError, match="learning rate"):
-        FairClassifier(learning_rate=0, schema=schema).fit(frame, labels)
     with pytest.raises(DataError, match="999 labels for 1000 people"):
         FairClassifier(schema=schema).fit(frame, labels[:999])
     with pytest.raises(DataError, match="there are not two labels"):
@@ -269,6 +263,58 @@ def test_errors_say_what_is_wrong(german):
     for method in ("diffdp", "hsic", "laftr", "prejudice-remover"):
         with pytest.raises(OptionError, match="compares groups, and in the training set there are not two"):
             FairClassifier(method, schema=schema, protected=()).fit(frame, labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("hidden", 5, "the units of each hidden layer"),
+        ("hidden", (0,), "whole numbers of at least 1"),
+        ("hidden", (2.5,), "whole numbers of at least 1"),
+        ("hidden", ("a",), "whole numbers of at least 1"),
+        ("steps", 0, "a whole number of at least 1"),
+        ("steps", 2.5, "a whole number of at least 1"),
+        ("steps", True, "a whole number of at least 1"),
+        ("batch_size", 2.5, "a whole number of at least 1"),
+        ("seed", None, "a whole number of at least 0"),
+        ("seed", -1, "a whole number of at least 0"),
+        ("seed", 2**70, "a whole number of at least 0, below"),
+        ("strength", "a", "a number of at least 0"),
+        ("strength", float("inf"), "a number of at least 0"),
+        ("learning_rate", 0, "a number above 0"),
+        ("learning_rate", "a", "a number above 0"),
+        ("protected", 5, "a list of names or positions"),
+        ("start", 5, "a network over the schema"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_named_at_fit(name, value, expected):
+    model = FairClassifier(**{name: value})
+    with pytest.raises(OptionError) as raised:
+        model.fit(np.zeros((4, 2)), [0, 1, 0, 1])
+    assert raised.value.location == f"`{name}=`"
+    assert f"expected {expected}" in raised.value.message
+    assert repr(value) in raised.value.message
+    assert raised.value.hint
+
+
+def test_without_a_schema_no_error_names_a_column_that_was_not_given():
+    frame = pd.DataFrame({"age": [20, 30, 40, 50] * 50, "sex": ["f", "m"] * 100})
+    labels = [0, 1, 1, 0] * 50
+    with pytest.raises(OptionError, match="no column 'label'") as raised:
+        FairClassifier(protected=["label"]).fit(frame, labels)
+    assert raised.value.hint == "the columns are: age, sex"
+    with pytest.raises(DataError, match="different values in 200 rows") as unread:
+        FairClassifier().fit(frame.assign(name=[f"name {i}" for i in range(200)]), labels)
+    assert "accept_proposals" not in unread.value.hint
+
+
+def test_whole_numbers_of_a_frame_may_be_fractions_later():
+    frame = pd.DataFrame({"age": [20, 30, 40, 50] * 10, "sex": ["f", "m"] * 20})
+    model = FairClassifier(**SMALL).fit(frame, [0, 1, 1, 0] * 10)
+    later = pd.DataFrame({"age": [20, 20.5, 21], "sex": "f"})
+    logits = model.decision_function(later)
+    assert len(set(logits)) == 3
+    assert logits[[0, 2]].tolist() == model.decision_function(later.iloc[[0, 2]].astype({"age": int})).tolist()
 
 
 def test_weights_beyond_all_numbers_are_no_network(german):

@@ -149,7 +149,8 @@ def _choose_groups(membership: Membership, weights: Floats, least: int) -> tuple
     sizes: Floats = np.divide(sums**2, squares, out=np.zeros(known), where=squares > 0)
     largest: Integers = np.argsort(-sizes, kind="stable")[:MOST_GROUPS]
     kept = sorted(i for i in largest.tolist() if sizes[i] >= least)
-    return kept, tuple(membership.labels[i] for i in range(known) if i not in kept and sizes[i] > 0)
+    people = np.bincount(membership.codes, minlength=known)
+    return kept, tuple(membership.labels[i] for i in range(known) if i not in kept and people[i] > 0)
 
 
 def rate_blocks(rates: ThresholdRates) -> Iterator[Block]:

@@ -17,7 +17,14 @@ from evenhand.mitigation.training.encoding import FeatureEncoding, joint_groups,
 from evenhand.mitigation.training.loop import StepRecord, TrainingPlan, train_network
 from evenhand.mitigation.training.losses import load_loss
 from evenhand.mitigation.training.network import start_from_network
-from evenhand.mitigation.training.tables import as_table, fit_into, guess_schema, join_features, name_protected
+from evenhand.mitigation.training.tables import (
+    accept_fractions,
+    as_table,
+    fit_into,
+    guess_schema,
+    join_features,
+    name_protected,
+)
 from evenhand.models import AdditiveNetwork, binary_labels
 from evenhand.schema import Schema, Target, Value, encode, plain_value
 from evenhand.typing import Booleans, Floats, Integers
@@ -209,17 +216,33 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return bool(self.classes_[1] == self.schema_.target.favourable)
 
     def _check(self) -> None:
-        if self.strength is not None and not self.strength >= 0:
-            raise OptionError(f"a strength is at least 0, not {self.strength:g}")
-        if any(units < 1 for units in self.hidden):
-            raise OptionError(f"a hidden layer needs a unit at least, not {tuple(self.hidden)}")
-        for name in ("steps", "batch_size"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise OptionError(f"{name} must be at least 1, not {getattr(self, name)}")
+        """Refuse parameters that make no sense.
+
+        Raises:
+            OptionError: one is no number, or outside its range.
+        """
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray):
+            raise _expect("hidden", "the units of each hidden layer", self.hidden, "hidden=(64, 16)")
+        for units in self.hidden:
+            if not _is_whole(units, 1):
+                raise _expect("hidden", "whole numbers of at least 1", self.hidden, "hidden=(64, 16)")
+        for name, most in (("steps", None), ("batch_size", None), ("seed", 2**63)):
+            value, least = getattr(self, name), 0 if name == "seed" else 1
+            if not (value is None and name == "batch_size") and not _is_whole(value, least, most):
+                expected = f"a whole number of at least {least}{', below 2^63' if most else ''}"
+                raise _expect(name, expected, value, f"{name}={_DEFAULTS[name]}")
+        if self.strength is not None and not (_is_number(self.strength) and self.strength >= 0):
+            raise _expect(
+                "strength", "a number of at least 0", self.strength, "strength=1.0, or None: the method's own"
+            )
+        if not (_is_number(self.learning_rate) and self.learning_rate > 0):
+            raise _expect("learning_rate", "a number above 0", self.learning_rate, f"learning_rate={LEARNING_RATE}")
+        if self.protected is not None and not isinstance(self.protected, str | Sequence | np.ndarray):
+            raise _expect("protected", "a list of names or positions", self.protected, "protected=['sex'], or [0]")
+        if self.start is not None and not isinstance(self.start, AdditiveNetwork):
+            raise _expect("start", "a network over the schema", self.start, "start=fitted.network_, or leave it out")
         if self.start is not None and not self.sees_protected:
             raise OptionError("a network to start from sees what it sees", hint="leave out start, or sees_protected")
-        if not self.learning_rate > 0:
-            raise OptionError(f"the learning rate must be positive, not {self.learning_rate:g}")
 
     def _name(self, strength: float) -> str:
         return self.method if strength == 0 else f"{self.method} (strength {strength:g})"
@@ -281,10 +304,29 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _people(self, given: Any) -> Floats:
         if self.schema is None:
             given = fit_into(self.schema_, self._validate(given))
-        individuals, rows = self._individuals(self.schema_, given)
+        schema = self.schema_ if self.schema is not None else accept_fractions(self.schema_)
+        individuals, rows = self._individuals(schema, given)
         if rows is not None and len(rows) < len(given):
             raise DataError(f"{len(given) - len(rows)} of {len(given)} people have a missing value", hint="fill it in")
         return individuals
+
+
+_DEFAULTS = {"steps": STEPS, "batch_size": BATCH, "seed": 0}
+
+
+def _expect(name: str, expected: str, given: object, hint: str) -> OptionError:
+    return OptionError(f"expected {expected}, got {given!r}", location=f"`{name}=`", hint=hint)
+
+
+def _is_whole(value: object, least: int, most: int | None = None) -> bool:
+    """Whether a value is a whole number from ``least`` on, and below ``most``; True and False are none."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and value >= least and (most is None or value < most)  # type: ignore[operator]
+
+
+def _is_number(value: object) -> bool:
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return real and bool(np.isfinite(value))  # type: ignore[call-overload]
 
 
 def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, Schema, Target, Value, infer_schema, list_names, named_columns, plain_value
+from evenhand.text import list_some
 from evenhand.typing import Floats
 
 FEW = 10
@@ -64,13 +65,13 @@ def guess_schema(people: Any, labels: NDArray[Any], protected: Sequence[str | in
     """
     table = as_table(people)
     wanted = name_protected(protected, [str(name) for name in table.columns])
-    if hasattr(people, "columns"):
-        return _infer(table, labels, wanted)
+    framed = hasattr(people, "columns")
     absent = [name for name in wanted if name not in table.columns]
     if absent:
-        raise OptionError(
-            f"there is no column {absent[0]!r}", location="`protected=`", hint="give positions: 0, 1, ..."
-        )
+        hint = f"the columns are: {list_some(list(table.columns))}" if framed else "give positions: 0, 1, ..."
+        raise OptionError(f"there is no column {absent[0]!r}", location="`protected=`", hint=hint)
+    if framed:
+        return _infer(table, labels, wanted)
     described = (_describe(name, table[name].to_numpy(), name in wanted) for name in table.columns)
     values: list[Value] = [plain_value(value) for value in np.unique(labels)]
     target = Target(name="label", favourable=values[-1], values=tuple(values))
@@ -90,6 +91,17 @@ def fit_into(schema: Schema, people: Any) -> Any:
         and table[one.name].dtype.is_numeric()
     }
     return table.with_columns(nw.col(name).clip(low, high) for name, (low, high) in ends.items()).to_native()
+
+
+def accept_fractions(schema: Schema) -> Schema:
+    """Return a guessed schema whose whole numbers may be fractions, which a network takes as it takes whole numbers."""
+    return schema.model_copy(
+        update={
+            "attributes": tuple(
+                one.model_copy(update={"kind": "real"}) if one.kind == "integer" else one for one in schema.attributes
+            )
+        }
+    )
 
 
 def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
@@ -115,12 +127,16 @@ def _infer(table: Any, labels: NDArray[Any], protected: Sequence[str]) -> Schema
     while name in frame.columns:
         name += "_"
     column = nw.new_series(name, [plain_value(value) for value in labels], backend=frame.implementation)
-    return infer_schema(
-        frame.with_columns(column).to_native(),
-        target=name,
-        protected=protected,
-        favourable=plain_value(np.unique(labels)[-1]),
-    )
+    try:
+        return infer_schema(
+            frame.with_columns(column).to_native(),
+            target=name,
+            protected=protected,
+            favourable=plain_value(np.unique(labels)[-1]),
+        )
+    except DataError as error:
+        hint = "leave the column out, or describe all columns: `schema=`"
+        raise DataError(error.message, location=error.location, hint=hint) from None
 
 
 def _describe(name: str, numbers: Floats, protected: bool) -> Attribute:
