@@ -318,15 +318,15 @@ def _expect(name: str, expected: str, given: object, hint: str) -> OptionError:
     return OptionError(f"expected {expected}, got {given!r}", location=f"`{name}=`", hint=hint)
 
 
-def _is_whole(value: object, least: int, most: int | None = None) -> bool:
-    """Whether a value is a whole number from ``least`` on, and below ``most``; True and False are none."""
+def _is_whole(value: Any, least: int, most: int | None = None) -> bool:
+    """Return whether a value is a whole number from ``least`` on, and below ``most``; True and False are none."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and value >= least and (most is None or value < most)  # type: ignore[operator]
+    return bool(whole and value >= least and (most is None or value < most))
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return real and bool(np.isfinite(value))  # type: ignore[call-overload]
+    return bool(real and np.isfinite(value))
 
 
 def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
