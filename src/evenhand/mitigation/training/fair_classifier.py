@@ -64,7 +64,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         strength: of the penalty; None: the method's default.
         schema: what the individuals are; None: guessed from the data, the greater label being favourable.
         protected: names of the protected attributes, or their positions among the columns; None: those of the schema.
-            A protected column of an array that is no whole number of at most ten values is cut at its median.
+            A protected column of an array is cut at its median, unless it has at most ten different whole numbers.
         hidden: units of each hidden layer.
         steps: batches learnt from.
         batch_size: people in each; None: 1,024, or 128 where there are fewer people than that.
@@ -219,7 +219,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Refuse parameters that make no sense.
 
         Raises:
-            OptionError: one is no number, or outside its range.
+            OptionError: one is not a number, or outside its range.
         """
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray):
             raise _expect("hidden", "the units of each hidden layer", self.hidden, "hidden=(64, 16)")

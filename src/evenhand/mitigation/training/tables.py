@@ -1,4 +1,4 @@
-"""People of whom a table is given and no schema: what is guessed of them, and how later people fit into it."""
+"""Tables of people without a schema: guess one, and fit later people into it."""
 
 from __future__ import annotations
 
