@@ -49,7 +49,7 @@ def shortened(cases: Iterable[Any], to: int | Callable[[Any], bool] = 1) -> list
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, below those that systems give to connections.
+    """Return a free port, below those that systems give to connections.
 
     Of those, one that is free now may be taken before it is listened on, even by a caller who knocks there meanwhile.
     """

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_MB = {"wheel": 5, "sdist": 8}
 
 LEFT_OUT = (".ci/*", "docs/images/*", "docs/dossiers/*.png", "docs/dossiers/*.pdf")
-"""What the sdist does without: pictures, printed pages, and what runs for whoever changes the project."""
+"""What the sdist does without: pictures, printed pages, and what only developers run."""
 
 
 def files_of_wheel(tracked: list[str]) -> set[str]:

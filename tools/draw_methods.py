@@ -17,7 +17,7 @@ WIDE = 560
 
 sys.path.insert(0, str(ROOT / "src"))
 
-from evenhand.view import LIGHT, drawing  # noqa: E402
+from evenhand.view import LIGHT, drawing  # noqa: E402  (after the path is set)
 
 Row = dict[str, Any]
 Points = dict[str, tuple[float, ...]]

@@ -41,7 +41,7 @@ def list_results() -> dict[str, type]:
 @cache
 def schema_of(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a class of results."""
-    found: dict[str, Any] = list_results()[name].model_json_schema(mode="serialization")  # type: ignore[attr-defined]
+    found: dict[str, Any] = list_results()[name].model_json_schema(mode="serialization")  # type: ignore[attr-defined]  # results are pydantic models
     return found
 
 

@@ -26,11 +26,11 @@ AGREEMENT_OF_PAPERS = "How many figures of each paper agree with the published o
 
 sys.path.insert(0, str(ROOT / "src"))
 
-from evenhand.core import Figure  # noqa: E402
-from evenhand.reproduce.comparison import ComparedTable, PaperReproduction  # noqa: E402
-from evenhand.reproduce.comparison.wording import draw_agreement, draw_comparison  # noqa: E402
-from evenhand.text import format_duration  # noqa: E402
-from evenhand.view import drawing, render_markdown  # noqa: E402
+from evenhand.core import Figure  # noqa: E402  (after the path is set)
+from evenhand.reproduce.comparison import ComparedTable, PaperReproduction  # noqa: E402  (after the path is set)
+from evenhand.reproduce.comparison.wording import draw_agreement, draw_comparison  # noqa: E402  (after the path is set)
+from evenhand.text import format_duration  # noqa: E402  (after the path is set)
+from evenhand.view import drawing, render_markdown  # noqa: E402  (after the path is set)
 
 
 def read_papers() -> list[PaperReproduction]:

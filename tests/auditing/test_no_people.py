@@ -14,7 +14,7 @@ from evenhand.core import PEOPLE_LEFT_OUT
 from evenhand.errors import OptionError
 
 CANARY = "canary-4711"
-"""Of a column that is no attribute."""
+"""Of a column that is not an attribute."""
 
 N = 400
 

@@ -72,7 +72,7 @@ def checkout(tmp_path):
 def test_a_checkout_says_its_commit(checkout):
     folder, git = checkout
     expected = f"{version.NEXT_RELEASE}.dev0+checkout.g{git('rev-parse', 'HEAD')[:9]}"
-    read = lambda at=folder: version.read_version(str(at / "src" / "evenhand"))  # noqa: E731
+    read = lambda at=folder: version.read_version(str(at / "src" / "evenhand"))  # noqa: E731  (one line, used twice)
     assert read() == expected
     git("pack-refs", "--all")
     assert read() == expected

@@ -393,6 +393,7 @@ def _is_torchscript(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    # zipfile raises NotImplementedError for archives of a kind that it does not know.
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
 

@@ -120,7 +120,7 @@ def find_registered(source: str) -> Path:
         else:
             place = _version_place(store, name, part)
             folders = [] if place is None else _folders_at(place, root)
-    except (OSError, sqlite3.Error, yaml.YAMLError, ValueError, NotImplementedError) as error:
+    except (OSError, sqlite3.Error, yaml.YAMLError, ValueError) as error:
         raise ModelError(f"MLflow's store cannot be read: {error}", location=str(store), hint=DOWNLOAD_HINT) from None
     if not folders:
         raise ModelError(

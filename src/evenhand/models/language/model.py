@@ -357,7 +357,7 @@ class RateGate:
             self._changed.notify_all()
 
     def slow_down(self, seconds: float) -> None:
-        """Halve the places, and let nobody in for so many seconds; what is told at the same time halves them once."""
+        """Halve the places and admit no request for so many seconds; calls at the same time halve them once."""
         with self._changed:
             now = time.monotonic()
             if now >= self._until:

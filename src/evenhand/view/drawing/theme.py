@@ -185,7 +185,7 @@ _UNSEEN = re.compile(
 
 
 def _shorten_drawing(body: str) -> str:
-    """Leave out of a drawing what nobody sees, and round places to a tenth of a pixel."""
+    """Leave out of a drawing what cannot be seen, and round places to a tenth of a pixel."""
     body = _UNSEEN.sub("", body)
     return _PLACES.sub(lambda found: _DIGITS.sub(lambda number: f"{round(float(number[0]), 1):g}", found[0]), body)
 

@@ -176,7 +176,7 @@ def _rank_values(tests: NodeTests, mine: Integers, attribute: Attribute) -> Tabl
     flags = tests.flags(mine, attribute, entries)
     rank = entries.copy()
     if (np.abs(np.diff(flags.astype(np.int8), axis=1)).sum(axis=1) > 1).any():
-        # Some set of values is no range of them: values that nodes send the same way are brought together, by what
+        # Some set of values is not a range: values that nodes send the same way are brought together, by what
         # going left changes and how often the nodes are reached.
         means, weight = _subtree_means(tests.nodes)
         for test, row in zip(mine, flags, strict=True):
