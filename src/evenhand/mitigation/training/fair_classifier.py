@@ -53,9 +53,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     Source: Han et al.: FFB, A Fair Fairness Benchmark for In-Processing Group Fairness Methods, ICLR 2024; Cano et al.:
     Fairness Shields, AAAI 2025, appendix C.3.
 
-    With no ``schema`` it is like any other classifier of scikit-learn: it infers columns and their ranges from
-    the data frame or array that it is fitted on, and a later number outside a range counts as its nearest end. Methods that
-    compare groups get them from ``protected`` or, for each fit, by ``sensitive_features``, which searches and
+    With no ``schema`` it is like any other classifier of scikit-learn: it infers columns and their ranges from the
+    data frame or array that it is fitted on, and a later number outside a range counts as its nearest end. Methods
+    that compare groups get them from ``protected`` or, for each fit, by ``sensitive_features``, which searches and
     pipelines hand on as metadata (``set_fit_request(sensitive_features=True)``).
 
     Args:
