@@ -1,0 +1,103 @@
+"""Cells of tables as values: canonical numbers, truth values, words for unknown values, and spelling variants."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
+"""Candidates for the canonical spelling of a number."""
+
+LARGEST_INTEGER = 2**53
+"""Larger integers are not told apart by 64-bit floats, so they stay words."""
+
+TRUTH = {"true": "1", "false": "0", "1": "1", "0": "0", "1.0": "1", "0.0": "0"}
+"""Spellings of true and false, case folded."""
+
+TRIMMED = " \t\r\n\u00a0\u202f.<>()[]{}\"'\u2018\u2019\u201c\u201d"
+"""Characters around a word that do not change whether it means "unknown"."""
+
+
+def parse_number(word: str) -> int | float | None:
+    """Parse the canonical spelling of a number.
+
+    A spelling is canonical if writing the number back gives the same word: ``2134``, ``0.5``, ``1.0`` and ``1e-05``
+    are canonical; ``02134``, ``3.10``, ``+5``, ``1e3``, ``-0`` and ``TRUE`` are not.
+
+    Args:
+        word: the cell as it is written.
+
+    Returns:
+        The number, or None if the word is not its canonical spelling, or is an integer beyond 2**53.
+    """
+    match = NUMBER.fullmatch(word)
+    if match is None:
+        return None
+    if match[2] is None and match[3] is None:
+        integer = int(word)
+        return integer if str(integer) == word and abs(integer) <= LARGEST_INTEGER else None
+    number = float(word)
+    return number if math.isfinite(number) and repr(number) == word else None
+
+
+def word_of(value: Any) -> str:
+    """Return a value as text: a whole number without a decimal point, a word without blanks around it.
+
+    A number and the word that is its canonical spelling have the same text.
+    """
+    word = str(value).strip()
+    number = parse_number(word) if isinstance(value, str) else value
+    return str(int(number)) if isinstance(number, float) and number.is_integer() else word
+
+
+def truth_key(value: Any) -> str | None:
+    """Return ``"1"`` or ``"0"`` for a spelling of true or false, such as ``1.0`` and ``TRUE``; None for others."""
+    return TRUTH.get(word_of(value).casefold())
+
+
+def outcome_key(value: Any) -> str:
+    """Return the key under which outcome values are one: their text; ``"1"`` and ``"0"`` for true and false."""
+    return truth_key(value) or word_of(value)
+
+
+def folded(value: Any) -> str:
+    """Return a word without case and with single blanks: words that share it differ in spelling alone."""
+    return " ".join(str(value).split()).casefold()
+
+
+def find_variants(values: Iterable[Any]) -> list[list[Any]]:
+    """Return the groups of words that differ in case or blanks alone, each in its order of appearance."""
+    alike: dict[str, list[Any]] = {}
+    for value in values:
+        if isinstance(value, str):
+            alike.setdefault(folded(value), []).append(value)
+    return [words for words in alike.values() if len(words) > 1]
+
+
+@cache
+def _unknown_data() -> tuple[re.Pattern[str], frozenset[float]]:
+    import yaml
+
+    text = Path(__file__).with_name("unknown_words.yaml").read_text("utf-8")
+    data = yaml.load(text, Loader=yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader)
+    return re.compile("|".join(f"(?:{pattern})" for pattern in data["words"])), frozenset(data["codes"])
+
+
+def means_unknown(value: Any) -> bool:
+    """Return whether a word says that a value is not known, such as ``Prefer not to say``, ``NULL`` or ``?``.
+
+    The words are listed in ``unknown_words.yaml``.
+    """
+    return isinstance(value, str) and _unknown_data()[0].fullmatch(folded(value).strip(TRIMMED)) is not None
+
+
+def unknown_codes(values: Sequence[Any]) -> list[Any]:
+    """Return the numbers among these that tables use as codes for unknown values, such as -1 and 999."""
+    codes = _unknown_data()[1]
+    return [
+        value for value in values if isinstance(value, int | float) and not isinstance(value, bool) and value in codes
+    ]

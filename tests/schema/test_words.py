@@ -1,0 +1,84 @@
+"""Cells as values: canonical numbers, truth values, words for unknown, spelling variants."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.schema.words import find_variants, means_unknown, outcome_key, parse_number, unknown_codes
+
+
+@given(st.one_of(st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)))
+def test_every_number_is_parsed_from_the_word_python_writes(number):
+    parsed = parse_number(str(number))
+    assert parsed == number
+    assert type(parsed) is type(number)
+    assert math.copysign(1, parsed) == math.copysign(1, number)
+
+
+@given(st.one_of(st.text(max_size=8), st.from_regex(r"[-+0-9.e_ ]{1,8}", fullmatch=True)))
+def test_a_parsed_word_is_written_back_unchanged(word):
+    number = parse_number(word)
+    assert number is None or str(number) == word
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["02134", "3.10", "4.00", "+5", "1e3", "-0", "1_000", "1,5", ".5", "5.", " 5", "TRUE", "nan", "inf", "٣", ""],
+)
+def test_other_spellings_stay_words(word):
+    assert parse_number(word) is None
+
+
+@pytest.mark.parametrize("values", [[1, 1.0, True, "1", "1.0", "TRUE", " true"], [0, 0.0, False, "0", "false", "0.0"]])
+def test_spellings_of_a_truth_value_are_one_outcome(values):
+    assert len({outcome_key(value) for value in values}) == 1
+
+
+def test_other_outcomes_keep_their_case():
+    assert len({outcome_key(value) for value in ["Hired", "hired", "01", 1, 2, "2.0"]}) == 5
+
+
+def test_variants_differ_in_case_or_blanks_alone():
+    assert find_variants(["Hired", "hired", "hired ", "not hired", 1]) == [["Hired", "hired", "hired "]]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "NA",
+        "n/a",
+        "<NA>",
+        "NULL",
+        "nan",
+        "None",
+        "?",
+        "",
+        "Race Not Available",
+        "Information not provided by applicant",
+        "I do not wish to answer",
+        "I choose not to self-identify",
+        "Unspecified",
+        "Prefer not to say",
+        "Keine Angabe",
+        "Gender unknown",
+        "(blank)",
+        "Declined to state",
+        "I'd rather not say",
+    ],
+)
+def test_recognises_words_for_unknown(word):
+    assert means_unknown(word)
+    assert means_unknown(f"  {word.upper()} ")
+
+
+@pytest.mark.parametrize(
+    "word", ["No", "Other", "Not Hispanic or Latino", "Not Verified", "Not in labor force", "not hired", "0", "Namibia"]
+)
+def test_other_words_are_categories(word):
+    assert not means_unknown(word)
+
+
+def test_finds_codes_among_numbers():
+    assert unknown_codes([0, 1, -1, 999, True, 0.5, "-1"]) == [-1, 999]
