@@ -304,7 +304,7 @@ def test_everybody_refused_everywhere():
     assert isinstance(ratio, Unknown)
     assert "highest rate is 0" in ratio.reason
     precision = group_of(result, sex="women").metrics["precision"]
-    assert precision == Unknown(reason="the model gives no one here the favourable label")
+    assert isinstance(precision, Unknown)
     assert "four-fifths rule: unknown" in result.summary()
 
 
@@ -312,8 +312,9 @@ def test_undefined_metrics_say_why_and_leave_the_gap_to_others():
     favoured, deserving, origin = people({"a": (0, 10, 0, 30), "b": (20, 0, 20, 0), "c": (5, 5, 15, 15)})
     result = groups.measure_decisions(favoured, deserving, {"origin": origin}, min_group_size=20)
     a, b = group_of(result, origin="a").metrics, group_of(result, origin="b").metrics
-    assert a["true_positive_rate"] == Unknown(reason="no one here truly has the favourable label")
-    assert b["false_positive_rate"] == Unknown(reason="everybody here truly has the favourable label")
+    unknown = a["true_positive_rate"], b["false_positive_rate"]
+    assert all(isinstance(rate, Unknown) for rate in unknown)
+    assert unknown[0] != unknown[1]
     opportunity = gap(result, "equal_opportunity_difference")
     assert (opportunity.best, opportunity.worst, opportunity.value.n) == ("b", "c", 60)
     assert quantity_value(opportunity.value) == pytest.approx(0.25)

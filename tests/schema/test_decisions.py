@@ -43,9 +43,9 @@ def test_rows_without_a_decision_are_left_out_and_counted_and_other_columns_are_
 def test_true_labels_need_not_be_written_like_decisions():
     frame = pd.DataFrame(TABLE).assign(hired=[0, 0, 1, 1, np.nan])
     found = read(frame, target="hired")
-    assert found.undecided == 2
-    assert found.people.favourable.tolist() == [False, False, True]
-    assert found.selected.tolist() == [True, False, False]
+    assert (found.undecided, found.people.unlabelled) == (1, 1)
+    assert found.people.true_labels.tolist() == [0, 0, 1, -1]
+    assert found.selected.tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize(

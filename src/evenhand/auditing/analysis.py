@@ -209,7 +209,7 @@ def _run_analyses(
         )
     if subject.memberships:
         weights = None if subject.weights is None else subject.weights.values
-        decided = groups.DecidedPeople((), reply.labels == scorer.favourable, people.favourable, None, weights)
+        decided = groups.DecidedPeople((), reply.labels == scorer.favourable, people.true_labels, None, weights)
         drawn = groups.BootstrapSettings(config.confidence, config.min_group_size, config.seed)
         by_group = groups.add_proxies(by_group, subject.memberships, decided, drawn)
     by_group, left_out = add_labels(by_group, scorer, reply, subject, config)

@@ -152,22 +152,25 @@ class PendingChange(NamedTuple):
 
 
 class PairedPeople:
-    """The numbers of the same people in two audits: their scores, or what was decided where that is a number."""
+    """The numbers of the same people in two audits: their scores, or their decided numbers.
+
+    Numbers that compare with the truth are NaN where it is unknown, and those people are left out.
+    """
 
     def __init__(self, before: KeptDecisions, after: KeptDecisions) -> None:
         self._sides, self._cells = (before, after), before.cells
-        deserving = [bool(one) for one in before.deserving]
-        self._true = np.array(deserving, dtype=bool)[self._cells]
+        labels = [np.nan if label is None else float(label) for label in before.deserving]
+        self._true = np.array(labels)[self._cells]
 
     def auc_change(self) -> Callable[[float], tuple[float, float]] | None:
         """Return the interval for the change of the area under the ROC curve; None where scores are not kept."""
-        scores = self._numbers("mean_score")
+        scores, labelled = self._numbers("mean_score"), ~np.isnan(self._true)
         if scores is None:
             return None
 
         def interval(level: float) -> tuple[float, float]:
-            found = auc_difference(scores[0], scores[1], self._true, level)
-            return found.low, found.high
+            change = auc_difference(scores[0][labelled], scores[1][labelled], self._true[labelled] == 1, level)
+            return change.low, change.high
 
         return interval
 
@@ -209,7 +212,7 @@ class PairedPeople:
 
     @staticmethod
     def _moments(numbers: tuple[Floats, Floats], group: Integers, groups: int) -> PairedNumbers:
-        here = group >= 0
+        here = (group >= 0) & ~np.isnan(numbers[0])
         return PairedNumbers.of(numbers[0][here], numbers[1][here], group[here], groups)
 
 

@@ -458,13 +458,16 @@ class _Lines:
         return self.kept.cells_of(breakdown.by, [group.values[name] for name in breakdown.by])
 
     def _answers(self, cells: Integers, metric: str) -> Integers:
-        """Return how many people of some cells have the answer before and after, shape (2, 2), for one rate."""
+        """Count the people of some cells by decision (of the accuracy: whether correct) before and after, shape (2, 2).
+
+        Cells without a true label count for the selection rate only.
+        """
         assert self.kept is not None
         assert self.cells is not None
         total = np.zeros((2, 2), dtype=np.int64)
         for cell in cells.tolist():
             counts, deserving = self.cells.counts[cell], self.kept.deserving[cell]
-            if metric == "true_positive_rate" and not deserving:
+            if (metric == "true_positive_rate" and not deserving) or (metric == "accuracy" and deserving is None):
                 continue
             total += counts[::-1, ::-1] if metric == "accuracy" and not deserving else counts
         return total

@@ -17,9 +17,9 @@ from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAn
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core import WorkClock
 from evenhand.errors import LimitError, OptionError
-from evenhand.schema import RecordedDecisions, RecordedLabels, RecordedNumbers
+from evenhand.schema import People, RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
-from evenhand.typing import Progress
+from evenhand.typing import Floats, Integers, Progress
 
 
 def audit_decisions(
@@ -157,5 +157,15 @@ def make_decision_card(decisions: RecordedDecisions, name: str) -> DataCard:
         fingerprint=fingerprint.hexdigest(),
         counts=count_values(people, people.schema.names),
         unknown=people.count_unknown(),
-        base_rate=None if people.labels is None else float(np.average(people.favourable, weights=weights)),
+        base_rate=_base_rate(people, weights),
+        unlabelled=people.unlabelled,
     )
+
+
+def _base_rate(people: People, weights: Floats | Integers | None) -> float | None:
+    """Compute the share of favourable true labels over the people who have one; None if none with a weight has."""
+    if people.labels is None:
+        return None
+    labelled = people.true_labels >= 0
+    kept = np.ones(int(labelled.sum())) if weights is None else weights[labelled]
+    return float(np.average(people.true_labels[labelled], weights=kept)) if kept.sum() > 0 else None

@@ -154,6 +154,7 @@ def audit_recorded_labels(
             counts=count_values(people, schema.names),
             unknown=people.count_unknown(),
             base_rate=None,
+            unlabelled=people.unlabelled,
         ),
         described=schema,
         protected=schema.names,

@@ -429,4 +429,5 @@ def _make_data_card(
         counts=count_values(people, names),
         unknown=people.count_unknown(),
         base_rate=None,
+        unlabelled=people.unlabelled,
     )

@@ -41,11 +41,13 @@ class DataCard(BaseModel):
 
     Attributes:
         name: file or data set.
-        people: rows used; dropped: rows left out for missing values.
+        people: Number of rows used.
+        dropped: Number of rows left out for missing values; of recorded decisions, for a missing decision.
         fingerprint: SHA-256 of the individuals and labels as read.
         counts: protected attribute -> value -> people.
         unknown: attribute that declares what stands for unknown -> people of unknown value.
-        base_rate: share with the favourable label as the truth; None where true labels are not known.
+        base_rate: Share of favourable true labels over people with a true label; None without any.
+        unlabelled: Number of people used whose true label or number is unknown.
         training_rows: whether the model is known to have been trained on these rows (None: unknown).
     """
 
@@ -59,6 +61,7 @@ class DataCard(BaseModel):
     unknown: dict[str, int] = {}
     base_rate: float | None
     training_rows: bool | None = None
+    unlabelled: int = 0
 
 
 class SkippedAnalysis(BaseModel):

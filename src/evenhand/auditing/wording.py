@@ -220,9 +220,7 @@ def _flip_answers(individual: IndividualResult | None, found: set[str]) -> list[
 def _people(audit: AuditResult) -> Iterator[Block]:
     data = audit.data
     yield Heading("Who is in the data", anchor="people", detail=True)
-    lacking = (
-        "a decision or a true label was missing" if audit.model.recorded else "a value was missing that may not be"
-    )
+    lacking = "the decision was missing" if audit.model.recorded else "a required value was missing"
     left = (
         f"{format_count(data.dropped, 'row was', 'rows were')} left out because {lacking}."
         if data.dropped
@@ -240,8 +238,14 @@ def _people(audit: AuditResult) -> Iterator[Block]:
     base = "not known: the data has no true labels"
     if data.base_rate is not None:
         weighted = weighted_by(audit.groups)
-        base = f"{format_percent(data.base_rate)} truly have the favourable label, observed{weighted}"
+        among = "" if not data.unlabelled else f" of the {data.people - data.unlabelled:,} people with a true label"
+        base = f"{format_percent(data.base_rate)}{among} truly have the favourable label, observed{weighted}"
     yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {trained}")
+    if data.unlabelled:
+        people = format_count(data.unlabelled, "person has", "people have")
+        yield Note(
+            f"{people} no true label: they are in selection rates, and in no rate that compares with true labels."
+        )
     weights: tuple[tuple[str, str], ...] = ()
     if audit.groups.weights is not None:
         weights = (describe_weights(audit.groups),)

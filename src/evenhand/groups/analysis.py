@@ -116,13 +116,13 @@ def measure_groups(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     if progress is not None:
         progress("asking the model about everybody in the data", 0.0)
-    deserving = people.favourable  # asked for first: without labels the model is not asked
+    true_labels = people.true_labels  # read first: without labels the model is not asked
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
     reply = ask_people(scorer, people.individuals) if reply is None else reply
     decided = _Decisions(
         memberships,
-        favoured=reply.labels == scorer.favourable,
-        deserving=deserving,
+        selected=reply.labels == scorer.favourable,
+        true_labels=true_labels,
         scores=None if scorer.label_only else reply.scores[:, scorer.favourable],
         why_no_scores=LABELS_ONLY,
         weights=weights,
@@ -164,8 +164,8 @@ def measure_recorded_decisions(
     ]
     decided = _Decisions(
         memberships,
-        favoured=decisions.selected,
-        deserving=None if people.labels is None else people.favourable,
+        selected=decisions.selected,
+        true_labels=None if people.labels is None else people.true_labels,
         scores=decisions.scores,
         why_no_scores=NO_SCORES,
         risks=decisions.risks,
@@ -195,9 +195,9 @@ def add_proxies(
     """
     proxies = tuple(
         measure_proxies(
-            people.favoured,
+            people.selected,
             one.probabilities,
-            true_favourable=people.deserving,
+            true_favourable=people.true_labels,
             weights=people.weights,
             known=one.known,
             confidence=settings.confidence,
@@ -272,19 +272,21 @@ def measure_decisions(
     config = GroupConfig(confidence=confidence, min_group_size=min_group_size, seed=seed)
     if not protected:
         raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
-    favoured = _read_flags("predicted_favourable", predicted_favourable)
-    deserving = None if true_favourable is None else _read_flags("true_favourable", true_favourable)
+    selected = _read_flags("predicted_favourable", predicted_favourable)
+    true_labels = None
+    if true_favourable is not None:
+        true_labels = _read_flags("true_favourable", true_favourable).astype(np.int64)
     memberships = [group_by_values(name, values) for name, values in protected.items()]
     given = None if scores is None else _read_numbers("scores", scores)
-    lengths = {"predicted_favourable": len(favoured)}
-    lengths |= {} if deserving is None else {"true_favourable": len(deserving)}
+    lengths = {"predicted_favourable": len(selected)}
+    lengths |= {} if true_labels is None else {"true_favourable": len(true_labels)}
     lengths |= {membership.name: len(membership.codes) for membership in memberships}
     lengths |= {} if given is None else {"scores": len(given)}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the arrays must have one entry per person, but their lengths are {lengths}")
-    if len(favoured) == 0:
+    if len(selected) == 0:
         raise DataError("expected at least one person, got empty arrays")
-    return _build_result(_Decisions(memberships, favoured, deserving, given, NO_SCORES), favourable, config, started)
+    return _build_result(_Decisions(memberships, selected, true_labels, given, NO_SCORES), favourable, config, started)
 
 
 class _Cells(NamedTuple):
@@ -299,8 +301,8 @@ class _Decisions(NamedTuple):
 
     Attributes:
         memberships: their groups.
-        favoured: who was given the favourable label.
-        deserving: whose true label is favourable; None where that is not known.
+        selected: Whether the decision is the favourable label.
+        true_labels: 1 favourable, 0 unfavourable, -1 unknown; None without true labels.
         scores: the probability of the favourable label; None without scores, for the reason ``why_no_scores``.
         risks: the scores as they were given, where a low one is good.
         cells: how many people each row stands for, where people were counted by what they share.
@@ -309,8 +311,8 @@ class _Decisions(NamedTuple):
     """
 
     memberships: Sequence[Membership]
-    favoured: Booleans
-    deserving: Booleans | None
+    selected: Booleans
+    true_labels: Integers | None
     scores: Floats | None
     why_no_scores: str
     risks: Floats | None = None
@@ -321,7 +323,7 @@ class _Decisions(NamedTuple):
     def each(self) -> DecidedPeople:
         """Return the same, person by person."""
         weights = None if self.weights is None else self.weights.values
-        return DecidedPeople(self.memberships, self.favoured, self.deserving, self.scores, weights)
+        return DecidedPeople(self.memberships, self.selected, self.true_labels, self.scores, weights)
 
 
 def _refuse_of_cells(**given: bool) -> None:
@@ -339,11 +341,13 @@ def _refuse_of_cells(**given: bool) -> None:
 
 
 def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
-    memberships, favoured, deserving, scores, why_no_scores, risks, cells, weights, in_force = decided
+    memberships, selected, true_labels, scores, why_no_scores, risks, cells, weights, in_force = decided
     area: Quantity | None = None
     replicates = None if weights is None else weights.replicates
-    if scores is not None and deserving is not None:
-        area = auc(scores, deserving, config.confidence, weights=None if weights is None else weights.values)
+    if scores is not None and true_labels is not None:
+        labelled = true_labels >= 0
+        kept = None if weights is None else weights.values[labelled]
+        area = auc(scores[labelled], true_labels[labelled] == 1, config.confidence, weights=kept)
     sums = None if cells is None else cells.scores
     if sums is not None and sums.area is not None:
         area = auc_of_counts(sums.area.positive, sums.area.negative, sums.area.mixed, config.confidence)
@@ -354,26 +358,26 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
         why_no_scores = describe_scale(seen)
     if cells is not None:
         counted = (cells.people, sums if calibrated else None)
-        tally = cross_tabulate_counts(memberships, favoured, deserving, *counted)
+        tally = cross_tabulate_counts(memberships, selected, true_labels, *counted)
     else:
         probabilities = np.clip(scores, 0.0, 1.0) if scores is not None and calibrated else None
-        tally = cross_tabulate(memberships, favoured, deserving, probabilities, weights)
+        tally = cross_tabulate(memberships, selected, true_labels, probabilities, weights)
     people, low_is_good = int(tally.n.sum()), risks is not None or (sums is not None and sums.low_is_good)
     everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
         overall["auc"] = area if replicates is None else Unknown(reason=NOT_REPLICATED)
-    if tally.deserving is not None:
-        counts = count_benefits(tally)
+    if tally.true_labels is not None:
+        counts, labels = count_benefits(tally), int(tally.n[tally.true_labels >= 0].sum())
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
-            index = decision_inequality(counts, people, alpha, config.confidence)
+            index = decision_inequality(counts, labels, alpha, config.confidence)
             overall[name] = index if replicates is None else Unknown(reason=NOT_REPLICATED)
     scored = None
     if scores is not None and cells is None:
         scored = ScoredPeople(
             memberships,
             scores if risks is None else risks,
-            deserving,
+            true_labels,
             None if weights is None else weights.values,
             low_is_good=low_is_good,
         )
@@ -395,7 +399,7 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
             for chosen in sets
         ),
         calibration=()
-        if not calibrated or deserving is None
+        if not calibrated or true_labels is None
         else tuple(
             cell
             for i, membership in enumerate(memberships)
@@ -403,8 +407,8 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
                 membership, i, tally.at(_are_known(memberships, [i], tally)), config.confidence
             )
         ),
-        people_fingerprint=fingerprint_people(memberships, deserving, None if cells is None else cells.people),
-        kept=KeptDecisions.keep(memberships, favoured, deserving, {} if scores is None else {"mean_score": scores})
+        people_fingerprint=fingerprint_people(memberships, true_labels, None if cells is None else cells.people),
+        kept=KeptDecisions.keep(memberships, selected, true_labels, {} if scores is None else {"mean_score": scores})
         if config.keep_decisions
         else None,
         decided_by=in_force,
@@ -414,7 +418,7 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
         else trace_curves(scored, BandSettings(config.confidence, config.min_group_size, config.seed), in_force),
         threshold_rates=None
         if scored is None
-        else count_threshold_rates(scored, favoured, config.min_group_size, in_force),
+        else count_threshold_rates(scored, selected, config.min_group_size, in_force),
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )
@@ -474,7 +478,12 @@ def _are_known(memberships: Sequence[Membership], chosen: Sequence[int], tally: 
 def _calibration_bins(
     membership: Membership, i: int, tally: ContingencyTable, confidence: float
 ) -> list[CalibrationBin]:
-    """Compute mean score and observed rate in each tenth of the score, per group by attribute ``i``."""
+    """Compute mean score and observed rate in each tenth of the score, per group by attribute ``i``.
+
+    Only people with a true label are counted.
+    """
+    assert tally.true_labels is not None
+    tally = tally.at(tally.true_labels >= 0)
     cell, keys = number_combinations([(tally.cells[:, i], len(membership.labels)), (tally.tenth, TENTHS)])
     counted = count_groups(tally, cell, len(keys))
     counts = counted.rates["base_rate"]

@@ -13,6 +13,7 @@ import numpy as np
 from evenhand.errors import OptionError
 from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.membership import Membership
+from evenhand.groups.metrics import NO_LABEL
 from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
 from evenhand.groups.result import GroupMetrics
 from evenhand.models import import_object
@@ -60,13 +61,14 @@ class DecidedPeople(NamedTuple):
 
     Attributes:
         memberships: the group of each person by each protected attribute.
-        favoured, deserving: decision and truth.
+        selected: Whether the decision is the favourable label.
+        true_labels: 1 favourable, 0 unfavourable, -1 unknown.
         scores, weights: of the favourable label; how much each person counts.
     """
 
     memberships: Sequence[Membership]
-    favoured: Booleans
-    deserving: Booleans | None
+    selected: Booleans
+    true_labels: Integers | None
     scores: Floats | None
     weights: Floats | None
 
@@ -93,6 +95,9 @@ def add_metrics(
     American Statistician 2015). Those of a gap are squared and added from the ends of two groups, as many standard
     errors out as the number of pairs asks for (Bonferroni).
 
+    A metric is computed over people with a true label, and a gap over the groups that have at least the smallest
+    number of them (by effective size).
+
     Args:
         metrics: name -> function of ``y_true`` and ``y_pred`` or ``y_score`` (in that order, or by these names), and of
             ``sample_weight`` if it takes it.
@@ -107,9 +112,11 @@ def add_metrics(
             raise OptionError(
                 f"expected a new name for a metric, a word without spaces, got {name!r}", location="`metrics=`"
             )
-        metric = _Metric(name, function, _bind(name, function, people), people.weights is not None)
-        overall[name] = metric.measure(np.arange(len(people.favoured)), settings, rng)
-        breakdowns = [_add_to(breakdown, metric, people, settings, rng) for breakdown in breakdowns]
+        metric = _Metric(name, function, _bind(name, function, people), people.weights)
+        labelled = np.asarray(people.true_labels) >= 0
+        overall[name] = metric.measure(np.flatnonzero(labelled), settings, rng)
+        breakdowns = [_add_to(breakdown, metric, people.memberships, labelled, settings, rng)
+                      for breakdown in breakdowns]  # fmt: skip
     return measured.model_copy(update={"overall": overall, "breakdowns": tuple(breakdowns)})
 
 
@@ -126,8 +133,8 @@ def _bind(name: str, function: Callable[..., Any], people: DecidedPeople) -> dic
     if len(parameters) < 2:
         raise OptionError(f"metric {name!r} must be a function of y_true and y_pred or y_score", location="`metrics=`")
     given = {
-        "y_true": people.deserving,
-        "y_score" if scored else "y_pred": people.scores if scored else people.favoured,
+        "y_true": people.true_labels,
+        "y_score" if scored else "y_pred": people.scores if scored else people.selected,
     }
     for what, column in given.items():
         if column is None:
@@ -151,12 +158,20 @@ def _bind(name: str, function: Callable[..., Any], people: DecidedPeople) -> dic
 
 
 class _Metric(NamedTuple):
-    """A metric with the columns it is computed of."""
+    """A metric with the columns it is computed from, and the weights of all people."""
 
     name: str
     function: Callable[..., Any]
     columns: dict[str, Any]
-    weighted: bool
+    weights: Floats | None
+
+    def effective_size(self, rows: Integers) -> float:
+        """Return Kish's effective size of some people; without weights, their number."""
+        if self.weights is None:
+            return float(len(rows))
+        weights = self.weights[rows]
+        squares = float((weights**2).sum())
+        return float(weights.sum()) ** 2 / squares if squares else 0.0
 
     def value(self, rows: Integers) -> float:
         """Return the metric of some people."""
@@ -168,7 +183,9 @@ class _Metric(NamedTuple):
         return float(self.function(**{first: labels[rows], second: decided[rows]}, **more))
 
     def measure(self, rows: Integers, settings: BootstrapSettings, rng: np.random.Generator) -> Observed | Unknown:
-        """Return the metric of some people with its interval, or why there is none."""
+        """Compute the metric of some people with its interval, or the reason why there is none."""
+        if not len(rows):
+            return Unknown(reason=NO_LABEL)
         try:
             value = self.value(rows)
         except (ArithmeticError, ValueError) as error:
@@ -189,7 +206,7 @@ class _Metric(NamedTuple):
         if len(rows) < 2 or len(known) < 0.9 * draws:
             return Unknown(reason=f"{self.name} is not defined for enough samples of {len(rows)} people")
         low, high = expanded_percentiles(known, len(rows), settings.confidence)
-        weighted = ", weighted" if self.weighted else ""
+        weighted = "" if self.weights is None else ", weighted"
         return Observed(
             value=value,
             n=len(rows),
@@ -203,38 +220,38 @@ class _Metric(NamedTuple):
 def _add_to(
     breakdown: Breakdown,
     metric: _Metric,
-    people: DecidedPeople,
+    memberships: Sequence[Membership],
+    labelled: Booleans,
     settings: BootstrapSettings,
     rng: np.random.Generator,
 ) -> Breakdown:
     """Return a breakdown with one more metric of every group, and its gap."""
-    by_name = {membership.name: membership for membership in people.memberships}
-    groups = []
+    by_name = {membership.name: membership for membership in memberships}
+    groups, known, left_out = [], {}, {}
     for group in breakdown.groups:
-        own = np.ones(len(people.favoured), dtype=np.bool_)
+        members = labelled.copy()
         for name, label in group.values.items():
-            own &= by_name[name].codes == by_name[name].labels.index(label)
-        found: Quantity = metric.measure(np.flatnonzero(own), settings, rng)
-        groups.append(group.model_copy(update={"metrics": group.metrics | {metric.name: found}}))
-    small = {group.label: group.size for group in groups if group.small}
-    known = {
-        group.label: quantity
-        for group in groups
-        if not group.small and isinstance(quantity := group.metrics[metric.name], Observed)
-    }
+            members &= by_name[name].codes == by_name[name].labels.index(label)
+        rows = np.flatnonzero(members)
+        quantity: Quantity = metric.measure(rows, settings, rng)
+        groups.append(group.model_copy(update={"metrics": group.metrics | {metric.name: quantity}}))
+        if isinstance(quantity, Observed) and metric.effective_size(rows) >= settings.least:
+            known[group.label] = quantity
+        else:
+            left_out[group.label] = len(rows)
     reference = next((gap.reference for gap in breakdown.gaps if gap.reference), "")
-    gaps = breakdown.gaps if len(groups) < 2 else (*breakdown.gaps, _gap(metric.name, known, reference, small))
+    gaps = breakdown.gaps if len(groups) < 2 else (*breakdown.gaps, _gap(metric.name, known, reference, left_out))
     return breakdown.model_copy(update={"groups": tuple(groups), "gaps": gaps})
 
 
-def _gap(name: str, known: Mapping[str, Observed], reference: str, small: dict[str, int]) -> Gap:
-    """Return the gap of a metric between groups, or of every group from the reference."""
+def _gap(name: str, known: Mapping[str, Observed], reference: str, left_out: dict[str, int]) -> Gap:
+    """Compute the gap of a metric between groups, or of every group from the reference."""
     gap, metric = f"{name}_difference", name
     if len(known) < 2 or (reference and reference not in known):
         reason = f"{name} must be known in " + (f"the reference group {reference}" if reference else "two groups")
         return Gap(
             name=gap, metric=metric, value=Unknown(reason=reason), best="", worst="", reference=reference,
-            not_assessable=small,
+            not_assessable=left_out,
         )  # fmt: skip
     labels = list(known)
     pairs = [(label, reference) for label in labels if label != reference]
@@ -256,7 +273,7 @@ def _gap(name: str, known: Mapping[str, Observed], reference: str, small: dict[s
         worst=worst,
         reference=reference,
         by_group={pair[0]: distance for pair, distance in found.items()} if reference else {},
-        not_assessable=small,
+        not_assessable=left_out,
     )
 
 

@@ -217,16 +217,15 @@ def _drop_sign(distance: Observed) -> tuple[float, float]:
 
 
 def mean_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
-    """Return the gap of a mean between the groups."""
-    counted = comparison.counted
-    usable, left_out = comparison.split(counted.effective)
+    """Compute the gap of a mean between the groups."""
+    moments = comparison.counted.moments[metric]
+    usable, left_out = comparison.split(moments.effective)
     reason = comparison.why_unknown(usable, metric)
     if reason is not None:
         return _unknown_gap(name, metric, comparison, left_out, reason)
-    moments = counted.moments[metric]
     compared = count_pairs(len(usable)) if comparison.reference is None else len(usable) - 1
-    spread = moments.spread(np.maximum(counted.effective, 1), bonferroni(comparison.confidence, compared))
-    mean, variance, size = moments.mean[usable], spread[usable], counted.effective[usable]
+    spread = moments.spread(bonferroni(comparison.confidence, compared))
+    mean, variance, size = moments.mean[usable], spread[usable], moments.effective[usable]
     method = "squared and added limits of Student's t, observations added" + comparison.note(len(usable))
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))
@@ -234,11 +233,11 @@ def mean_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
             (mean, variance, size), own, comparison.confidence, lower=moments.lower, upper=moments.upper
         )
         distances = _Distances(mean - mean[own], limits, method)
-        return _reference_gap(name, metric, comparison, usable, counted.size, distances, left_out)
+        return _reference_gap(name, metric, comparison, usable, moments.people, distances, left_out)
     low, high = largest_difference_of_means(
         mean, variance, size, comparison.confidence, lower=moments.lower, upper=moments.upper
     )
-    ends = _find_extremes(mean, counted.size[usable])
+    ends = _find_extremes(mean, moments.people[usable])
     value = Observed(
         value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
     )

@@ -19,20 +19,20 @@ from evenhand.typing import Booleans, Floats, Integers
 
 
 class KeptDecisions(ResultPart):
-    """What was decided, by cell: people of the same groups and the same true label, in the order of the data.
+    """Decisions by cell: people of the same groups and the same true label, in the order of the data.
 
-    No attribute of a single person is in it: a bit, or a number, says what was decided about the i-th person of a cell.
+    A cell holds no attribute of a single person: one bit, or one number, is the decision about its i-th person.
 
     Attributes:
-        attributes: the protected attributes that cells are made by.
-        groups: the group of each cell by each attribute.
-        deserving: whether the true label of a cell's people is favourable; None where that is not known.
+        attributes: Protected attributes that define the cells.
+        groups: Group of each cell by each attribute.
+        deserving: Whether the true label of a cell's people is favourable; None where it is unknown.
         sizes: people of each cell.
         selected: one bit per person, cell after cell, packed into bytes and written in base64; empty where a number is
             decided.
         numbers: name -> a number of each person, cell after cell, doubles (least significant byte first) in base64:
             ``mean_score``, the score of the favourable label; of a number that is decided ``mean``, the number itself,
-            and ``mean_residual``, the same minus the true one.
+            and ``mean_residual``, the same minus the true one (NaN where that is unknown).
     """
 
     attributes: tuple[str, ...]
@@ -46,13 +46,16 @@ class KeptDecisions(ResultPart):
     def keep(
         cls,
         memberships: Sequence[Membership],
-        favoured: Booleans | None,
-        deserving: Booleans | None,
+        selected: Booleans | None,
+        true_labels: Integers | None,
         numbers: Mapping[str, Floats],
     ) -> KeptDecisions:
-        """Sort people into cells and keep who was selected, and numbers of theirs by name."""
-        truth = np.zeros(len(memberships[0].codes), np.int64) if deserving is None else deserving.astype(np.int64)
-        table = np.column_stack([*(membership.codes for membership in memberships), truth])
+        """Sort people into cells and keep their decisions, and their numbers by name.
+
+        True labels are 1 favourable, 0 unfavourable and -1 unknown.
+        """
+        labels = np.full(len(memberships[0].codes), -1) if true_labels is None else true_labels
+        table = np.column_stack([*(membership.codes for membership in memberships), labels])
         keys, cell, sizes = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         order = np.argsort(cell.reshape(-1), kind="stable")
 
@@ -65,9 +68,9 @@ class KeptDecisions(ResultPart):
                 tuple(membership.labels[code] for membership, code in zip(memberships, key, strict=False))
                 for key in keys.tolist()
             ),
-            deserving=tuple(None if deserving is None else bool(key[-1]) for key in keys.tolist()),
+            deserving=tuple(None if key[-1] < 0 else bool(key[-1]) for key in keys.tolist()),
             sizes=tuple(sizes.tolist()),
-            selected="" if favoured is None else encode(np.packbits(favoured[order])),
+            selected="" if selected is None else encode(np.packbits(selected[order])),
             numbers={name: encode(values[order].astype("<f8")) for name, values in numbers.items()},
         )
 
@@ -126,14 +129,15 @@ class KeptDecisions(ResultPart):
 
 
 def fingerprint_people(
-    memberships: Sequence[Membership], truth: Booleans | Floats | None, counts: Integers | None = None
+    memberships: Sequence[Membership], truth: Integers | Floats | None, counts: Integers | None = None
 ) -> str:
-    """Return the SHA-256 of everybody's groups and true label (or number), in the order of the data.
+    """Compute the SHA-256 of all groups and true labels (or numbers), in the order of the data.
 
     Args:
-        memberships, truth: of everybody.
-        counts: how many people each entry stands for, shape (n,); None: one. People who were counted have no order, and
-            never the fingerprint of the same people one by one.
+        memberships: Groups of all people.
+        truth: True labels (1 favourable, 0 unfavourable, -1 unknown) or true numbers, shape (n,); None without.
+        counts: Number of people that each entry stands for, shape (n,); None: one. Counted people have no order, so
+            their fingerprint differs from that of the same people one by one.
     """
     found = hashlib.sha256() if counts is None else hashlib.sha256(counts.astype("<i8").tobytes())
     for membership in memberships:
@@ -144,6 +148,10 @@ def fingerprint_people(
         rank[np.argsort(names)] = np.arange(len(names))
         found.update(repr((membership.name, *sorted(names))).encode())
         found.update(rank[position].tobytes())
-    if truth is not None:
-        found.update((np.packbits(truth > 0) if truth.dtype == np.bool_ else truth).tobytes())
+    if truth is not None and truth.dtype.kind == "f":
+        found.update(truth.tobytes())
+    elif truth is not None:
+        found.update(np.packbits(truth == 1).tobytes())
+        if (truth < 0).any():
+            found.update(np.packbits(truth < 0).tobytes())
     return found.hexdigest()

@@ -25,10 +25,19 @@ from evenhand.stats import (
 from evenhand.typing import Booleans, Floats, Integers
 
 EFFECTIVE = ", of effective sample sizes (weights; Korn-Graubard)"
-NOBODY_DESERVING = "no one here truly has the favourable label"
-EVERYBODY_DESERVING = "everybody here truly has the favourable label"
-NOBODY_FAVOURED = "the model gives no one here the favourable label"
-EVERYBODY_FAVOURED = "the model gives everybody here the favourable label"
+NO_LABEL = "no person here has a known true label"
+NO_WEIGHT = "no person here has a weight above 0"
+IF_EMPTY = {
+    "selection_rate": "there are no people here",
+    "base_rate": NO_LABEL,
+    "true_positive_rate": "no person here is known to have the favourable true label",
+    "false_positive_rate": "no person here is known to have an unfavourable true label",
+    "accuracy": NO_LABEL,
+    "precision": "no selected person here has a known true label",
+    "false_discovery_rate": "no selected person here has a known true label",
+    "false_omission_rate": "no person here who is not selected has a known true label",
+}
+"""Rate -> the reason why it is unknown where its denominator is 0."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class GroupMoments:
     """Mean and sample variance (divisor n - 1; 0 for one person) of a number in each group, each of shape (groups,).
 
     Attributes:
+        people: Number of people that the mean rests on, shape (groups,).
+        effective: Kish's effective size of these people; without weights, ``people``.
         lower, upper: the range of one person's number.
         freedom: degrees of freedom of a variance by replicate weights, and the correlation of each two means,
             shape (groups, groups); None where people are drawn independently.
@@ -43,14 +54,18 @@ class GroupMoments:
 
     mean: Floats
     variance: Floats
+    people: Integers
+    effective: Floats | Integers
     lower: float
     upper: float
     freedom: float | None = None
     correlation: Floats | None = None
 
-    def spread(self, n: Floats | Integers, confidence: float) -> Floats:
+    def spread(self, confidence: float) -> Floats:
         """Return the variance, larger where it has few degrees of freedom, for intervals at this confidence."""
-        return self.variance if self.freedom is None else self.variance / freedom_ratio(n, self.freedom, confidence)
+        if self.freedom is None:
+            return self.variance
+        return self.variance / freedom_ratio(np.maximum(self.effective, 1), self.freedom, confidence)
 
 
 class RateCounts(NamedTuple):
@@ -82,12 +97,13 @@ class GroupCounts:
     """What is counted in each group, each of shape (groups,).
 
     Attributes:
-        size: people.
-        effective: how many people drawn alike say as much about a mean (Kish's effective size); without weights, size.
-        weighting: how intervals take weights into account, to stand after a method; nothing where people have none.
+        size: Number of people.
+        effective: Kish's effective size of all people; without weights, ``size``.
+        weighting: How intervals take weights into account, to stand after a method; empty without weights.
         rates: selection_rate; with true labels base_rate, true_positive_rate, false_positive_rate, accuracy, precision,
-            false_discovery_rate and false_omission_rate.
-        moments: mean_score, and with true labels calibration_gap (score - truth per person); empty without scores.
+            false_discovery_rate and false_omission_rate, each over people with a true label only.
+        moments: mean_score, and with true labels calibration_gap (score minus true label of each person with a true
+            label); empty without scores.
     """
 
     size: Integers
@@ -130,25 +146,27 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
         k, size, correlation = replicate_counts(linear, counts.people, (top, bottom), role.factor)
         return RateCounts(k, size, counts.people, role.freedom, correlation)
 
-    everybody, given = np.ones(len(tally.n), dtype=bool), tally.favoured
-    size = people(everybody)
-    rates, moments = {"selection_rate": rate(given, everybody)}, {}
+    everyone, selected = np.ones(len(tally.n), dtype=bool), tally.selected
+    size = people(everyone)
+    rates, moments = {"selection_rate": rate(selected, everyone)}, {}
     if tally.mean is not None:
-        moments["mean_score"] = _pool_moments(tally, 0.0, group, size, 0.0)
-    if tally.deserving is not None:
-        true = tally.deserving
+        moments["mean_score"] = _pool_moments(tally, 0.0, group, groups, 0.0)
+    if tally.true_labels is not None:
+        labelled, positive, negative = tally.true_labels >= 0, tally.true_labels == 1, tally.true_labels == 0
         rates |= {
-            "base_rate": rate(true, everybody),
-            "true_positive_rate": rate(given, true),
-            "false_positive_rate": rate(given, ~true),
-            "accuracy": rate(given == true, everybody),
-            "precision": rate(true, given),
-            "false_discovery_rate": rate(~true, given),
-            "false_omission_rate": rate(true, ~given),
+            "base_rate": rate(positive, labelled),
+            "true_positive_rate": rate(selected, positive),
+            "false_positive_rate": rate(selected, negative),
+            "accuracy": rate(selected == positive, labelled),
+            "precision": rate(positive, selected & labelled),
+            "false_discovery_rate": rate(negative, selected & labelled),
+            "false_omission_rate": rate(positive, ~selected & labelled),
         }
         if tally.mean is not None:
             # Score minus true label: its mean in a group is the group's calibration error, from -1 to 1.
-            moments["calibration_gap"] = _pool_moments(tally, true, group, size, -1.0)
+            moments["calibration_gap"] = _pool_moments(
+                tally.at(labelled), tally.true_labels[labelled], group[labelled], groups, -1.0
+            )
     effective: Floats | Integers = size
     if tally.weights is not None:
         total, squares = (_sums(group, part, groups) for part in tally.weights[:2])
@@ -160,12 +178,14 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
 
 
 def count_benefits(tally: ContingencyTable) -> Floats:
-    """Return how many were wrongly not selected, rightly decided and wrongly selected, shape (3,).
+    """Count the people wrongly not selected, correctly decided and wrongly selected, shape (3,).
 
-    With weights, their weighted shares of Kish's effective size.
+    Only people with a true label are counted. With weights, the counts are weighted shares of Kish's effective size.
     """
-    assert tally.deserving is not None
-    benefit = tally.favoured.astype(np.int64) - tally.deserving + 1
+    assert tally.true_labels is not None
+    labelled = tally.true_labels >= 0
+    benefit = 1 + tally.selected[labelled].astype(np.int64) - tally.true_labels[labelled]
+    tally = tally.at(labelled)
     if tally.weights is None:
         return _sums(benefit, tally.n.astype(np.float64), 3)
     total, squares = tally.weights[:2]
@@ -184,21 +204,14 @@ def _replicate_sums(group: Integers, values: Floats, groups: int) -> Floats:
 
 
 def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: str) -> list[dict[str, Quantity]]:
-    """Return the metrics of every group by name, each with its interval or the reason why it is unknown.
+    """Compute the metrics of every group by name, each with its interval or the reason why it is unknown.
 
-    Rates have exact (Clopper-Pearson) intervals, means Student's. Without true labels there are no metrics that need
-    them.
+    Rates have exact (Clopper-Pearson) intervals, means Student's. Without true labels, metrics that need them are left
+    out.
 
     Args:
-        why_no_scores: the reason to give for mean score and calibration gap where there are no probabilities.
+        why_no_scores: Reason given for the mean score and the calibration gap where there are no probabilities.
     """
-    reasons = {
-        "true_positive_rate": NOBODY_DESERVING,
-        "false_positive_rate": EVERYBODY_DESERVING,
-        "precision": NOBODY_FAVOURED,
-        "false_discovery_rate": NOBODY_FAVOURED,
-        "false_omission_rate": EVERYBODY_FAVOURED,
-    }
     found: dict[str, list[Quantity]] = {}
     known = counted.rates.keys() | counted.moments.keys()
     names = METRIC_NAMES if "base_rate" in known else tuple(name for name in METRIC_NAMES if name in known)
@@ -209,18 +222,21 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
                     counted.rates[name],
                     confidence,
                     weighting=counted.weighting,
-                    if_empty=reasons.get(name, "there are no people here"),
+                    if_empty=IF_EMPTY[name],
                 )
             )
         elif name in counted.moments:
             moments = counted.moments[name]
             ends = {"lower": moments.lower, "upper": moments.upper}
-            size = np.maximum(counted.effective, 1)
-            means = observed_means(moments.mean, moments.spread(size, confidence), size, confidence, **ends)
+            size = np.maximum(moments.effective, 1)
+            means = observed_means(moments.mean, moments.spread(confidence), size, confidence, **ends)
             found[name] = [
-                Unknown(reason="no one here has a weight") if effective == 0 else mean
-                for mean, effective in zip(
-                    _of_people(means, counted.size, counted.weighting), counted.effective.tolist(), strict=True
+                mean if effective > 0 else Unknown(reason=NO_WEIGHT if people else NO_LABEL)
+                for mean, effective, people in zip(
+                    _of_people(means, moments.people, counted.weighting),
+                    moments.effective.tolist(),
+                    moments.people.tolist(),
+                    strict=True,
                 )
             ]
         else:
@@ -247,9 +263,9 @@ def _of_people(quantities: Sequence[Any], people: Integers, weighting: str) -> l
 
 
 def _pool_moments(
-    tally: ContingencyTable, shift: Booleans | float, group: Integers, size: Integers, lower: float
+    tally: ContingencyTable, shift: Integers | float, group: Integers, groups: int, lower: float
 ) -> GroupMoments:
-    """Return mean and variance of score minus ``shift`` in each group.
+    """Compute mean and variance of score minus ``shift`` in each group.
 
     Kinds are joined by the spread within them and of their means around the group's (Chan, Golub & LeVeque 1979). With
     weights, the variance is such that, divided by the effective size n, it is the linearised one of the weighted mean
@@ -257,22 +273,21 @@ def _pool_moments(
     """
     assert tally.mean is not None
     assert tally.spread is not None
-    groups, mean = len(size), tally.mean - shift
+    mean, people = tally.mean - shift, np.bincount(group, weights=tally.n, minlength=groups).astype(np.int64)
     if tally.weights is None:
-        total = _sums(group, tally.n * mean, groups) / size
+        total = _sums(group, tally.n * mean, groups) / np.maximum(people, 1)
         within = _sums(group, tally.spread + tally.n * (mean - total[group]) ** 2, groups)
-        return GroupMoments(mean=total, variance=within / np.maximum(size - 1, 1), lower=lower, upper=1.0)
+        return GroupMoments(total, within / np.maximum(people - 1, 1), people, people, lower, 1.0)
     weights, squares, scored, squares_scored, squares_spread = tally.weights
-    whole = _sums(group, weights, groups)
+    every, whole = _sums(group, squares, groups), _sums(group, weights, groups)
+    effective = whole**2 / np.where(every > 0, every, 1)
     whole = np.where(whole > 0, whole, 1)
     total = _sums(group, scored - weights * shift, groups) / whole
     # sum(w^2 (x - m)^2) of each kind, around its own w^2-weighted mean first.
     centre = squares_scored / np.where(squares > 0, squares, 1) - shift
     within = _sums(group, squares_spread + squares * (centre - total[group]) ** 2, groups)
-    every = _sums(group, squares, groups)
-    effective = whole**2 / np.where(every > 0, every, 1)
     variance = within / whole**2 * effective**2 / np.maximum(effective - 1, 1)
-    moments = GroupMoments(mean=total, variance=variance, lower=lower, upper=1.0)
+    moments = GroupMoments(total, variance, people, effective, lower, 1.0)
     if tally.replicates is None:
         return moments
     role = tally.replicates.role
@@ -298,6 +313,7 @@ def _pool_moments(
 # and intersection is a sum over kinds, so the people themselves are passed over once, however many groups there are.
 
 TENTHS = 10
+UNKNOWN_LABEL = -1
 DENSE = 1 << 22
 """Combinations up to this many are counted in a table with a place for each; beyond it, or beyond what the people could
 fill, the combinations that occur are found by sorting."""
@@ -334,8 +350,8 @@ class ContingencyTable:
     Attributes:
         cells: the group by each protected attribute, shape (kinds, attributes).
         tenth: tenth of the favourable score, 0 to 9 (all 0 without scores), shape (kinds,).
-        favoured: whether the model gives them the favourable label, shape (kinds,).
-        deserving: whether their true label is favourable, shape (kinds,); None where true labels are not known.
+        selected: Whether the decision is the favourable label, shape (kinds,).
+        true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (kinds,); None without true labels.
         n: how many people, shape (kinds,).
         mean, spread: of their scores, the mean and the sum of squared distances from it, shape (kinds,);
             None without scores.
@@ -345,8 +361,8 @@ class ContingencyTable:
 
     cells: Integers
     tenth: Integers
-    favoured: Booleans
-    deserving: Booleans | None
+    selected: Booleans
+    true_labels: Integers | None
     n: Integers
     mean: Floats | None
     spread: Floats | None
@@ -362,8 +378,8 @@ class ContingencyTable:
         return ContingencyTable(
             self.cells[kinds],
             self.tenth[kinds],
-            self.favoured[kinds],
-            part(self.deserving),
+            self.selected[kinds],
+            part(self.true_labels),
             self.n[kinds],
             part(self.mean),
             part(self.spread),
@@ -376,8 +392,8 @@ class ContingencyTable:
 
 def cross_tabulate(
     memberships: Sequence[Membership],
-    favoured: Booleans,
-    deserving: Booleans | None,
+    selected: Booleans,
+    true_labels: Integers | None,
     scores: Floats | None,
     weights: PeopleWeights | None = None,
 ) -> ContingencyTable:
@@ -385,15 +401,16 @@ def cross_tabulate(
 
     Args:
         memberships: the group of each person by each protected attribute.
-        favoured, deserving: decision and truth, shape (n,); no truth where it is not known.
+        selected: Whether the decision is the favourable label, shape (n,).
+        true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,); None without true labels.
         scores: probability of the favourable label, in [0, 1], shape (n,).
         weights: of each person, with replicate weights if there are any.
     """
     columns = [(membership.codes, len(membership.labels)) for membership in memberships]
     if scores is not None:
         columns.append((np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1), TENTHS))
-    truth = np.zeros_like(favoured) if deserving is None else deserving
-    columns += [(favoured.astype(np.int64), 2), (truth.astype(np.int64), 2)]
+    labels = np.full(len(selected), UNKNOWN_LABEL) if true_labels is None else true_labels
+    columns += [(selected.astype(np.int64), 2), (labels - UNKNOWN_LABEL, 3)]
     kind, keys = number_combinations(columns)
     n = np.bincount(kind, minlength=len(keys))
     mean: Floats | None = None
@@ -407,8 +424,8 @@ def cross_tabulate(
     return ContingencyTable(
         cells=keys[:, :protected],
         tenth=np.zeros(len(keys), dtype=np.int64) if scores is None else keys[:, protected],
-        favoured=keys[:, -2] == 1,
-        deserving=None if deserving is None else keys[:, -1] == 1,
+        selected=keys[:, -2] == 1,
+        true_labels=None if true_labels is None else keys[:, -1] + UNKNOWN_LABEL,
         n=n,
         mean=mean,
         spread=spread,
@@ -421,8 +438,8 @@ def cross_tabulate(
 
 def cross_tabulate_counts(
     memberships: Sequence[Membership],
-    favoured: Booleans,
-    deserving: Booleans | None,
+    selected: Booleans,
+    true_labels: Integers | None,
     counts: Integers,
     sums: ScoreSums | None,
 ) -> ContingencyTable:
@@ -430,15 +447,16 @@ def cross_tabulate_counts(
 
     Args:
         memberships: the group of each cell by each protected attribute.
-        favoured, deserving: decision and truth of each cell, shape (cells,); no truth where it is not known.
+        selected: Whether the decision is the favourable label, shape (cells,).
+        true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (cells,); None without true labels.
         counts: people in each, shape (cells,).
         sums: of their scores from 0 to 1.
     """
     columns = [(membership.codes, len(membership.labels)) for membership in memberships]
     if sums is not None:
         columns.append((sums.tenth, TENTHS))
-    truth = np.zeros_like(favoured) if deserving is None else deserving
-    columns += [(favoured.astype(np.int64), 2), (truth.astype(np.int64), 2)]
+    labels = np.full(len(selected), UNKNOWN_LABEL) if true_labels is None else true_labels
+    columns += [(selected.astype(np.int64), 2), (labels - UNKNOWN_LABEL, 3)]
     kind, keys = number_combinations(columns)
 
     n = np.zeros(len(keys), dtype=np.int64)
@@ -448,8 +466,8 @@ def cross_tabulate_counts(
     return ContingencyTable(
         cells=keys[:, :protected],
         tenth=np.zeros(len(keys), dtype=np.int64) if sums is None else keys[:, protected],
-        favoured=keys[:, -2] == 1,
-        deserving=None if deserving is None else keys[:, -1] == 1,
+        selected=keys[:, -2] == 1,
+        true_labels=None if true_labels is None else keys[:, -1] + UNKNOWN_LABEL,
         n=n,
         mean=mean,
         spread=spread,

@@ -49,21 +49,39 @@ DENOMINATORS = {
     "selection_rate": "people",
     "true_positive_rate": "people whose true label is favourable",
     "false_positive_rate": "people whose true label is unfavourable",
-    "accuracy": "people",
-    "false_discovery_rate": "people selected",
-    "false_omission_rate": "people not selected",
-    "calibration_gap": "people",
+    "accuracy": "people with a true label",
+    "false_discovery_rate": "selected people with a true label",
+    "false_omission_rate": "people not selected, with a true label",
+    "calibration_gap": "people with a true label",
     "label_share": "people",
     "label_true_positive_rate": "people who truly have the label",
     "label_false_positive_rate": "people who truly have another label",
-    "label_precision": "people given the label",
-    "label_accuracy": "people",
+    "label_precision": "people given the label, with a true label",
+    "label_accuracy": "people with a true label",
     "at_least": "people",
-    "too_low": "people",
-    "too_high": "people",
-    "mean_grade_error": "people",
+    "too_low": "people with a true label",
+    "too_high": "people with a true label",
+    "mean_grade_error": "people with a true label",
+    "mean_residual": "people with a true number",
+    "mean_absolute_error": "people with a true number",
 }
-"""Metric -> who is counted below the line of its rate."""
+"""Metric -> its denominator."""
+
+DECISION_METRICS = frozenset(
+    {
+        "selection_rate",
+        "mean_score",
+        "label_share",
+        "at_least",
+        "labels",
+        "mean",
+        "quantile_10",
+        "median",
+        "quantile_90",
+        "distribution",
+    }
+)
+"""Metrics of the decisions alone, over all people. All others, custom metrics included, need true labels or numbers."""
 
 OVERALL_NAMES = (*METRIC_NAMES, "auc", "generalized_entropy_index", "theil_index")
 """What is measured of everybody together."""

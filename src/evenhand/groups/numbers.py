@@ -14,7 +14,8 @@ from evenhand.groups.analysis import GroupConfig
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.membership import Membership, group_by_attribute
-from evenhand.groups.metrics import number_combinations
+from evenhand.groups.metrics import NO_WEIGHT, number_combinations
+from evenhand.groups.names import DECISION_METRICS
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
 from evenhand.models import Regressor, ask_numbers
 from evenhand.schema import People, PeopleWeights, RecordedNumbers, Schema
@@ -51,6 +52,7 @@ ORDERED = "order statistics (binomial)"
 BOOTSTRAP = "bootstrap of the largest distance"
 ADDED = ", limits squared and added"
 EFFECTIVE = ", of effective sample sizes (weights)"
+NO_NUMBER = "no person here has a known true number"
 TOO_SMALL = "too few people here for an interval of this quantile"
 
 MEANS = {
@@ -116,7 +118,10 @@ def measure_recorded_numbers(
 
 
 class _Numbers(NamedTuple):
-    """What was decided, and true numbers and weights where there are any, each of shape (n,); whence the weights."""
+    """Decided numbers, true numbers (NaN where unknown) and weights, each of shape (n,), and the source of the weights.
+
+    ``truth`` and ``weights`` are None without true numbers and without weights.
+    """
 
     decided: Floats
     truth: Floats | None
@@ -142,8 +147,16 @@ class _Numbers(NamedTuple):
         truth, weights = (None if one is None else one[chosen] for one in (self.truth, self.weights))
         return _Numbers(self.decided[chosen], truth, weights, self.weighted)
 
+    @property
+    def labelled(self) -> Booleans | None:
+        """Mask of the people whose true number is known, shape (n,); None without true numbers."""
+        return None if self.truth is None else ~np.isnan(self.truth)
+
     def means(self) -> dict[str, Floats]:
-        """Return the numbers whose means are measured, by metric, shape (n,) each."""
+        """Return the numbers whose means are measured, by metric, shape (n,) each.
+
+        All but the decided number are NaN where the true number is unknown.
+        """
         if self.truth is None:
             return {"mean": self.decided}
         residual = self.decided - self.truth
@@ -163,16 +176,18 @@ class _Sample(NamedTuple):
     """The numbers of several groups.
 
     Attributes:
-        labels: the groups in words.
-        size: people in each, shape (groups,).
-        moments: metric -> the moments of each group.
-        reach: metric -> the range of everybody's numbers.
-        ordered: each group's decided numbers in increasing order.
-        weights: of the same people; None where people count alike.
+        labels: Names of the groups.
+        size: Number of people in each group, shape (groups,).
+        labelled: Number of people with a true number in each group, shape (groups,).
+        moments: Metric -> the moments of each group, over the people who have a value of the metric.
+        reach: Metric -> the range of all values.
+        ordered: Decided numbers of each group in increasing order.
+        weights: Weights of the same people; None without weights.
     """
 
     labels: list[str]
     size: Integers
+    labelled: Integers
     moments: dict[str, NumberMoments]
     reach: dict[str, float]
     ordered: list[Floats]
@@ -182,6 +197,10 @@ class _Sample(NamedTuple):
     def effective(self) -> Floats | Integers:
         """How many people drawn alike say as much about each group's mean; without weights, its people."""
         return self.moments["mean"].n
+
+    def people(self, metric: str) -> Integers:
+        """Return the number of people in each group that a metric rests on, shape (groups,)."""
+        return self.size if metric in DECISION_METRICS else self.labelled
 
     def method(self, name: str) -> str:
         """Return how an interval was made, weights included."""
@@ -252,12 +271,19 @@ def _describe_outcome(schema: Schema, memberships: Sequence[Membership], numbers
 def _sample(numbers: _Numbers, group: Integers, labels: list[str]) -> _Sample:
     size = np.bincount(group, minlength=len(labels))
     order = np.lexsort((numbers.decided, group))
-    means = numbers.means()
+    labelled = numbers.labelled
+    moments, reach = {}, {}
+    for name, values in numbers.means().items():
+        known = slice(None) if labelled is None or name in DECISION_METRICS else labelled
+        weights = None if numbers.weights is None else numbers.weights[known]
+        moments[name] = number_moments(values[known], group[known], len(labels), weights)
+        reach[name] = float(np.ptp(values[known])) if len(values[known]) else 0.0
     return _Sample(
         labels,
         size,
-        {name: number_moments(values, group, len(labels), numbers.weights) for name, values in means.items()},
-        {name: float(np.ptp(values)) for name, values in means.items()},
+        size if labelled is None else np.bincount(group[labelled], minlength=len(labels)),
+        moments,
+        reach,
         np.split(numbers.decided[order], np.cumsum(size)[:-1]),
         None if numbers.weights is None else np.split(numbers.weights[order], np.cumsum(size)[:-1]),
     )
@@ -295,15 +321,15 @@ def _build_breakdown(memberships: Sequence[Membership], numbers: _Numbers, confi
 
 
 def _measure(sample: _Sample, confidence: float) -> list[dict[str, Quantity]]:
-    """Return the metrics of every group by name, each with its interval or the reason why there is none."""
+    """Compute the metrics of every group by name, each with its interval or the reason why there is none."""
     found: list[dict[str, Quantity]] = [{} for _ in sample.labels]
     for name, moments in sample.moments.items():
         lows, highs = skewed_mean_interval(moments, confidence, reach=sample.reach[name])
         for i, own in enumerate(found):
+            n, mean = int(sample.people(name)[i]), float(moments.mean[i])
             if moments.n[i] == 0:
-                own[name] = Unknown(reason="no one here has a weight")
+                own[name] = Unknown(reason=NO_WEIGHT if n else NO_NUMBER)
                 continue
-            n, mean = int(sample.size[i]), float(moments.mean[i])
             ends = {"low": float(lows[i]), "high": float(highs[i])}
             own[name] = Observed(value=mean, n=n, confidence=confidence, method=sample.method(HALL), **ends)
     for i, own in enumerate(found):
@@ -327,7 +353,7 @@ def _compute_gaps(sample: _Sample, config: GroupConfig) -> tuple[Gap, ...]:
     if len(sample.labels) < 2:
         return ()
     large = np.flatnonzero(sample.effective >= config.min_group_size)
-    gaps = [_mean_gap(gap, metric, sample, large, config) for gap, metric in MEANS.items() if metric in sample.moments]
+    gaps = [_mean_gap(gap, metric, sample, config) for gap, metric in MEANS.items() if metric in sample.moments]
     gaps[1:1] = [_quantile_gap(name, sample, large, config) for name in SHARES]
     return (*gaps, *_distance_gaps(sample, large, config))
 
@@ -341,8 +367,9 @@ class _Compared(NamedTuple):
     high: Floats
 
 
-def _mean_gap(name: str, metric: str, sample: _Sample, large: Integers, config: GroupConfig) -> Gap:
+def _mean_gap(name: str, metric: str, sample: _Sample, config: GroupConfig) -> Gap:
     every = sample.moments[metric]
+    large = np.flatnonzero(every.n >= config.min_group_size)
     moments = NumberMoments(every.mean[large], every.variance[large], every.skewness[large], every.n[large])
 
     def compare(level: float) -> _Compared:
@@ -377,17 +404,19 @@ def _difference_gap(
     pairs = count_pairs(len(large)) if len(large) > 1 else 1
     compared = compare(bonferroni(config.confidence, pairs))
     used = set(compared.groups.tolist())
-    left_out = {label: int(n) for i, (label, n) in enumerate(zip(sample.labels, sample.size, strict=True))
+    people = sample.people(metric)
+    left_out = {label: int(n) for i, (label, n) in enumerate(zip(sample.labels, people, strict=True))
                 if i not in used}  # fmt: skip
     if len(compared.groups) < 2:
-        reason = f"people must number {config.min_group_size} in at least two groups"
+        counted = "people" if metric in DECISION_METRICS else "people with a true number"
+        reason = f"{counted} must number {config.min_group_size} in at least two groups"
         reason = reason if len(large) < 2 else f"{TOO_SMALL.replace('here', 'in all groups but one')}"
         return Gap(name=name, metric=metric, value=Unknown(reason=reason), best="", worst="", not_assessable=left_out)
     low, high = largest_difference(compared.value, compared.low, compared.high)
     best, worst = int(np.argmax(compared.value)), len(compared.value) - 1 - int(np.argmin(compared.value[::-1]))
     value = Observed(
         value=float(compared.value[best] - compared.value[worst]),
-        n=int(sample.size[compared.groups].sum()),
+        n=int(people[compared.groups].sum()),
         low=low,
         high=high,
         confidence=config.confidence,
@@ -442,10 +471,13 @@ def _together(pairs: int, correction: str = " (Bonferroni)") -> str:
 
 
 def _calibration_bins(membership: Membership, numbers: _Numbers, confidence: float) -> list[CalibrationBin]:
-    """Return mean decided and mean true numbers in each tenth of everybody's decided numbers, by group."""
+    """Compute mean decided and mean true numbers in each tenth of the decided numbers, by group.
+
+    Only people with a true number are counted.
+    """
     if numbers.truth is None:
         return []
-    known = _known_groups(membership)
+    known = _known_groups(membership) & ~np.isnan(numbers.truth)
     truth, numbers = numbers.truth[known], numbers.at(known)
     membership = replace(membership, codes=membership.codes[known])
     edges = np.unique(np.quantile(numbers.decided, np.linspace(0, 1, TENTHS + 1)[1:-1], method="inverted_cdf"))

@@ -77,20 +77,20 @@ class ThresholdRates(ResultPart):
 
 
 def count_threshold_rates(
-    people: ScoredPeople, favoured: Booleans, least: int, in_force: Thresholds | None
+    people: ScoredPeople, selected: Booleans, least: int, in_force: Thresholds | None
 ) -> ThresholdRates:
     """Count the rates of every group at about a hundred thresholds.
 
     Args:
         people: their groups, scores and true labels.
-        favoured: who was selected, shape (n,), by which the threshold in force is found where it was not given.
+        selected: Whether each person is selected, shape (n,); gives the threshold in force where none was given.
         least: the smallest group, and the smallest denominator of a rate, that is told.
         in_force: the thresholds that were given, if any.
     """
     sign = -1 if people.low_is_good else 1
     scores = sign * people.scores
     given = None if in_force is None or in_force.uses_protected else in_force.values[0]
-    own = sign * given if given is not None else None if in_force is not None else _find_threshold(scores, favoured)
+    own = sign * given if given is not None else None if in_force is not None else _find_threshold(scores, selected)
     thresholds, _ = choose_thresholds(scores, [] if own is None else [own])
     cell = np.searchsorted(thresholds, scores, side="right") - 1
     weights = np.ones(len(scores)) if people.weights is None else people.weights
@@ -107,9 +107,9 @@ def count_threshold_rates(
 
     def measure(chosen: Booleans, by: str = "", group: str = "") -> RatesOfGroup:
         right: dict[str, Any] = {}
-        if people.deserving is not None:
-            for name, truth in (("true_positive", people.deserving), ("false_positive", ~people.deserving)):
-                size, found = rates(chosen & truth)
+        if people.true_labels is not None:
+            for name, label in (("true_positive", 1), ("false_positive", 0)):
+                size, found = rates(chosen & (people.true_labels == label))
                 right |= {name: found} if size >= least else {}
         return RatesOfGroup(by=by, group=group, n=int(chosen.sum()), selected=rates(chosen)[1], **right)
 
@@ -129,11 +129,11 @@ def count_threshold_rates(
     )
 
 
-def _find_threshold(scores: Floats, favoured: Booleans) -> float | None:
-    """Return the score from which on people were selected; None where no threshold tells them apart."""
-    if favoured.all() or not favoured.any():
+def _find_threshold(scores: Floats, selected: Booleans) -> float | None:
+    """Return the score from which on people were selected; None if no threshold separates them."""
+    if selected.all() or not selected.any():
         return None
-    below, above = float(scores[~favoured].max()), float(scores[favoured].min())
+    below, above = float(scores[~selected].max()), float(scores[selected].min())
     if below >= above:
         return None
     return 0.5 if below < 0.5 <= above else above

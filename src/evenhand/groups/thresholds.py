@@ -124,14 +124,14 @@ class ScoredPeople(NamedTuple):
     Attributes:
         memberships: the group of each person by each protected attribute.
         scores: shape (n,).
-        deserving: whether the true label is favourable, shape (n,); None where it is not known.
+        true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,); None without true labels.
         weights: how much each person counts, shape (n,); None where all count alike.
         low_is_good: whether people are selected up to a threshold.
     """
 
     memberships: Sequence[Membership]
     scores: Floats
-    deserving: Booleans | None
+    true_labels: Integers | None
     weights: Floats | None = None
     low_is_good: bool = False
 
@@ -189,16 +189,16 @@ class _Tracer:
         self.people, self.cell, self.cells, self.settings, self.rng = people, cell, cells, settings, rng
 
     def trace_everybody(self) -> Iterator[Curve]:
-        """Yield the share of people selected, and the accuracy where true labels are known."""
-        everybody = np.zeros(len(self.cell), dtype=np.int64)
-        yield self._rates(self._count(everybody, 1), "", ("",))[0]
-        if self.people.deserving is None:
+        """Yield the share of people selected, and the accuracy over people with a true label."""
+        everyone, labels = np.zeros(len(self.cell), dtype=np.int64), self.people.true_labels
+        yield self._rates(self._count(everyone, 1), "", ("",))[0]
+        if labels is None:
             return
-        # A person is decided rightly at thresholds up to the score if deserving, and at those above it if not.
-        up, down = (self._cells(everybody, 1, chosen) for chosen in (self.people.deserving, ~self.people.deserving))
+        # The decision is correct at thresholds up to the score if the true label is favourable, else above the score.
+        up, down = (self._cells(everyone, 1, labels == label) for label in (1, 0))
         curves = RateCurves.count(*up, *down)
         low, high = rate_bands(curves, self.settings.confidence, self.rng)
-        yield self._curve("accuracy", curves.rates[0], (low[0], high[0]), len(self.cell), BOOTSTRAP)
+        yield self._curve("accuracy", curves.rates[0], (low[0], high[0]), int((labels >= 0).sum()), BOOTSTRAP)
 
     def trace_groups(self, membership: Membership) -> Iterator[Curve]:
         """Yield the selection rate of every group that is large enough, and the gaps between them."""
@@ -209,12 +209,12 @@ class _Tracer:
             labels = [membership.labels[i] for i in kept.tolist()]
             yield from self._rates(_pick(selected, kept), membership.name, labels)
         yield from self._gap("demographic_parity_difference", membership, selected, None)
-        if self.people.deserving is not None:
-            chosen = self.people.deserving
-            favoured = _pick(self._count(membership.codes, groups, chosen), known)
-            yield from self._gap("equal_opportunity_difference", membership, favoured, chosen)
-            mistaken = _pick(self._count(membership.codes, groups, ~chosen), known)
-            yield from self._larger_gap(membership, [(favoured, chosen), (mistaken, ~chosen)])
+        if self.people.true_labels is not None:
+            positive, negative = self.people.true_labels == 1, self.people.true_labels == 0
+            true_positive = _pick(self._count(membership.codes, groups, positive), known)
+            yield from self._gap("equal_opportunity_difference", membership, true_positive, positive)
+            false_positive = _pick(self._count(membership.codes, groups, negative), known)
+            yield from self._larger_gap(membership, [(true_positive, positive), (false_positive, negative)])
 
     def _gap(
         self, name: str, membership: Membership, curves: RateCurves, among: Booleans | None, *, confidence: float = 0.0

@@ -20,7 +20,6 @@ from evenhand.schema.given_labels import (
     DecisionLabels,
     GivenLabels,
     RecordedLabels,
-    are_known,
     code_labels,
     different_labels,
     label_of,
@@ -60,16 +59,16 @@ class RecordedDecisions:
     """Decisions that were made about people; the model that made them is not needed.
 
     Attributes:
-        people: whom they are about. Their attributes are those that groups are made by; their target is the decision,
-            and their labels say whether the true label is the favourable one (None where true labels are not known).
+        people: Everyone with a decision. Their attributes define the groups, and their target is the decision.
+            ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
         selected: who was given the favourable decision, shape (n,).
         scores: what the decisions were made from, high where the favourable decision is likely, shape (n,); None where
             scores are not known.
         risks: the scores as they were given where low ones are good; ``scores`` are 1 minus these, or without a range
             of 0 to 1 their negatives. None where high ones are good.
         weights: how much each person counts; None where all count alike.
-        truth: the column of the true labels; None where these are not known.
-        undecided: rows left out because they have no decision, or no true label where these are known.
+        truth: Column of the true labels; None without one.
+        undecided: Number of rows left out because they have no decision.
         thresholds: what made the decisions of the scores; None where they were recorded.
         decided_by: column of the decision, or of the score that made it.
         memberships: groups that are known by probability alone.
@@ -145,11 +144,11 @@ class RecordedNumbers:
     """Numbers that were decided about people, such as premiums; the model that made them is not needed.
 
     Attributes:
-        people: whom they are about. Their attributes are those that groups are made by; their target is the number,
-            and their ``numbers`` are the true ones (None where these are not known).
-        decided: what was decided, shape (n,).
-        truth: the column of the true numbers; None where these are not known.
-        undecided: rows left out because they have no number, or no true one where these are known.
+        people: Everyone with a decided number. Their attributes define the groups, and their target is the number.
+            ``people.numbers`` holds the true numbers, NaN where unknown; None without a column of true numbers.
+        decided: Decided numbers, shape (n,).
+        truth: Column of the true numbers; None without one.
+        undecided: Number of rows left out because they have no decided number.
         weights: how much each person counts; None where all count alike.
     """
 
@@ -242,9 +241,11 @@ class DecisionRoles:
             made = self._name_decisions(truth, len(table))
         else:
             made = DecisionLabels.read(table[self.decision], self.favourable, strict=True)
-        known = made.known if truth is None else made.known & truth.known
+        known = made.known
         if not known.any():
-            raise DataError("no row has both a decision and a true label" if truth else "no row has a decision")
+            raise DataError("no row has a decision")
+        if truth is not None and not (known & truth.known).any():
+            raise DataError("no row has both a decision and a true label")
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals, counts=counts)
@@ -256,7 +257,9 @@ class DecisionRoles:
             locate=None if counted is None else lambda column, _, value: locate_value(frame, column, value),
         )
         kept = np.flatnonzero(known)[people.rows]
-        labels = None if truth is None else np.where(truth.favourable[kept], len(made.names) - 1, 0)
+        labels = None
+        if truth is not None:
+            labels = np.where(truth.known[kept], np.where(truth.favourable[kept], len(made.names) - 1, 0), -1)
         if counted is not None:
             people = replace(people, labels=labels, rows=kept)
             return self._of_cells(frame, counted, people, made.favourable, truth, thresholds)
@@ -332,7 +335,7 @@ class DecisionRoles:
                 selected = counted.selected[kept]
             if truth is not None and self.target is not None and self.score is not None:
                 here = np.zeros(len(counts), dtype=np.int64)
-                here[kept] = counts[kept]
+                here[kept] = counts[kept] * truth.known[kept]
                 columns = {name: CodedColumn.read(counted.table[name], here) for name in counted.table.columns}
                 labels = columns[self.target]
                 good = sorted(set(labels.codes[truth.favourable].tolist()))
@@ -421,7 +424,7 @@ class DecisionRoles:
         return outcome
 
     def _read_labels(self, table: Any, names: Sequence[str], outcome: OutcomeRole, location: str) -> RecordedLabels:
-        """Return several labels that were given, without the rows that lack one."""
+        """Read several decided labels, without the rows that have none."""
         decision = str(self.decision)
         if self.membership:
             raise OptionError(
@@ -439,8 +442,8 @@ class DecisionRoles:
         outcome.require_no_favourable(decision, self.favourable)
         columns = [table[name] for name in (decision, self.target) if name is not None]
         target, codes = code_labels(columns, self.favourable, outcome)
-        known = are_known(codes)
-        if not known.any():
+        known = codes[0] >= 0
+        if self.target is not None and not (known & (codes[1] >= 0)).any():
             raise DataError("no row has both a decision and a true label")
         schema = describe_groups(table, names, {"name": decision} | target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
@@ -454,7 +457,7 @@ class DecisionRoles:
         )
 
     def _read_numbers(self, table: Any, names: Sequence[str], target: dict[str, Any], location: str) -> RecordedNumbers:
-        """Return numbers that were decided, without the rows that lack one."""
+        """Read decided numbers, without the rows that have none."""
         decision = str(target["name"])
         if self.membership:
             raise OptionError(
@@ -469,23 +472,31 @@ class DecisionRoles:
         if self.replicates is not None:
             message = f"replicate weights are read for decisions that are labels, and {decision!r} holds numbers"
             raise OptionError(message, hint="leave the replicate weights out")
-        columns = [decision] if self.target is None else [decision, self.target]
-        gone = [table[name].to_list() for name in columns]
-        known = np.array([all(label_of(value) is not None for value in row) for row in zip(*gone, strict=True)])
+        known = _has_value(table[decision])
         if not known.any():
-            raise DataError("no row has a number" if self.target is None else "no row has both a number and a true one")
+            raise DataError("no row has a number")
+        labelled = known if self.target is None else known & _has_value(table[self.target])
+        if not labelled.any():
+            raise DataError("no row has both a number and a true one")
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
         kept = np.flatnonzero(known)[people.rows]
-        numbers = [read_numbers(table[name], kept, "decision" if name == decision else "true number")
-                       for name in columns]  # fmt: skip
+        numbers = None
+        if self.target is not None:
+            numbers = np.full(len(kept), np.nan)
+            numbers[labelled[kept]] = read_numbers(table[self.target], kept[labelled[kept]], "true number")
         return RecordedNumbers(
-            people=replace(people, numbers=None if self.target is None else numbers[1], rows=kept),
-            decided=numbers[0],
+            people=replace(people, numbers=numbers, rows=kept),
+            decided=read_numbers(table[decision], kept, "decision"),
             weights=None if self.weight is None else weights_of(table[self.weight], kept),
             truth=self.target,
             undecided=int((~known).sum()),
         )
+
+
+def _has_value(column: Any) -> Booleans:
+    """Return the mask of the cells that hold a value, shape (n,)."""
+    return np.array([label_of(value) is not None for value in column.to_list()])
 
 
 def _are_equal(one: Floats, other: Floats) -> Booleans:

@@ -26,8 +26,8 @@ class GivenLabels:
 
     Attributes:
         names: all labels, in their order if they have one.
-        decided: positions in ``names``, shape (n,).
-        truth: likewise the true ones; None where these are not known.
+        decided: Positions of the decided labels in ``names``, shape (n,).
+        truth: Positions of the true labels, -1 where unknown, shape (n,); None without a column of true labels.
         ordered: whether the labels have an order.
     """
 
@@ -45,7 +45,7 @@ class GivenLabels:
         if not self.ordered or favourable != self.names[0]:
             return self
         last = len(self.names) - 1
-        truth = None if self.truth is None else last - self.truth
+        truth = None if self.truth is None else np.where(self.truth < 0, -1, last - self.truth)
         return replace(self, names=self.names[::-1], decided=last - self.decided, truth=truth)
 
 
@@ -54,11 +54,11 @@ class RecordedLabels:
     """Labels that were given to people, of several, or in an order; the model that gave them is not needed.
 
     Attributes:
-        people: whom they are about. Their attributes are those that groups are made by; their target is what was
-            decided, and their ``labels`` are the true ones (None where these are not known).
-        given: everybody's label, and the true one.
-        truth: the column of the true labels; None where these are not known.
-        undecided: rows left out because they have no label, or no true one where these are known.
+        people: Everyone with a decided label. Their attributes define the groups, and their target is the decision.
+            ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
+        given: Decided and true labels.
+        truth: Column of the true labels; None without one.
+        undecided: Number of rows left out because they have no decided label.
     """
 
     people: People
@@ -111,11 +111,6 @@ def code_labels(
         for coded, labels in zip(read, cells, strict=True)
     ]
     return target, codes
-
-
-def are_known(codes: Sequence[Integers]) -> Booleans:
-    """Return who has a label in every column of codes, shape (n,)."""
-    return np.asarray(np.logical_and.reduce([one >= 0 for one in codes]))
 
 
 def label_of(value: Any) -> Value | None:

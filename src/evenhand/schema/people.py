@@ -34,11 +34,12 @@ class People:
         individuals: shape (n, attributes), see ``Attribute`` for the entries. Where the schema says ``carries_rows``
             there is one more column, the last: the row of ``frame`` whose passthrough columns, and whose words for
             unknown values, an individual carries. Copies of a person keep it, whatever else is changed.
-        labels: shape (n,), positions in ``schema.target.values``; None where the data has no target column.
+        labels: Positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
+            has no target column.
         rows: shape (n,), the row of the frame each came from (0 is the first).
         dropped: how many rows were left out because a ``missing: drop`` attribute or the target was missing.
         frame: the frame they came from, in the user's own type.
-        numbers: shape (n,), the true numbers where the target is a number; ``labels`` is None then.
+        numbers: True numbers if the target is a number, NaN where unknown, shape (n,); ``labels`` is None then.
         counts: shape (n,), how many people each entry stands for, where people were counted by what they share; None
             where each stands for one.
     """
@@ -68,6 +69,23 @@ class People:
         if self.labels is None or values is None:
             raise DataError(f"the data has no column {self.schema.target.name!r} with the true label")
         return np.asarray(self.labels == values.index(self.schema.target.favourable))
+
+    @property
+    def unlabelled(self) -> int:
+        """Number of people whose true label or number is unknown; 0 if the data has no target column."""
+        unknown = np.zeros(len(self), dtype=np.bool_)
+        if self.labels is not None:
+            unknown = self.labels < 0
+        elif self.numbers is not None:
+            unknown = np.isnan(self.numbers)
+        return int(unknown.sum() if self.counts is None else self.counts[unknown].sum())
+
+    @property
+    def true_labels(self) -> Integers:
+        """True labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,). Only where there are labels."""
+        favourable = self.favourable
+        assert self.labels is not None  # ``favourable`` raises otherwise
+        return np.where(self.labels < 0, -1, favourable.astype(np.int64))
 
     def is_known(self, names: Iterable[str]) -> Booleans:
         """Return whose value is known of all these attributes, as far as any is declared ``unknown``, shape (n,)."""

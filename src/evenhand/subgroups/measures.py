@@ -98,8 +98,7 @@ def find_concerned(people: People, measure: Measure) -> Integers:
     """
     if measure in ("favourable", "score"):
         return np.arange(len(people))
-    deserving = people.favourable
-    rows = np.flatnonzero(deserving if measure == "false-negative" else ~deserving)
+    rows = np.flatnonzero(people.true_labels == (1 if measure == "false-negative" else 0))
     if len(rows) == 0:
         truly = "is" if measure == "false-negative" else "is not"
         raise OptionError(

@@ -11,7 +11,7 @@ from evenhand.groups.breakdown import Gap
 from evenhand.groups.gaps import GroupComparison, difference_gap, mean_gap
 from evenhand.groups.label_result import LabelGap
 from evenhand.groups.labels.names import LABEL_RATE_GAPS
-from evenhand.groups.metrics import GroupCounts, GroupMoments, RateCounts, measure_rates
+from evenhand.groups.metrics import NO_LABEL, GroupCounts, GroupMoments, RateCounts, measure_rates
 from evenhand.stats import (
     LargestDistance,
     Observed,
@@ -38,9 +38,10 @@ KAPPA = "limits of each weighted kappa, squared and added"
 RANKS = "score interval, variance by DeLong or Newcombe"
 
 IF_EMPTY = {
-    "label_true_positive_rate": "no one here truly has this label",
-    "label_false_positive_rate": "everybody here truly has this label",
-    "label_precision": "no one here is given this label",
+    "label_base_share": NO_LABEL,
+    "label_true_positive_rate": "no person here is known to have this true label",
+    "label_false_positive_rate": "no person here is known to have another true label",
+    "label_precision": "no person here who is given this label has a known true label",
 }
 
 
@@ -48,9 +49,10 @@ class LabelCounts(NamedTuple):
     """People by group and given label, and by true label where that is known.
 
     Attributes:
-        labels: the groups in words.
-        given: shape (groups, labels).
-        confused: by true label too, shape (groups, true labels, given labels); None without true labels.
+        labels: Names of the groups.
+        given: All people by decided label, shape (groups, labels).
+        confused: People with a true label by true and decided label, shape (groups, labels, labels); None without true
+            labels.
     """
 
     labels: list[str]
@@ -61,56 +63,66 @@ class LabelCounts(NamedTuple):
     def tabulate(
         cls, group: Integers, labels: list[str], decided: Integers, truth: Integers | None, kinds: int
     ) -> LabelCounts:
-        """Count people; group, given and true label are codes of shape (n,), and there are so many kinds of labels."""
+        """Count people by group, decided label and true label.
+
+        Args:
+            group, decided, truth: Codes of shape (n,); ``truth`` is -1 where unknown, or None.
+            labels: Names of the groups.
+            kinds: Number of labels.
+        """
         groups = len(labels)
+        given = np.bincount(group * kinds + decided, minlength=groups * kinds).reshape(groups, kinds)
         if truth is None:
-            given = np.bincount(group * kinds + decided, minlength=groups * kinds)
-            return cls(labels, given.reshape(groups, kinds), None)
-        cells = np.bincount((group * kinds + truth) * kinds + decided, minlength=groups * kinds * kinds)
-        confused = cells.reshape(groups, kinds, kinds)
-        return cls(labels, confused.sum(axis=1), confused)
+            return cls(labels, given, None)
+        cells = ((group * kinds + truth) * kinds + decided)[truth >= 0]
+        return cls(labels, given, np.bincount(cells, minlength=groups * kinds**2).reshape(groups, kinds, kinds))
 
     @property
     def size(self) -> Integers:
-        """People in each group, shape (groups,)."""
+        """Number of people in each group, shape (groups,)."""
         return np.asarray(self.given.sum(axis=1))
 
+    @property
+    def labelled(self) -> Integers:
+        """Number of people with a true label in each group, shape (groups,)."""
+        return np.zeros_like(self.size) if self.confused is None else np.asarray(self.confused.sum(axis=(1, 2)))
+
     def rates(self, label: int) -> dict[str, RateCounts]:
-        """Return one label against the rest: k of n of each group, by the rate's name."""
-        size, given = self.size, self.given[:, label]
-        found = {"label_share": _rate(given, size)}
+        """Count one label against the rest: k of n of each group, by the rate's name."""
+        rates = {"label_share": _rate(self.given[:, label], self.size)}
         if self.confused is not None:
-            truly, right = self.confused[:, label].sum(axis=1), self.confused[:, label, label]
-            found["label_base_share"] = _rate(truly, size)
-            found["label_true_positive_rate"] = _rate(right, truly)
-            found["label_false_positive_rate"] = _rate(given - right, size - truly)
-            found["label_precision"] = _rate(right, given)
-        return found
+            positive, given = self.confused[:, label].sum(axis=1), self.confused[:, :, label].sum(axis=1)
+            correct = self.confused[:, label, label]
+            rates["label_base_share"] = _rate(positive, self.labelled)
+            rates["label_true_positive_rate"] = _rate(correct, positive)
+            rates["label_false_positive_rate"] = _rate(given - correct, self.labelled - positive)
+            rates["label_precision"] = _rate(correct, given)
+        return rates
 
     def at_least(self, grade: int) -> RateCounts:
         """Return how many of each group are given this or a higher grade."""
         return _rate(self.given[:, grade:].sum(axis=1), self.size)
 
     def over_labels(self, *, ordered: bool) -> dict[str, RateCounts]:
-        """Return rates over all labels, where true labels are known: right, and of grades too low and too high."""
+        """Count over all labels how many people with a true label get it, or of grades a lower or a higher one."""
         if self.confused is None:
             return {}
         parts = {"label_accuracy": np.eye(self.given.shape[1], dtype=np.bool_)}
         if ordered:
             parts |= {"too_low": np.tri(self.given.shape[1], k=-1, dtype=np.bool_)}
             parts |= {"too_high": parts["too_low"].T}
-        return {name: _rate(self.confused[:, cells].sum(axis=1), self.size) for name, cells in parts.items()}
+        return {name: _rate(self.confused[:, cells].sum(axis=1), self.labelled) for name, cells in parts.items()}
 
     def grade_errors(self) -> GroupMoments:
-        """Return mean and variance of given minus true grade in each group; true grades are known."""
+        """Compute mean and variance of decided minus true grade over the people with a true grade in each group."""
         assert self.confused is not None
         grades = np.arange(self.given.shape[1])
         errors = (grades - grades[:, None]).astype(np.float64)
-        size = self.size
-        mean = np.asarray((self.confused * errors).sum(axis=(1, 2)) / size)
+        people = self.labelled
+        mean = np.asarray((self.confused * errors).sum(axis=(1, 2)) / np.maximum(people, 1))
         square = (self.confused * (errors - mean[:, None, None]) ** 2).sum(axis=(1, 2))
         reach = float(len(grades) - 1)
-        return GroupMoments(mean, np.asarray(square / np.maximum(size - 1, 1)), -reach, reach)
+        return GroupMoments(mean, np.asarray(square / np.maximum(people - 1, 1)), people, people, -reach, reach)
 
 
 def _rate(k: Integers, n: Integers) -> RateCounts:
@@ -137,15 +149,18 @@ def measure_over_labels(counts: LabelCounts, confidence: float, *, ordered: bool
         return found
     rates = counts.over_labels(ordered=ordered)
     columns: dict[str, list[Quantity]] = {
-        name: list(measure_rates(rate, confidence, weighting="")) for name, rate in rates.items()
+        name: list(measure_rates(rate, confidence, weighting="", if_empty=NO_LABEL)) for name, rate in rates.items()
     }
     columns["macro_recall"] = [_macro_recall(table, confidence) for table in counts.confused]
     if ordered:
         errors = counts.grade_errors()
         ends = {"lower": errors.lower, "upper": errors.upper}
-        columns["mean_grade_error"] = list(
-            observed_means(errors.mean, errors.variance, counts.size, confidence, **ends)
-        )
+        sizes = np.maximum(errors.people, 1)
+        means = observed_means(errors.mean, errors.variance, sizes, confidence, **ends)
+        columns["mean_grade_error"] = [
+            mean if people else Unknown(reason=NO_LABEL)
+            for mean, people in zip(means, errors.people.tolist(), strict=True)
+        ]
         columns["weighted_kappa"] = [weighted_kappa(table, confidence) for table in counts.confused]
     return [{name: column[i] for name, column in columns.items()} for i in range(len(found))]
 
@@ -192,8 +207,13 @@ class LabelComparison(NamedTuple):
 
     @property
     def large(self) -> Booleans:
-        """Which groups have enough people, shape (groups,)."""
+        """Mask of the groups with enough people, shape (groups,)."""
         return np.asarray(self.counts.size >= self.least)
+
+    @property
+    def labelled(self) -> Booleans:
+        """Mask of the groups with enough people with a true label, shape (groups,)."""
+        return np.asarray(self.counts.labelled >= self.least)
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -324,7 +344,7 @@ def _macro_recall_gap(comparison: LabelComparison) -> LabelGap:
     def measure(i: int, level: float) -> tuple[float, float, float]:
         return mean_of_proportions(np.diagonal(confused[i]), truly[i], level)
 
-    usable = np.flatnonzero(comparison.large & (truly > 0).all(axis=1))
+    usable = np.flatnonzero(comparison.labelled & (truly > 0).all(axis=1))
     return _gap_of_tables("macro_recall", measure, usable, "with every true label among them, ", MACRO, comparison)
 
 
@@ -339,7 +359,7 @@ def _kappa_gap(comparison: LabelComparison) -> LabelGap:
         return found.value, found.low, found.high
 
     known = [isinstance(weighted_kappa(table), Observed) for table in confused]
-    usable = np.flatnonzero(comparison.large & np.array(known))
+    usable = np.flatnonzero(comparison.labelled & np.array(known))
     return _gap_of_tables("weighted_kappa", measure, usable, "not all of one grade, ", KAPPA, comparison)
 
 
@@ -362,9 +382,9 @@ def _gap_of_tables(
     """
     name, counts = f"{metric}_difference", comparison.counts
     kept = set(usable.tolist())
-    left_out = {label: int(counts.size[i]) for i, label in enumerate(counts.labels) if i not in kept}
+    left_out = {label: int(counts.labelled[i]) for i, label in enumerate(counts.labels) if i not in kept}
     if len(usable) < 2:
-        reason = f"people must number {comparison.least}, {condition}in at least two groups"
+        reason = f"people with a true label must number {comparison.least}, {condition}in at least two groups"
         return LabelGap(
             name=name, metric=metric, value=Unknown(reason=reason), best="", worst="", not_assessable=left_out
         )
@@ -375,7 +395,7 @@ def _gap_of_tables(
     best, worst = int(np.argmax(found[:, 0])), len(usable) - 1 - int(np.argmin(found[::-1, 0]))
     value = Observed(
         value=float(found[best, 0] - found[worst, 0]),
-        n=int(counts.size[usable].sum()),
+        n=int(counts.labelled[usable].sum()),
         low=low,
         high=high,
         confidence=comparison.confidence,

@@ -65,7 +65,8 @@ def measure_proxies(
         selected: who was given the favourable decision, booleans or 0 and 1, shape (n,).
         probabilities: group -> probability of each person, shape (n,), as a mapping or a data frame; of each person
             they add up to 1, or all are missing.
-        true_favourable: whose true label is favourable, likewise; None where that is not known.
+        true_favourable: True labels, shape (n,): booleans, or 1 favourable, 0 unfavourable, -1 unknown. If None, no
+            error rates are estimated.
         weights: how much each person counts, at least 0, shape (n,).
         known: other people of known group, on whom the probabilities are calibrated first (see ``Calibration``).
         confidence: of every interval.
@@ -87,8 +88,10 @@ def measure_proxies(
         else GroupProbabilities.read("group", probabilities)
     )
     seen, n = given.known, len(given.values)
-    decided = _read_flags("selected", selected, n)[seen]
-    truth = None if true_favourable is None else _read_flags("true_favourable", true_favourable, n)[seen]
+    decided = _read_flags("selected", selected, n)[seen] == 1
+    labels = None
+    if true_favourable is not None:
+        labels = _read_flags("true_favourable", true_favourable, n, unknown=-1)[seen]
     counted = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if counted.shape != (n,) or not np.isfinite(counted).all() or (counted < 0).any():
         raise DataError(f"expected one weight of at least 0 per person, for {n:,} people", location="weights")
@@ -98,8 +101,8 @@ def measure_proxies(
         given.values[seen], counted[seen], np.random.default_rng([seed, HALVES]).random(int(seen.sum())) < 0.5
     )
     about = {"selection_rate": np.ones(len(decided), dtype=np.bool_)}
-    if truth is not None:
-        about |= {"true_positive_rate": truth, "false_positive_rate": ~truth}
+    if labels is not None:
+        about |= {"true_positive_rate": labels == 1, "false_positive_rate": labels == 0}
     rates, differences = [], []
     for metric, among in about.items():
         totals = [
@@ -113,7 +116,7 @@ def measure_proxies(
         rates += found
         large = [k for k, one in enumerate(found) if not one.small]
         differences += list(_compare(metric, given, totals, large, confidence))
-    assumption = ASSUMPTION + LABELS * (truth is not None)
+    assumption = ASSUMPTION + LABELS * (labels is not None)
     if known is not None:
         assumption += VALIDATED.format(known=format_count(len(known.member), "person", "people"))
     return ProxyRates(
@@ -294,11 +297,13 @@ def _compare(
         )
 
 
-def _read_flags(name: str, given: ArrayLike, n: int) -> Booleans:
+def _read_flags(name: str, given: ArrayLike, n: int, *, unknown: int = 0) -> Integers:
+    """Read flags of 0 and 1 (or ``unknown``), shape (n,)."""
     flags = np.asarray(given)
-    if flags.shape != (n,) or not ((flags == 0) | (flags == 1)).all():
-        raise DataError(f"expected yes or no about each person, for {n:,} people", location=name)
-    return flags.astype(np.bool_)
+    if flags.shape != (n,) or not ((flags == 0) | (flags == 1) | (flags == unknown)).all():
+        values = "0 or 1" if unknown == 0 else f"0, 1 or {unknown}"
+        raise DataError(f"expected {values} for each of {n:,} people", location=name)
+    return flags.astype(np.int64)
 
 
 # Probabilities of membership calibrated on people of known group, and the error that this leaves.

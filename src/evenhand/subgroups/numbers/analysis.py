@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core import WorkClock
-from evenhand.errors import BudgetError, DataError
+from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.models import QuestionLedger, Regressor, ask_numbers, find_ledger
 from evenhand.schema import People, PeopleWeights, RecordedNumbers, Target
 from evenhand.subgroups.analysis import known_rows
@@ -167,14 +167,21 @@ def _search(
 
 
 def _measure(decided: Floats, truth: Floats | None, config: NumberSubgroupConfig, target: Target) -> MeasuredOutcomes:
-    """Say what the measure makes of decided and true numbers: standardised, or whether they are above the level."""
+    """Compute the outcomes of a measure from decided and true numbers: standardised, or whether above the level.
+
+    Errors are those of people whose true number is known.
+    """
     rows = np.arange(len(decided))
     better = -1 if target.favourable == "lower" or config.measure == "absolute-error" else 1
     if config.above is not None:
         return MeasuredOutcomes(rows, (decided > config.above).astype(np.float64), counted=True, better=better)
     values = decided
     if config.measure != "mean" and truth is not None:
-        values = decided - truth if config.measure == "residual" else np.abs(decided - truth)
+        rows = np.flatnonzero(~np.isnan(truth))
+        if not len(rows):
+            raise OptionError(f"no person here has a known true number, so there is no {config.measure}")
+        values = decided[rows] - truth[rows]
+        values = values if config.measure == "residual" else np.abs(values)
     center, spread = float(values.mean()), float(values.std())
     # Equal numbers may differ by rounding alone, which is not a spread.
     if not spread > 1e-12 * max(abs(center), 1e-300):
