@@ -73,7 +73,7 @@ def read_subject(
         settings["ignore"] = [*(settings.get("ignore") or ()), *columns]
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
-    kept = ("favourable", "ignore", "schema", "accept_proposals")
+    kept = ("favourable", "unfavourable", "ignore", "schema", "accept_proposals")
     about = {name: settings.pop(name) for name in kept if name in settings}
     said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)

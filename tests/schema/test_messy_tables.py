@@ -136,7 +136,6 @@ PROPOSED = {
         "integer",
     ),
     "thousands separators": (with_column([f"{i + 1},000" for i in EACH]), "numbers with commas", "integer"),
-    "numbers as words": (with_column([str(i * 3) for i in EACH]), "numbers that are written as words", "passthrough"),
     "zip codes as words": (with_column([f"{i * 137:05}" for i in EACH], "zip_code"), "zip codes", "passthrough"),
     "zip codes as numbers": (with_column([10000 + i * 137 for i in EACH], "zip"), "zip codes", "passthrough"),
     "free text": (with_column([text(i) for i in EACH]), "free text", "passthrough"),
@@ -163,11 +162,16 @@ PROPOSED = {
         "passthrough",
     ),
     "the target once more": (lambda frame: frame.assign(extra=frame["hired"]), "repeats the target", "passthrough"),
-    "unknown among numbers": (with_column(mixed(*range(40), "unknown")), "'unknown' among numbers", "integer"),
-    "unknown among fractions": (with_column(mixed(*np.arange(0, 9, 0.3), "n/a")), "'n/a' among numbers", "real"),
-    "unknown among written numbers": (
-        with_column([*(str(i) for i in range(N - 1)), "unknown"]),
-        "'unknown' among numbers",
+    "a word among numbers": (with_column(mixed(*range(40), "see file")), "'see file' among numbers", "integer"),
+    "a word among fractions": (with_column(mixed(*np.arange(0, 9, 0.3), "varies")), "'varies' among numbers", "real"),
+    "a word among written numbers": (
+        with_column([*(str(i) for i in range(N - 1)), "see file"]),
+        "'see file' among numbers",
+        "integer",
+    ),
+    "numbers in several spellings": (
+        with_column([".5", "1.50", *(str(i) for i in range(N - 2))]),
+        "numbers in several spellings",
         "passthrough",
     ),
 }
@@ -188,7 +192,7 @@ PROTECTED = {
     "an identifier": ([f"P-{i:05d}" for i in EACH], "60 different values.*protected: group its values", None),
     "capital letters": (
         mixed("female", "Female", "male"),
-        "differ in capital letters.*make them one in the data",
+        "differ in case or spaces alone",
         None,
     ),
     "empty": ([None] * N, "has no value in any of 60 rows.*protected: leave it out", None),
@@ -240,10 +244,10 @@ REFUSED = {
     "no target": (lambda frame: frame.drop(columns="hired"), "target=`, got 'hired'"),
     "one label": (lambda frame: frame.assign(hired=1), "one class only"),
     "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: the label is missing"),
-    "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "holds list values, which are not labels"),
+    "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "got list values"),
     "labels that are dates": (
         lambda frame: frame.assign(hired=pd.date_range("2020", periods=N)),
-        "which are not labels",
+        "got Timestamp values",
     ),
     "no attribute": (lambda frame: frame[["hired"]].assign(sex=frame["sex"]).iloc[:, [0]], "protected=`, got 'sex'"),
 }
@@ -359,7 +363,6 @@ UGLY = [
     "dates as objects",
     "free text",
     "infinity",
-    "numbers as words",
     "an empty column",
 ]
 

@@ -26,7 +26,9 @@ def test_many_numbers_are_a_number_and_a_label_may_be_named_instead():
     target = infer_schema(PRICES, target="price", protected=["sex"]).target
     assert (target.kind, target.favourable, target.values) == ("number", "neither", None)
     assert infer_schema(PRICES, target="price", favourable="lower").target.favourable == "lower"
-    named = infer_schema(PRICES, target="price", favourable=10.5).target
+    named = infer_schema(PRICES, target="price", favourable=10.5, outcome=OutcomeRole(kind="label")).target
+    with pytest.raises(DataError, match="neither favourable nor unfavourable"):
+        infer_schema(PRICES, target="price", favourable=10.5)
     assert (named.kind, named.favourable) == ("label", 10.5)
 
 
@@ -99,7 +101,7 @@ def test_what_no_target_can_be_is_refused(target, message):
 
 
 def test_what_is_said_stands_above_a_schema():
-    labels = infer_schema(PRICES, target="price", favourable=10.5)
+    labels = infer_schema(PRICES, target="price", favourable=10.5, outcome=OutcomeRole(kind="label"))
     read = ColumnRoles(protected=["sex"], schema=labels, favourable="lower", outcome=OutcomeRole(kind="number")).read
     assert (read(PRICES).schema.target.kind, read(PRICES).schema.target.favourable) == ("number", "lower")
     number = infer_schema(PRICES, target="price")
@@ -109,7 +111,7 @@ def test_what_is_said_stands_above_a_schema():
         ColumnRoles(protected=["sex"], schema=number, favourable="cheap").read(PRICES)
     with pytest.raises(SchemaError, match="favourable"):
         ColumnRoles(protected=["sex"], schema=number, outcome=OutcomeRole(kind="label")).read(PRICES)
-    words = infer_schema(GRADES, target="grade", favourable="high")
+    words = infer_schema(GRADES, target="grade", favourable="high", unfavourable=["low", "medium"])
     ordered = ColumnRoles(protected=["sex"], schema=words, outcome=OutcomeRole.of(order=["low", "medium", "high"]))
     assert ordered.read(GRADES).schema.target.values == ("low", "medium", "high")
 
@@ -139,5 +141,5 @@ def test_several_labels_have_no_favourable_one():
 def test_too_many_labels_are_refused_with_what_to_do():
     frame = pd.DataFrame({"sex": ["F", "M"] * 60, "given": [f"label {i % 60}" for i in range(120)]})
     roles = DecisionRoles("given", ["sex"], outcome=OutcomeRole.of("labels"))
-    with pytest.raises(DataError, match="put rare labels together"):
+    with pytest.raises(DataError, match="expected at most 50 labels"):
         roles.read(frame)

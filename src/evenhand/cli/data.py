@@ -54,6 +54,7 @@ def schema(
             target=roles.target,
             protected=protected or (),
             favourable=roles.favourable,
+            unfavourable=roles.unfavourable or (),
             ignore=roles.ignore or (),
             outcome=roles.outcome,
             accept_proposals=roles.accept_proposals,

@@ -60,7 +60,11 @@ ProtectedOption = Annotated[
 ]
 FavourableOption = Annotated[
     str | None,
-    typer.Option("--favourable", "--favorable", help="The label that people want; of a number higher or lower."),
+    typer.Option("--favourable", "--favorable", help="Favourable label. For numbers: higher or lower."),
+]
+UnfavourableOption = Annotated[
+    list[str] | None,
+    typer.Option("--unfavourable", help="Every other label, if there are several; may be repeated."),
 ]
 KindOption = Annotated[
     str | None,
@@ -149,6 +153,7 @@ class RoleOptions:
 
     target: TargetOption = None
     favourable: FavourableOption = None
+    unfavourable: UnfavourableOption = None
     ignore: IgnoreOption = None
     accept_proposals: AcceptOption = False
 
@@ -193,6 +198,7 @@ class ReadOptions(RoleOptions, SourceOptions):
             self.target,
             protected,
             self.favourable,
+            self.unfavourable or (),
             self.ignore,
             schema,
             outcome=self.outcome,

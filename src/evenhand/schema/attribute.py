@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
+from evenhand.schema.words import outcome_key
 from evenhand.typing import Booleans, Floats
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
@@ -364,10 +365,10 @@ def bin_labels(edges: list[float]) -> tuple[str, ...]:
 
 
 def find_value(given: Value, values: Iterable[Value]) -> Value | None:
-    """Return the value that is meant: the one that is written so, or else the same number (``1`` means ``1.0``)."""
+    """Return the value that is written the same, or else means the same (``1`` means ``1.0`` and ``"1"``)."""
     values = tuple(values)
     same = (value for value in values if str(value) == str(given))
-    return next(same, next((value for value in values if _equals_number(value, str(given))), None))
+    return next(same, next((value for value in values if outcome_key(value) == outcome_key(given)), None))
 
 
 def _equals_number(value: object, text: str) -> bool:

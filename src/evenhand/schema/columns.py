@@ -10,7 +10,8 @@ import numpy as np
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.infer import infer_schema, order_labels
+from evenhand.schema.infer import infer_schema
+from evenhand.schema.outcome import order_labels
 from evenhand.schema.people import People, RowLocator, encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
@@ -26,6 +27,7 @@ class ColumnRoles:
         protected: attributes that a decision must not depend on; with a schema, in place of those it marks.
         favourable: the label that people want; guessed where one of two is plainly good (``1``, ``"yes"``, ...). Of a
             number ``higher`` or ``lower``.
+        unfavourable: all other labels; needed if there are several, unless ``outcome`` says ``label``.
         ignore: columns that are not attributes (identifiers, weights), where the schema is inferred.
         schema: what the columns mean; inferred from the data if left out.
         y: the true labels, shape (n,), if they are not a column of the data.
@@ -37,6 +39,7 @@ class ColumnRoles:
     target: str | None = None
     protected: Sequence[str] | None = None
     favourable: Value | None = None
+    unfavourable: Sequence[Value] = ()
     ignore: Sequence[str] | None = None
     schema: Schema | None = None
     y: Any = None
@@ -109,6 +112,7 @@ class ColumnRoles:
             protected=names if varied else (),
             compared=() if varied else names,
             favourable=self.favourable,
+            unfavourable=self.unfavourable,
             ignore=ignored,
             outcome=self.outcome,
             accept_proposals=self.accept_proposals,

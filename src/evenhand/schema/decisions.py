@@ -16,16 +16,19 @@ from evenhand.schema.columns import (
     require_column,
     table_of_columns,
 )
-from evenhand.schema.given_labels import (
+from evenhand.schema.given_labels import GivenLabels, RecordedLabels
+from evenhand.schema.outcome import (
     DecisionLabels,
-    GivenLabels,
-    RecordedLabels,
-    code_labels,
+    LabelWords,
+    OutcomeColumn,
     different_labels,
+    infer_target,
     label_of,
     opposite_label,
+    propose_true_label,
+    read_label_codes,
+    read_labels,
 )
-from evenhand.schema.infer import infer_target
 from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
 from evenhand.schema.review import choose_entries, review_columns
@@ -72,6 +75,8 @@ class RecordedDecisions:
         thresholds: what made the decisions of the scores; None where they were recorded.
         decided_by: column of the decision, or of the score that made it.
         memberships: groups that are known by probability alone.
+        decision_words, truth_words: labels of the decision and of the true label, and how the favourable ones were
+            settled; None where a number or a score decides, or true labels are not known.
         score_sums: sums of the scores of the people that each entry stands for, where people were counted by what they
             share (``people.counts``); ``scores`` is None then.
     """
@@ -87,6 +92,8 @@ class RecordedDecisions:
     decided_by: str = ""
     memberships: tuple[ProbableMembership, ...] = ()
     score_sums: ScoreSums | None = None
+    decision_words: LabelWords | None = None
+    truth_words: LabelWords | None = None
 
     @property
     def has_scores(self) -> bool:
@@ -169,8 +176,12 @@ class DecisionRoles:
         target: column of the true label, if it is known.
         score: column of the score of the favourable decision, if it is known.
         weight: column of how much each person counts, if not all count alike.
-        favourable: the decision that people want, and the true label that deserves it; guessed where one of two is
-            plainly good (``1``, ``"yes"``, ...). Of a number ``higher`` or ``lower``.
+        favourable: the favourable decision; by default proposed from words such as ``1``, ``yes`` and ``approved``. For
+            a number, ``higher`` or ``lower``.
+        unfavourable: all other decisions; needed if there are several, unless ``outcome`` says ``label``.
+        favourable_target: the favourable true label. By default it is the favourable decision if the columns have the
+            same words; otherwise it is proposed from words, names and the association with the decisions, or refused.
+        target_name: name of the true label, where its column was named otherwise.
         schema: what the protected columns mean; inferred from the data if left out.
         threshold: from which score on the favourable decision is given, in place of a column of decisions (see
             ``Thresholds.parse``).
@@ -188,6 +199,9 @@ class DecisionRoles:
     score: str | None = None
     weight: str | None = None
     favourable: Value | None = None
+    unfavourable: Sequence[Value] = ()
+    favourable_target: Value | None = None
+    target_name: str | None = None
     schema: Schema | None = None
     threshold: Any = None
     accept_proposals: bool = False
@@ -231,16 +245,16 @@ class DecisionRoles:
                     hint="name the `favourable=` label and say `kind=label`; or read a sample of the rows into memory",
                 )
             if outcome.kind == "number":
-                values = different_labels(table[self.decision])
-                number = infer_target(self.decision, values, self.favourable, outcome)
+                column = OutcomeColumn.read(CodedColumn.read(table[self.decision]), self.decision)
+                number = infer_target(column, self.favourable, outcome)
                 return self._read_numbers(table, names, number, location)
             if outcome.kind in ("labels", "ordinal"):
                 return self._read_labels(table, names, outcome, location)
-        truth = None if self.target is None else DecisionLabels.read(table[self.target], self.favourable, strict=False)
-        if self.decision is None:
-            made = self._name_decisions(truth, len(table))
-        else:
-            made = DecisionLabels.read(table[self.decision], self.favourable, strict=True)
+        made, truth = self._read_outcomes(table, counts, None if counted is None else frame)
+        settled: dict[str, Any] = {
+            "decision_words": None if self.decision is None else made.words,
+            "truth_words": None if truth is None else truth.words,
+        }
         known = made.known
         if not known.any():
             raise DataError("no row has a decision")
@@ -262,7 +276,8 @@ class DecisionRoles:
             labels = np.where(truth.known[kept], np.where(truth.favourable[kept], len(made.names) - 1, 0), -1)
         if counted is not None:
             people = replace(people, labels=labels, rows=kept)
-            return self._of_cells(frame, counted, people, made.favourable, truth, thresholds)
+            cells = self._of_cells(frame, counted, people, made.favourable, truth, thresholds)
+            return replace(cells, **settled)
         scores = None if self.score is None else read_numbers(table[self.score], kept, "score")
         selected = made.favourable[kept]
         if thresholds is not None and scores is not None:
@@ -283,6 +298,7 @@ class DecisionRoles:
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
             memberships=read_memberships(table, kept, self.membership or {}, self.known or {}),
+            **settled,
         )
 
     def _count(self, frame: Any, names: Sequence[str], thresholds: Thresholds | None, location: str) -> CountedRows:
@@ -376,14 +392,61 @@ class DecisionRoles:
             raise OptionError("a threshold needs scores", hint="name them: `y_score=...`")
         return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
 
-    def _name_decisions(self, truth: DecisionLabels | None, people: int) -> DecisionLabels:
-        """Return the labels that scores decide between: those of the truth, else *selected* and its opposite."""
-        if truth is not None:
-            names = truth.names
-        else:
-            good = "selected" if self.favourable is None else self.favourable
-            names = (opposite_label(good), good)
-        return DecisionLabels(names, np.ones(people, dtype=bool), np.zeros(people, dtype=bool))
+    def _read_outcomes(
+        self, table: Any, counts: Integers | None, lazy: Any
+    ) -> tuple[DecisionLabels, DecisionLabels | None]:
+        """Read decisions and true labels; a score decides between the true labels, or else *selected* and its opposite.
+
+        Args:
+            table: narwhals table of the columns; counts: people per row, or None.
+            lazy: the lazy frame that the rows were counted in, or None.
+        """
+
+        def read(name: str | None) -> OutcomeColumn | None:
+            if name is None:
+                return None
+            locate = None if lazy is None else lambda _, value: locate_value(lazy, name, value)
+            return OutcomeColumn.read(CodedColumn.read(table[name], counts, locate), name)
+
+        decision, truth = read(self.decision), read(self.target)
+        favourable, favourable_target = self.favourable, self.favourable_target
+        if (
+            decision
+            and truth
+            and favourable is not None
+            and favourable_target is None
+            and (decision.find(favourable) is None and truth.find(favourable) is not None)
+        ):
+            favourable, favourable_target = None, favourable
+        if decision is None:
+            wanted = favourable if favourable_target is None else favourable_target
+            labels = None if truth is None else self._labels(truth, wanted)
+            good = "selected" if favourable is None else favourable
+            words = LabelWords("", good, (opposite_label(good),)) if labels is None else labels.words
+            every = np.ones(len(table), dtype=np.bool_)
+            return DecisionLabels(words, every, ~every), labels
+        made = self._labels(decision, favourable, self.unfavourable)
+        if truth is None:
+            return made, None
+        settled = "stated"
+        if favourable_target is None:
+            favourable_target, settled = propose_true_label(truth, decision, made, self.target_name)
+        return made, self._labels(truth, favourable_target, settled=settled)
+
+    def _labels(
+        self,
+        column: OutcomeColumn,
+        favourable: Value | None,
+        unfavourable: Sequence[Value] = (),
+        settled: str = "stated",
+    ) -> DecisionLabels:
+        """Read one column of labels; a schema that lists all of its words states which are favourable."""
+        known = None if self.schema is None or self.schema.target.kind != "label" else self.schema.target
+        listed = known is not None and all(find_value(word, known.values or ()) is not None for word in column.words)
+        if known is not None and listed and favourable is None:
+            favourable = known.favourable
+        others = listed or (self.outcome is not None and self.outcome.kind == "label")
+        return read_labels(column, favourable, unfavourable, others=others, settled=settled)
 
     def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
         """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
@@ -440,8 +503,12 @@ class DecisionRoles:
                     "and say `kind=label`",
                 )
         outcome.require_no_favourable(decision, self.favourable)
-        columns = [table[name] for name in (decision, self.target) if name is not None]
-        target, codes = code_labels(columns, self.favourable, outcome)
+        columns = [
+            OutcomeColumn.read(CodedColumn.read(table[name]), name)
+            for name in (decision, self.target)
+            if name is not None
+        ]
+        target, codes = read_label_codes(columns, self.favourable, outcome)
         known = codes[0] >= 0
         if self.target is not None and not (known & (codes[1] >= 0)).any():
             raise DataError("no row has both a decision and a true label")

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, NumberFormat, Value
-from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, sort_key, value_key
+from evenhand.schema.outcome import OutcomeColumn
+from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, value_key
 from evenhand.schema.schema import Schema
+from evenhand.schema.words import outcome_key, read_number, word_of
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
@@ -300,13 +302,8 @@ def _missing_mask(column: CodedColumn, markers: tuple[str, ...]) -> Booleans:
 
 
 def _unknown_mask(column: CodedColumn, unknown: tuple[Value, ...] | None) -> Booleans:
-    keys = {value_key(value) for value in unknown or ()}
-
-    def stands_for_unknown(value: Any) -> bool:
-        plain = value.strip() if isinstance(value, str) else value
-        return isinstance(value, Hashable) and (value_key(plain) in keys or value_key(value) in keys)
-
-    return column.each(stands_for_unknown) if keys else np.zeros(len(column), dtype=np.bool_)
+    words = {word_of(value) for value in unknown or ()}
+    return column.each(lambda value: word_of(value) in words) if words else np.zeros(len(column), dtype=np.bool_)
 
 
 def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:
@@ -314,7 +311,7 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Boolea
         entries = _encode_values(attribute, column, missing, location)
     else:
         written = attribute.written
-        entries = column.numbers(_number if written is None else lambda value: _written_number(written, value))
+        entries = column.numbers(read_number if written is None else lambda value: _written_number(written, value))
         entries[missing] = np.nan
         wrong = ~missing & ~np.isfinite(entries)
         if wrong.any():
@@ -343,37 +340,35 @@ def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Boolea
 def _encode_values(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:
     values = attribute.values or ()
     code: dict[tuple[bool, Hashable], float] = {value_key(value): float(i) for i, value in enumerate(values)}
+    # 1 and "1" are one value, unless both are listed.
+    by_word: dict[str, float] = {}
+    for i, value in enumerate(values):
+        by_word.setdefault(word_of(value), float(i))
 
     def position(value: Any) -> float:
-        found = code.get(value_key(value)) if isinstance(value, Hashable) else None
-        if found is None and isinstance(value, str):
-            found = code.get(value_key(value.strip()))
-        return np.nan if found is None else found
+        if not isinstance(value, Hashable):
+            return np.nan
+        return code.get(value_key(value), by_word.get(word_of(value), np.nan))
 
     entries = column.look_up(position)
     entries[missing] = np.nan
-    unknown = np.isnan(entries) & ~missing
-    if unknown.any():
-        row = int(np.argmax(unknown))
+    unlisted = np.isnan(entries) & ~missing
+    if unlisted.any():
+        several = len(np.unique(column.codes[unlisted])) > 1
         raise DataError(
-            f"column {attribute.name!r}, {column.place(unknown)}: {column.at(row)!r} is not one of its values",
+            f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}"
+            if several
+            else f"column {attribute.name!r}, {column.place(unlisted)}: {column.at(int(np.argmax(unlisted)))!r} is not one "
+            "of its values",
             location=location,
-            hint=f"the values are: {list_values(values)}; add it to the schema or correct the data",
+            hint=f"the values are: {list_values(values)}; add them to the schema or correct the data",
         )
     return entries
 
 
-def _number(value: Any) -> float:
-    """Return a cell as a number; NaN where it is not one."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return np.nan
-
-
 def _written_number(written: NumberFormat, value: Any) -> float:
     """Return a cell that is written as a word as its number; a number as it is; NaN for anything else."""
-    return written.read(value) if isinstance(value, str) else _number(value)
+    return written.read(value) if isinstance(value, str) else read_number(value)
 
 
 def _encode_bins(
@@ -400,7 +395,7 @@ def _encode_bins(
 
 def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> Floats:
     """Return the true numbers, shape (rows,); NaN in rows that are not kept."""
-    name, numbers = schema.target.name, column.numbers(_number)
+    name, numbers = schema.target.name, column.numbers(read_number)
     numbers[_missing_mask(column, schema.missing_markers) | ~keep] = np.nan
     wrong = ~np.isfinite(numbers) & keep
     if wrong.any():
@@ -415,47 +410,45 @@ def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans, 
 
 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> tuple[Schema, Integers]:
-    name = schema.target.name
-    labels = [value.strip() if isinstance(value, str) else value for value in column.values]
-    lacking = np.array([is_missing(label) or label in schema.missing_markers for label in labels])[column.codes] & keep
+    """Return the schema with all labels of the target, and the position of each row's label, -1 where not kept."""
+    target, name = schema.target, schema.target.name
+    labels = OutcomeColumn.read(column, name)
+    stated = [match for value in target.values or () if (match := labels.find(value)) is not None]
+    # Markers of missing values, and words for "unknown" that are no labels of the target.
+    markers = [match for marker in schema.missing_markers if (match := labels.find(marker)) is not None]
+    markers += labels.unknown_words(stated) if stated else []
+    positions = np.array([labels.words.index(word) for word in markers], dtype=np.int64)
+    lacking = keep & ((labels.positions < 0) | np.isin(labels.positions, positions))
     if lacking.any():
         raise DataError(
             f"target column {name!r}, {column.place(lacking)}: the label is missing",
             location=location,
             hint="fill it in or remove the row",
         )
-    present = {labels[i] for i in np.unique(column.codes[keep])}
-    favourable = schema.target.favourable
-    if schema.target.values is None:
-        several = schema.target.kind == "labels"
-        last = () if several else (favourable,)
-        ordered = (*sorted(present - set(last), key=sort_key), *last)
-        if favourable not in present and not several:
-            raise DataError(
-                f"the favourable label {favourable!r} does not occur in the target column {name!r}",
-                location=location,
-                hint=f"the labels there are: {list_values(sorted(present, key=sort_key))}",
-            )
+    words = [labels.words[i] for i in np.unique(labels.positions[keep])]
+    if target.values is None:
+        several = target.kind == "labels"
+        last = [] if several else labels.require([target.favourable], "favourable")
+        ordered = (*(word for word in words if word not in last), *last)
         if len(ordered) < 2:
             raise DataError(
                 f"the target column {name!r} has one class only: {list_values(ordered)}",
                 location=location,
                 hint="an audit needs people with and without the favourable label",
             )
-        target = schema.target.model_copy(update={"values": tuple(ordered)})
-        schema = schema.model_copy(update={"target": target})
+        described = target.model_copy(update={"values": ordered} | ({} if several else {"favourable": last[0]}))
+        schema = schema.model_copy(update={"target": described})
         # model_copy keeps cached properties; these depend on attributes only, which did not change.
-    values = schema.target.values or ()
-    code = {value: i for i, value in enumerate(values)}
-    unknown = sorted(present - set(values), key=sort_key)
-    if unknown:
-        rows = column.codes == labels.index(unknown[0])
+    place = {outcome_key(value): i for i, value in enumerate(schema.target.values or ())}
+    unlisted = [word for word in words if outcome_key(word) not in place]
+    if unlisted:
         raise DataError(
-            f"target column {name!r}, {column.place(rows)}: {unknown[0]!r} is not one of its labels "
-            f"{list_values(values)}",
+            f"target column {name!r} has labels that the schema does not list: {labels.describe(unlisted)}",
             location=location,
+            hint=f"the labels are: {list_values(schema.target.values)}; add them to the schema or correct the data",
         )
-    return schema, np.where(keep, np.array([code.get(label, -1) for label in labels], dtype=np.int64)[column.codes], -1)
+    codes = np.array([*(place.get(outcome_key(word), -1) for word in labels.words), -1], dtype=np.int64)
+    return schema, np.where(keep, codes[labels.positions], -1)
 
 
 def _write_numbers(attribute: Attribute, values: NDArray[Any]) -> NDArray[Any]:

@@ -1,8 +1,8 @@
-"""Columns of a table that cannot be attributes as they are, each with what is wrong and what is proposed.
+"""Review the columns of a table as attributes: infer an entry of the schema, or propose one.
 
-What a model was trained on must not change. So most proposals are to give a column to the model as it stands
-(``passthrough``), which is right for identifiers, dates and texts alike. Amounts, percentages and numbers with decimal
-commas become numbers that are written back as the very words they were read from (``written``).
+The model must receive the cells it was trained on. So most proposals pass a column to the model unchanged
+(``passthrough``), which suits identifiers, dates and texts. Amounts, percentages and decimals such as ``12.50`` become
+numbers that are written back as the same words (``written``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from evenhand.errors import DataError
 from evenhand.schema.attribute import guess_format
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.schema import PASSTHROUGH
+from evenhand.schema.words import find_variants, means_unknown, parse_number, read_number, unknown_codes
 from evenhand.typing import Integers
 
 MAX_CATEGORIES = 1000
@@ -37,9 +38,6 @@ TYPICAL = 0.95
 STRAY_WORDS, STRAY_SHARE = 3, 0.2
 """Words among numbers, and their share of the rows, up to which they stand for numbers that are not known."""
 
-SENTINELS = frozenset({-1, -8, -9, -88, -99, -888, -999, -9999, 9, 99, 999, 9999, 99999, 999999})
-"""Numbers that tables use as codes for a value that is not known."""
-
 REPEATED, MOST_UNKNOWN = 3, 0.5
 """In so many rows at least, and in this share of them at most, a number may be such a code."""
 
@@ -52,15 +50,8 @@ RANGES = 5
 COUNTED_ROWS = 20
 """With fewer rows than this, a column may number them or agree with the target by chance."""
 
-UNKNOWN = re.compile(
-    r"(i )?(would )?(prefer|rather|choose|chose) not( to)?( say| disclose| answer| state)?"
-    r"|not (disclosed|stated|reported|specified|answered|given|known|available)|declined?( to (state|answer|say))?"
-    r"|no answer|refused|unknown|undisclosed|missing|n/?a|keine angabe|unbekannt|inconnu|non renseigné|\?+|-+|\.",
-    re.IGNORECASE,
-)
-"""Words that say of a protected attribute that it is not known."""
-
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+LEADING_ZERO = re.compile(r"[+-]?0\d")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}([. ]\d{3})+(,\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 COMMA_OR_NONE = re.compile(rf"{DECIMAL_COMMA.pattern}|[+-]?\d+(\.\d+)?")
 CURRENCY = r"([$€£¥₹₽₺₩₦₫฿₪₱₴]|[A-Z]{1,3}\$|[A-Z]{2,3}|Rs\.?|kr\.?|zł|Kč|Ft)"
@@ -193,7 +184,7 @@ class _Review:
     ) -> None:
         self.series, self.name, self.protected, self.target = series, name, protected, target
         self.groups = protected or compared
-        self.coded = coded
+        self.coded = coded = coded.with_numbers()
         missing = coded.missing()
         self.present, self.missing = coded.people(~missing), coded.people(missing)
         self.rows = self.present + self.missing
@@ -260,7 +251,7 @@ class _Review:
 
         Below zero, where no other number is, they need not be far.
         """
-        marks = [value for value in numbers if value in SENTINELS]
+        marks = unknown_codes(numbers)
         others = np.sort([value for value in numbers if value not in marks])
         if not marks or len(others) < LEAST_OTHERS:
             return []
@@ -277,71 +268,93 @@ class _Review:
 
     def _without_sentinels(self, numbers: Sequence[float], marks: Sequence[float]) -> ColumnProposal | None:
         rest = [value for value in numbers if value not in marks]
-        entry: dict[str, Any] | None = _number_entry(rest)
-        if self.protected and entry is not None and entry["kind"] == "real":
-            entry = _range_entry(rest)
+        entry = self._entry_of_numbers(rest)
         if entry is None:
             return None
         shown = list_values([int(mark) for mark in marks])
         problem = f"has {shown} in several rows, far from all its other numbers ({min(rest):g} to {max(rest):g})"
-        advice = f"unknown where {shown} stands, if that is a code for a value that is not known"
-        return self._proposal(problem, entry | {"unknown": list(marks)}, advice, required=False)
+        advice = f"unknown: {shown}, if that is a code for an unknown value"
+        return self._proposal(problem, entry | {"unknown": list(marks)}, advice, required=self.groups)
 
     def _numbers_with_words(self, numbers: Sequence[float], words: Sequence[str]) -> ReviewedColumn:
         shown = list_values(sorted(words))
-        entry: dict[str, Any] | None = None
-        if not any(math.isinf(value) for value in numbers):
-            entry = _number_entry(numbers)
-            entry = _range_entry(numbers) if self.protected and entry["kind"] == "real" else entry
+        entry = self._entry_of_numbers(numbers)
         if entry is None:
             return self._passthrough(f"has {shown} among numbers", "correct the data")
-        advice = f"a number, unknown where {shown} stands"
-        return ReviewedColumn(
-            None, self._proposal(f"has {shown} among numbers", entry | {"unknown": list(words)}, advice)
+        proposal = self._proposal(
+            f"has {shown} among numbers",
+            entry | {"unknown": list(words)},
+            f"a number, unknown: {shown}",
+            required=self.groups or not all(means_unknown(word) for word in words),
         )
+        return ReviewedColumn(None if proposal.required else proposal.entry, proposal)
 
     def _words(self, words: Sequence[str]) -> ReviewedColumn:
         stripped = sorted({word.strip() for word in words})
         others = [value for value in self.values if not isinstance(value, str)]
         distinct = [*others, *stripped]
         if not others:
-            found = self._written_numbers(stripped) or self._written_otherwise(stripped)
-            if found is not None:
-                return found
+            numeric = self._written_numbers(stripped) or self._written_otherwise(stripped)
+            if numeric is not None:
+                return numeric
         many = len(distinct) > MAX_CATEGORIES or (len(distinct) > MAX_DISTINCT and len(distinct) > self.present / 2)
         if many:
             return self._too_many(stripped, len(distinct))
         return self._check_column({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
 
     def _written_numbers(self, words: Sequence[str]) -> ReviewedColumn | None:
-        """Return what is proposed for numbers that are written as words."""
+        """Return numbers in spellings of their own such as ``12.50``, or beside words for unknown; None for others.
+
+        Words with leading zeros are codes, which are categories.
+        """
         strays = [word for word in words if not NUMBER.fullmatch(word)]
-        numeric = len(words) - len(strays)
-        alone = not strays and len(words) > MAX_DISTINCT
-        if strays and all(NUMBER.fullmatch(_without_sign(word)) for word in strays):
+        written = [word for word in words if NUMBER.fullmatch(word)]
+        if strays and (
+            all(NUMBER.fullmatch(_without_sign(word)) for word in strays)
+            or len(written) <= FEW_DISTINCT / 2
+            or not self._are_stray(strays, len(written))
+        ):
             return None
-        if not alone and not (strays and numeric > FEW_DISTINCT / 2 and self._are_stray(strays, numeric)):
+        canonical = all(parse_number(word) is not None for word in written)
+        if any(LEADING_ZERO.match(word) for word in written) or (
+            not canonical and self.groups and len(words) <= FEW_DISTINCT
+        ):
             return None
-        if not strays and POSTAL_NAME.fullmatch(self.name):
-            return self._passthrough(f"has {len(words):,} zip codes", "group it, by region for instance")
-        if not strays and len(words) == self.present >= COUNTED_ROWS and IDENTIFIER_NAME.fullmatch(self.name):
-            return self._passthrough(f"has another number in each of {self.rows:,} rows, an identifier", "leave it out")
+        format_ = None if canonical else guess_format(written)
+        if not canonical and format_ is None and len(words) <= FEW_DISTINCT:
+            return None
+        entry = self._entry_of_numbers([read_number(word) for word in written])
         shown = list_values(strays)
-        problem = f"has {shown} among numbers" if strays else f"has {len(words):,} numbers that are written as words"
-        if not self.groups:
-            return self._passthrough(problem, "")
-        numbers = [float(word) for word in words if NUMBER.fullmatch(word)]
-        whole = all(number.is_integer() for number in numbers)
-        entry = _number_entry(numbers) if whole else _range_entry(numbers)
+        example = next(word for word in written if canonical or parse_number(word) is None)
+        problem = f"has {shown} among numbers" if strays else f"has {len(words):,} numbers written like {example!r}"
+        if not canonical and format_ is None and not self.groups:
+            return self._passthrough(f"has numbers in several spellings, such as {example!r}", "")
         if entry is None:
             return None
-        advice = "a number" + ("" if whole else " in ranges") + (f", unknown where {shown} stands" if strays else "")
-        found = entry | ({"unknown": strays} if strays or self.missing else {})
-        return ReviewedColumn(None, self._proposal(problem, found, advice))
+        if format_ is not None:
+            entry["written"] = format_.model_dump(exclude_defaults=True)
+        if strays or (self.groups and self.missing):
+            entry["unknown"] = strays
+        advice = "a number" + (" in ranges" if "edges" in entry else "") + (f", unknown: {shown}" if strays else "")
+        # A word for unknown among numbers leaves nothing to decide where no groups are formed.
+        evident = all(means_unknown(word) for word in strays)
+        proposal = self._proposal(problem, entry, advice, required=self.groups or not evident)
+        return ReviewedColumn(None if proposal.required else proposal.entry, proposal)
+
+    def _entry_of_numbers(self, numbers: Sequence[float]) -> dict[str, Any] | None:
+        """Return a numeric entry; a protected real number is cut into ranges, None if there are too few values."""
+        if any(math.isinf(number) for number in numbers):
+            return None
+        entry = _number_entry(numbers)
+        return _range_entry(numbers) if self.groups and entry["kind"] == "real" else entry
 
     def _written_otherwise(self, words: Sequence[str]) -> ReviewedColumn | None:
         """Return what is proposed for dates, amounts and the like that are written as words."""
         if len(words) <= FEW_DISTINCT:
+            return None
+        if POSTAL_NAME.fullmatch(self.name) and len(words) > MAX_DISTINCT:
+            return self._passthrough(f"has {len(words):,} zip codes", "group it, by region for instance")
+        if all(NUMBER.fullmatch(word) for word in words):
             return None
 
         def are(pattern: re.Pattern[str]) -> bool:
@@ -361,8 +374,6 @@ class _Review:
                 if converted is not None:
                     return converted
                 return self._passthrough(f"has {len(words):,} {what}, such as {words[0]!r}", advice)
-        if POSTAL_NAME.fullmatch(self.name) and len(words) > MAX_DISTINCT:
-            return self._passthrough(f"has {len(words):,} zip codes", "group it, by region for instance")
         return None
 
     def _formatted_numbers(self, pattern: re.Pattern[str], what: str) -> ReviewedColumn | None:
@@ -374,9 +385,7 @@ class _Review:
         if format_ is None or (strays and not self._are_stray([word.strip() for word in strays], len(written))):
             return None
         numbers = [format_.read(word) for word in written]
-        entry: dict[str, Any] | None = _number_entry(numbers)
-        if self.protected and entry is not None and entry["kind"] == "real":
-            entry = _range_entry(numbers)
+        entry = self._entry_of_numbers(numbers)
         if entry is None:
             return None
         more = {"unknown": [word.strip() for word in strays]} if strays else {}
@@ -418,8 +427,12 @@ class _Review:
         return ReviewedColumn(found)
 
     def _checked_groups(self, found: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
-        unknown = [value for value in values if isinstance(value, str) and UNKNOWN.fullmatch(value)]
+        unknown = [value for value in values if means_unknown(value)]
         known = [value for value in values if value not in unknown]
+        if unknown and len(known) < 2:
+            problem = f"has {list_values(unknown)} beside {list_values(known) or 'no other value'}"
+            advice = "if these are groups, list them as `values` in a schema"
+            return ReviewedColumn(found, ColumnProposal(self.name, problem, None, advice))
         if unknown and len(known) > 1:
             entry = {key: value for key, value in found.items() if key != "missing"}
             proposal = self._proposal(
@@ -427,10 +440,11 @@ class _Review:
                 "`unknown`: counted, and left out of figures by it",
             )  # fmt: skip
             return ReviewedColumn(found, proposal)
-        same = _same_words(known)
-        if same:
-            problem = f"has values that differ in capital letters or spaces alone: {', '.join(map(repr, same))}"
-            return ReviewedColumn(found, ColumnProposal(self.name, problem, None, "make them one in the data"))
+        variants = find_variants(self.values)
+        if variants:
+            shown = "; ".join(", ".join(map(repr, words)) for words in variants)
+            problem = f"has values that differ in case or spaces alone: {shown}"
+            return ReviewedColumn(found, ColumnProposal(self.name, problem, None, "use one spelling in the data"))
         if self.missing:
             entry = {key: value for key, value in found.items() if key != "missing"}
             proposal = self._proposal(
@@ -507,15 +521,6 @@ def _are_dates(numbers: Sequence[float]) -> bool:
     """Return whether all whole numbers read as year, month and day."""
     parts = [divmod(int(number) % 10_000, 100) for number in numbers]
     return all(1 <= month <= 12 and 1 <= day <= 31 for month, day in parts)
-
-
-def _same_words(values: Sequence[Any]) -> list[str]:
-    """Return values that are the same word but for capital letters and spaces, of the first such word."""
-    alike: dict[str, list[str]] = {}
-    for value in values:
-        if isinstance(value, str):
-            alike.setdefault(" ".join(value.split()).casefold(), []).append(value)
-    return next((words for words in alike.values() if len(words) > 1), [])
 
 
 def _ordered_categories(series: Any) -> list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -18,8 +19,8 @@ LARGEST_INTEGER = 2**53
 TRUTH = {"true": "1", "false": "0", "1": "1", "0": "0", "1.0": "1", "0.0": "0"}
 """Spellings of true and false, case folded."""
 
-TRIMMED = " \t\r\n\u00a0\u202f.<>()[]{}\"'\u2018\u2019\u201c\u201d"
-"""Characters around a word that do not change whether it means "unknown"."""
+TRIMMED = " \t\r\n\u00a0\u202f.()[]{}\"'\u2018\u2019\u201c\u201d"
+"""Characters around a word that do not change its meaning."""
 
 
 def parse_number(word: str) -> int | float | None:
@@ -44,6 +45,16 @@ def parse_number(word: str) -> int | float | None:
     return number if math.isfinite(number) and repr(number) == word else None
 
 
+def read_number(value: Any) -> float:
+    """Read a number in any spelling, such as ``3.10`` and ``+5``, where it is stated to be a number; NaN for others."""
+    if isinstance(value, str) and "_" in value:  # Python's own spelling of 1_000
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
 def word_of(value: Any) -> str:
     """Return a value as text: a whole number without a decimal point, a word without blanks around it.
 
@@ -57,6 +68,12 @@ def word_of(value: Any) -> str:
 def truth_key(value: Any) -> str | None:
     """Return ``"1"`` or ``"0"`` for a spelling of true or false, such as ``1.0`` and ``TRUE``; None for others."""
     return TRUTH.get(word_of(value).casefold())
+
+
+def plain_key(value: Any) -> str | None:
+    """Return ``"1"`` or ``"0"`` for true and false, and for yes and no; None for other words."""
+    word = folded(value)
+    return "1" if word in ("yes", "y") else "0" if word in ("no", "n") else truth_key(value)
 
 
 def outcome_key(value: Any) -> str:
@@ -79,25 +96,50 @@ def find_variants(values: Iterable[Any]) -> list[list[Any]]:
 
 
 @cache
-def _unknown_data() -> tuple[re.Pattern[str], frozenset[float]]:
+def _data() -> dict[str, Any]:
     import yaml
 
-    text = Path(__file__).with_name("unknown_words.yaml").read_text("utf-8")
-    data = yaml.load(text, Loader=yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader)
-    return re.compile("|".join(f"(?:{pattern})" for pattern in data["words"])), frozenset(data["codes"])
+    text = Path(__file__).with_name("words.yaml").read_text("utf-8")
+    data: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return data
+
+
+@cache
+def _pattern(meaning: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in _data()[meaning]))
+
+
+def _means(meaning: str, word: Any) -> bool:
+    return _pattern(meaning).fullmatch(folded(word).strip(TRIMMED)) is not None
 
 
 def means_unknown(value: Any) -> bool:
     """Return whether a word says that a value is not known, such as ``Prefer not to say``, ``NULL`` or ``?``.
 
-    The words are listed in ``unknown_words.yaml``.
+    The words are listed in ``words.yaml``.
     """
-    return isinstance(value, str) and _unknown_data()[0].fullmatch(folded(value).strip(TRIMMED)) is not None
+    return isinstance(value, str) and _means("unknown", value)
 
 
 def unknown_codes(values: Sequence[Any]) -> list[Any]:
     """Return the numbers among these that tables use as codes for unknown values, such as -1 and 999."""
-    codes = _unknown_data()[1]
+    codes = frozenset(_data()["codes"])
     return [
         value for value in values if isinstance(value, int | float) and not isinstance(value, bool) and value in codes
     ]
+
+
+def is_adverse_name(name: str) -> bool:
+    """Return whether the name of a column says that its label 1, yes or true is not wanted, such as ``defaulted``."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[^a-zA-Z0-9]+", " ", name).casefold()
+    words = spaced.split()
+    pattern = _pattern("adverse_names")
+    pairs = [f"{one} {other}" for one, other in itertools.pairwise(words)]
+    return any(pattern.fullmatch(word) for word in [*words, *pairs])
+
+
+def wanted(value: Any) -> bool | None:
+    """Return whether a label is plainly wanted (``approved``) or unwanted (``denied``); None if neither is plain."""
+    word = truth_key(value) or value
+    favourable, unfavourable = _means("favourable", word), _means("unfavourable", word)
+    return None if favourable == unfavourable else favourable

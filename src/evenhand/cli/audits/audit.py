@@ -76,6 +76,10 @@ def audit(
     decision: Annotated[
         str | None, typer.Option("--decision", help="Audit the decisions in this column of DATA; no model is needed.")
     ] = None,
+    favourable_target: Annotated[
+        str | None,
+        typer.Option("--favourable-target", help="With --decision: the favourable true label in the --target column."),
+    ] = None,
     score: Annotated[
         str | None,
         typer.Option("--score", help="Column of the favourable decision's score; with --threshold it decides."),
@@ -196,6 +200,8 @@ def audit(
             score,
             weight,
             people.favourable,
+            people.unfavourable or (),
+            favourable_target,
             threshold=threshold,
             accept_proposals=people.accept_proposals,
             outcome=people.outcome,

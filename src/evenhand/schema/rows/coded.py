@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.schema.words import parse_number
 from evenhand.text import format_count
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -47,7 +48,7 @@ class CodedColumn:
                 return cls(None, array, counts, locate)
         words = _code_words(series)
         if words is not None:
-            return cls(words, None, counts, locate)
+            return cls(words, None, counts, locate)._replace_values(_empty_blanks)
         column = series.to_list()
         kinds = set(map(type, column))
         if any(issubclass(kind, np.generic) for kind in kinds):
@@ -60,7 +61,27 @@ class CodedColumn:
             return cls((tuple(column), np.arange(len(column))), None, counts, locate)
         codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
         values = tuple(numbers if keys is column else (key[1] for key in numbers))
-        return cls((values, codes), None, counts, locate)
+        coded = cls((values, codes), None, counts, locate)._replace_values(_empty_blanks)
+        # Numbers stored as text: 1 and "1" are one value.
+        numeric = str in kinds and any(is_number(value) for value in values)
+        return coded._replace_values(_parse_word) if numeric else coded
+
+    def with_numbers(self) -> CodedColumn:
+        """Return the column with numbers in place of words, if every word is the canonical spelling of a number."""
+        words = [value for value in self.values if isinstance(value, str)] if self.array is None else []
+        numeric = words and not any(isinstance(_parse_word(word), str) for word in words)
+        return self._replace_values(_parse_word) if numeric else self
+
+    def _replace_values(self, change: Callable[[Any], Any]) -> CodedColumn:
+        """Return the column with other values, equal ones merged; the column itself if no value changes."""
+        values = [change(value) for value in self.values]
+        if all(new is old for new, old in zip(values, self.values, strict=True)):
+            return self
+        place: dict[Hashable, int] = {}
+        codes = [place.setdefault(value_key(value), len(place)) for value in values]
+        distinct = dict(zip(codes, values, strict=True))
+        renumbered = np.array(codes, dtype=np.int64)[self.codes]
+        return replace(self, known=(tuple(distinct[code] for code in sorted(distinct)), renumbered))
 
     def __len__(self) -> int:
         return len(self.codes if self.array is None else self.array)
@@ -106,6 +127,16 @@ class CodedColumn:
     def people(self, rows: Booleans) -> int:
         """Return how many people some rows stand for."""
         return int(rows.sum() if self.counts is None else self.counts[rows].sum())
+
+    def describe(self, rows: Booleans, most: int = 12) -> str:
+        """Return the distinct values of some rows with their counts and first rows, for messages."""
+        listed = list(dict.fromkeys(self.codes[rows].tolist()))
+        parts = []
+        for code in listed[:most]:
+            same = rows & (self.codes == code)
+            count = "" if self.counts is not None else f"{format_count(self.people(same), 'row', 'rows')}, first in "
+            parts.append(f"{self.values[code]!r} ({count}{self.place(same)})")
+        return ", ".join(parts) + (f", ... ({len(listed)} in all)" if len(listed) > most else "")
 
     def place(self, rows: Booleans) -> str:
         """Return where the first of some rows is; where rows were counted, also how many have the same value."""
@@ -154,11 +185,25 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
     return (*words, *([None] if gone.any() else [])), np.where(gone, len(words), codes)
 
 
+def _empty_blanks(value: Any) -> Any:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _parse_word(value: Any) -> Any:
+    number = parse_number(value.strip()) if isinstance(value, str) else None
+    return value if number is None else number
+
+
 def is_missing(value: Any) -> bool:
     """Return whether a value stands for none: None, NaN, or what pandas and pyarrow have for it."""
     return (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
     )
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, and neither a truth value nor missing."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and not is_missing(value)
 
 
 def plain_value(value: Any) -> Any:

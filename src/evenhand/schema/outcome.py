@@ -1,0 +1,567 @@
+"""Outcome columns: decisions and true labels, each word of which is favourable, unfavourable or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema.attribute import Value, find_value
+from evenhand.schema.rows import CodedColumn, is_missing, list_values, sort_key
+from evenhand.schema.target import DIRECTIONS, MOST_NUMERIC_LABELS, OutcomeRole, guess_kind
+from evenhand.schema.words import (
+    find_variants,
+    folded,
+    is_adverse_name,
+    means_unknown,
+    outcome_key,
+    parse_number,
+    plain_key,
+    read_number,
+    truth_key,
+    unknown_codes,
+    wanted,
+)
+from evenhand.typing import Booleans, Floats, Integers
+
+MOST_LABELS = 50
+"""A column with more different labels than this does not hold decisions."""
+
+SAME_WORD = "same word as the decision"
+
+SIGNIFICANT = 2.0
+"""Standard errors from zero at which an association between decisions and true labels is taken as evidence."""
+
+
+class ClosedOutcome(NamedTuple):
+    """An outcome column whose every word is favourable, unfavourable or unknown.
+
+    Attributes:
+        codes: 1 favourable, 0 unfavourable, -1 unknown or missing, shape (n,).
+        favourable, unfavourable, unknown: the words of each kind that occur, in the column's own spelling.
+    """
+
+    codes: Integers
+    favourable: tuple[Value, ...]
+    unfavourable: tuple[Value, ...]
+    unknown: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class OutcomeColumn:
+    """The words of an outcome column.
+
+    Spellings of a truth value (``1``, ``1.0``, ``True``, ``TRUE``) are one word, and so are a number and its canonical
+    spelling.
+
+    Attributes:
+        coded: the column.
+        name: its name, for messages.
+        words: each word once, in order.
+        positions: position in ``words`` of each row's word, -1 where the cell is empty, shape (n,).
+    """
+
+    coded: CodedColumn
+    name: str
+    words: tuple[Value, ...]
+    positions: Integers
+
+    @classmethod
+    def read(cls, coded: CodedColumn, name: str) -> OutcomeColumn:
+        """Read the words of a column.
+
+        Raises:
+            DataError: if a cell is not a word, a number or a truth value, or the column is empty.
+        """
+        if coded.array is not None:
+            numbers = coded.values
+            empty = np.array([is_missing(number) for number in numbers[-1:]], dtype=np.bool_).any()
+            words = numbers[:-1] if empty else numbers
+            if not words:
+                raise DataError(f"column {name!r} is empty")
+            return cls(coded, name, words, np.where(coded.codes == len(words), -1, coded.codes))
+        labels = [label_of(value) for value in coded.values]
+        odd = next((one for one in labels if one is not None and not isinstance(one, str | bool | int | float)), None)
+        if odd is not None:
+            raise DataError(
+                f"expected words or numbers in column {name!r}, got {type(odd).__name__} values",
+                hint="convert them to words or numbers",
+            )
+        by_key: dict[str, Value] = {}
+        for label in sorted((one for one in labels if one is not None), key=sort_key):
+            by_key.setdefault(outcome_key(label), label)
+        if not by_key:
+            raise DataError(f"column {name!r} is empty")
+        place = {key: i for i, key in enumerate(by_key)}
+        codes = [-1 if label is None else place[outcome_key(label)] for label in labels]
+        return cls(coded, name, tuple(by_key.values()), np.array(codes, dtype=np.int64)[coded.codes])
+
+    def describe(self, chosen: Iterable[Value]) -> str:
+        """Return some words with their counts and first rows, for messages."""
+        positions = [self.words.index(word) for word in chosen]
+        by_word = replace(self.coded, array=None, known=((*self.words, None), self.positions % (len(self.words) + 1)))
+        return by_word.describe(np.isin(self.positions, positions))
+
+    def find(self, wanted: Value) -> Value | None:
+        """Return the word of the column that a configured value means; None if it does not occur."""
+        key = outcome_key(wanted)
+        return next((word for word in self.words if outcome_key(word) == key), None)
+
+    def require(self, configured: Sequence[Value], argument: str) -> list[Value]:
+        """Return the words of the column that configured values mean.
+
+        Raises:
+            SchemaError: if one does not occur; the message lists the words that do.
+        """
+        return [self._require(value, argument) for value in configured]
+
+    def _require(self, value: Value, argument: str) -> Value:
+        match = self.find(value)
+        if match is None:
+            similar = next((word for word in self.words if folded(word) == folded(value)), None)
+            hint = "" if similar is None else f"did you mean {similar!r}? "
+            raise SchemaError(
+                f"the {argument} label {value!r} does not occur in column {self.name!r}",
+                hint=f"{hint}the labels are: {self.describe(self.words)}",
+            )
+        return match
+
+    def require_spelling(self) -> None:
+        """Refuse words that differ in case or blanks alone.
+
+        Raises:
+            DataError: if there are such words.
+        """
+        variants = find_variants(self.words)
+        if variants:
+            raise DataError(
+                f"column {self.name!r} has the same word in several spellings: "
+                + "; ".join(self.describe(words) for words in variants),
+                hint="use one spelling in the data",
+            )
+
+    def unknown_words(self, stated: Collection[Value]) -> list[Value]:
+        """Return the words and codes that mean "unknown", apart from those that are stated to be labels.
+
+        A number is a code for "unknown" beside 0 and 1 only.
+        """
+        others = [word for word in self.words if word not in stated]
+        unknown = [word for word in others if means_unknown(word)]
+        numbers = [word for word in self.words if isinstance(word, int | float) and word not in unknown]
+        codes = [code for code in unknown_codes(numbers) if code in others]
+        truths = [number for number in numbers if truth_key(number) is not None]
+        return unknown + (codes if len(truths) + len(codes) == len(numbers) and len(truths) == 2 else [])
+
+    def close(
+        self,
+        favourable: Sequence[Value],
+        *,
+        unfavourable: Sequence[Value] = (),
+        unknown: Sequence[Value] = (),
+        others: bool = False,
+        occurs: bool = True,
+    ) -> ClosedOutcome:
+        """Assign every word to favourable, unfavourable or unknown.
+
+        One word beside the favourable one needs no statement: it is unfavourable. Several do.
+
+        Args:
+            favourable: the favourable labels.
+            unfavourable: the unfavourable labels.
+            unknown: words that mean "no outcome", beside those listed in ``words.yaml``; they need not occur.
+            others: whether all other words are unfavourable.
+            occurs: whether a favourable label must occur.
+
+        Raises:
+            SchemaError: if a configured label does not occur.
+            DataError: if words are left over, or differ in spelling alone; the message lists them with their counts.
+        """
+        self.require_spelling()
+        # Where all are true, or all are false, the other value is known without occurring.
+        plain = _are_plain(self.words)
+        optional = [value for value in favourable if not occurs or (plain and plain_key(value) is not None)]
+        good = [match for value in optional if (match := self.find(value)) is not None]
+        good += self.require([value for value in favourable if value not in optional], "favourable")
+        bad = self.require(unfavourable, "unfavourable")
+        none = [match for value in unknown if (match := self.find(value)) is not None]
+        none += [word for word in self.unknown_words([*good, *bad]) if word not in none]
+        left = [word for word in self.words if word not in (*good, *bad, *none)]
+        if (left and bad) or (len(left) > 1 and not others):
+            raise DataError(
+                f"column {self.name!r} has words that are neither favourable nor unfavourable: {self.describe(left)}",
+                hint=f"the favourable label is {list_values(good or favourable)}; correct the data, or list all "
+                f"unfavourable labels: `unfavourable={left[0]}`; or say `kind=label` if every other label is "
+                "unfavourable",
+            )
+        kind = np.array([1 if word in good else -1 if word in none else 0 for word in self.words] + [-1])
+        return ClosedOutcome(kind[self.positions], tuple(good), tuple(bad + left), tuple(none))
+
+
+class LabelWords(NamedTuple):
+    """The words of a column of labels, and how its favourable label was settled.
+
+    Attributes:
+        column: name of the column.
+        favourable, unfavourable: labels; an unfavourable one need not occur.
+        unknown: words of the column that mean "unknown".
+        settled: how the favourable label was settled: ``stated``, ``proposed ...``, or ``same word as the decision``.
+    """
+
+    column: str
+    favourable: Value
+    unfavourable: tuple[Value, ...]
+    unknown: tuple[Value, ...] = ()
+    settled: str = "stated"
+
+
+class DecisionLabels(NamedTuple):
+    """A column of labels, of which one is favourable.
+
+    Attributes:
+        words: its labels.
+        known, favourable: which rows have a label, and the favourable one, shape (n,).
+    """
+
+    words: LabelWords
+    known: Booleans
+    favourable: Booleans
+
+    @property
+    def names(self) -> tuple[Value, ...]:
+        """All labels, the favourable one last."""
+        return (*self.words.unfavourable, self.words.favourable)
+
+
+def read_labels(
+    column: OutcomeColumn,
+    favourable: Value | None,
+    unfavourable: Sequence[Value] = (),
+    *,
+    others: bool = False,
+    settled: str = "stated",
+) -> DecisionLabels:
+    """Read a column of labels, of which one is favourable.
+
+    Args:
+        column: the words of the column.
+        favourable: the favourable label; None proposes it (see ``propose_favourable``).
+        unfavourable: the unfavourable labels; may be left out if there is one.
+        others: whether every other label is unfavourable.
+        settled: how the favourable label was settled.
+
+    Raises:
+        SchemaError: if the favourable label cannot be proposed, or is stated and does not occur.
+        DataError: if the column has too many words, or words that are neither favourable nor unfavourable.
+    """
+    if len(column.words) > MOST_LABELS:
+        raise DataError(
+            f"expected decisions in column {column.name!r}, got {len(column.words):,} different values",
+            hint="for scores, use `y_score=...` with `threshold=0.5` and no decisions; for decided numbers, "
+            "`kind=number`",
+        )
+    if favourable is None:
+        column.require_spelling()
+        unknown = column.unknown_words(())
+        favourable = propose_favourable(column.name, [word for word in column.words if word not in unknown])
+        settled = "proposed"
+    closed = column.close([favourable], unfavourable=unfavourable, others=others, occurs=settled == "stated")
+    good = closed.favourable[0] if closed.favourable else favourable
+    if not closed.favourable and settled == "proposed":
+        good = opposite_label(closed.unfavourable[0])
+    words = LabelWords(column.name, good, closed.unfavourable or (opposite_label(good),), closed.unknown, settled)
+    return DecisionLabels(words, closed.codes >= 0, closed.codes == 1)
+
+
+def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
+    """Return the label of a column that people plainly want, of two.
+
+    ``approved`` is wanted and ``denied`` is not; of ``yes`` and ``no`` in a column called ``defaulted``, ``no`` is.
+
+    Raises:
+        SchemaError: if there are not two labels, or neither is plainly the favourable one.
+    """
+    candidates = list(labels)
+    if len(candidates) == 1 and plain_key(candidates[0]) is not None:
+        # If all labels are true, false is a label too.
+        candidates.append(opposite_label(candidates[0]))
+    good = [label for label in candidates if wanted(label)]
+    bad = [label for label in candidates if wanted(label) is False]
+    if len(candidates) == 2 and (len(good), len(bad)) in ((1, 1), (1, 0), (0, 1)):
+        favourable = good[0] if good else next(label for label in candidates if label not in bad)
+        return _opposite(favourable, candidates) if _are_plain(candidates) and is_adverse_name(name) else favourable
+    numeric = all(isinstance(label, int | float) for label in labels) and len(labels) > 2
+    raise SchemaError(
+        f"which label of {name!r} is favourable? It is not evident from {list_values(labels)}",
+        hint="state it: `favourable=VALUE`" + EACH_HINT * (len(labels) > 2) + (NUMERIC_HINT if numeric else ""),
+    )
+
+
+NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
+EACH_HINT = "; or compare each of them: `kind=labels`"
+
+
+def _opposite(label: Any, labels: Sequence[Any]) -> Any:
+    return next(other for other in labels if other != label)
+
+
+def _are_plain(labels: Collection[Any]) -> bool:
+    """Return whether labels are truth values, or yes and no, so that their meaning depends on the column's name."""
+    return all(plain_key(label) is not None for label in labels)
+
+
+def propose_true_label(
+    truth: OutcomeColumn, decision: OutcomeColumn | None, made: DecisionLabels, name: str | None = None
+) -> tuple[Value, str]:
+    """Propose the favourable true label where it is not stated.
+
+    If the true labels and the decisions have the same words, the favourable decision is the favourable true label.
+    Otherwise the words, the names of the columns and the association between decisions and true labels must agree.
+
+    Args:
+        truth: the true labels.
+        decision: the decisions; None if a score decides.
+        made: the decisions, read.
+        name: name of the true label, if it is known beyond that of the column.
+
+    Returns:
+        The label, and how it was settled.
+
+    Raises:
+        SchemaError: if the evidence is missing or contradictory.
+    """
+    truth.require_spelling()
+    words = [word for word in truth.words if word not in truth.unknown_words(made.names)]
+    title = name or truth.name
+    plain = _are_plain(words)
+    adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
+    keys = [plain_key(label) or outcome_key(label) for label in made.names]
+    same = all((plain_key(word) or outcome_key(word)) in keys for word in words)
+    if same:
+        match = [word for word in words if (plain_key(word) or outcome_key(word)) == keys[-1]]
+        label = match[0] if match else opposite_label(words[0]) if plain else made.names[-1]
+        strength = _association(truth, label, made)
+        if not plain or not adverse or strength >= SIGNIFICANT:
+            if not plain or strength > -SIGNIFICANT:
+                return label, SAME_WORD
+            return label, (
+                f"{SAME_WORD}, although the favourable decision is rarer there: if {label!r} is not the favourable label "
+                f"of {title!r}, state the other one: `favourable_target=VALUE`"
+            )
+    hint = "state it: `favourable_target=VALUE`"
+    try:
+        label = propose_favourable(title, words)
+    except SchemaError:
+        raise SchemaError(
+            f"the favourable true label of {title!r} is not evident from {list_values(words)}", hint=hint
+        ) from None
+    strength = _association(truth, label, made)
+    evident = not plain or (adverse and not same)
+    if strength <= -SIGNIFICANT or (strength < SIGNIFICANT and not evident):
+        rarer = strength <= -SIGNIFICANT
+        evidence = "the favourable decision is rarer there" if rarer else "decisions and true labels are not associated"
+        raise SchemaError(
+            f"the favourable true label of {title!r} may be {label!r} by its name, but {evidence}", hint=hint
+        )
+    basis = (
+        "by the words and the name of the column" if evident else "as the favourable decision is more frequent there"
+    )
+    return label, f"proposed {basis}"
+
+
+def _association(truth: OutcomeColumn, favourable: Value, made: DecisionLabels) -> float:
+    """Return how many standard errors the rate of favourable decisions is higher where the true label is this one.
+
+    Of a two-by-two table with counts n this is the signed square root of its chi-squared statistic.
+    """
+    words = truth.words
+    position = words.index(favourable) if favourable in words else -2
+    unknown = [words.index(word) for word in truth.unknown_words((favourable,))]
+    kept = made.known & (truth.positions >= 0) & ~np.isin(truth.positions, unknown)
+    counts = np.ones(len(kept)) if truth.coded.counts is None else truth.coded.counts.astype(np.float64)
+    selected, deserving = made.favourable[kept], truth.positions[kept] == position
+    table = np.zeros((2, 2))
+    np.add.at(table, (selected.astype(np.int64), deserving.astype(np.int64)), counts[kept])
+    margins: Floats = np.concatenate([table.sum(axis=0), table.sum(axis=1)])
+    if not (margins > 0).all():
+        return 0.0
+    determinant = table[0, 0] * table[1, 1] - table[0, 1] * table[1, 0]
+    return float(determinant * np.sqrt(table.sum() / margins.prod()))
+
+
+def label_of(value: Any) -> Value | None:
+    """Return the label in a cell: a number for its canonical spelling, None for an empty cell."""
+    plain = value.strip() if isinstance(value, str) else value
+    if is_missing(plain) or (isinstance(plain, str) and not plain):
+        return None
+    number = parse_number(plain) if isinstance(plain, str) else None
+    label: Value = plain if number is None else number
+    return label
+
+
+def different_labels(column: Any) -> set[Value]:
+    """Return the distinct labels of a column."""
+    return set(OutcomeColumn.read(CodedColumn.read(column), column.name).words)
+
+
+def opposite_label(label: Value) -> Value:
+    """Return the label that does not occur where all labels are the same."""
+    if isinstance(label, bool):
+        return not label
+    if truth_key(label) is not None and not isinstance(label, str):
+        return 1 - label
+    return {"yes": "no", "no": "yes"}.get(str(label), f"not {label}")
+
+
+def read_label_codes(
+    columns: Sequence[OutcomeColumn], favourable: Value | None, outcome: OutcomeRole
+) -> tuple[dict[str, Any], list[Integers]]:
+    """Read columns of several labels, or of labels in an order.
+
+    Args:
+        columns: decided labels, and the true ones if they are known.
+        favourable: of ordered labels, the first or the last; by default the last.
+        outcome: ``labels``, or ``ordinal`` with the order.
+
+    Returns:
+        The target's ``kind``, ``values`` and ``favourable``; and for each column positions in the values, -1 where
+        there is no label, shape (n,).
+    """
+    more = [word for column in columns[1:] for word in column.words if word not in column.unknown_words(())]
+    target = label_target(columns[0], favourable, outcome, str(outcome.kind), more)
+    place = {outcome_key(value): i for i, value in enumerate(target["values"])}
+    codes = [
+        np.array([*(place.get(outcome_key(word), -1) for word in column.words), -1], dtype=np.int64)[column.positions]
+        for column in columns
+    ]
+    return target, codes
+
+
+# The entry of an outcome column in a schema.
+
+
+def infer_target(
+    column: OutcomeColumn,
+    favourable: Value | None = None,
+    outcome: OutcomeRole | None = None,
+    unfavourable: Sequence[Value] = (),
+) -> dict[str, Any]:
+    """Return the target entry of a schema for a column.
+
+    Raises:
+        DataError: if it holds no outcome of the stated kind.
+        SchemaError: if the favourable label cannot be proposed or does not occur.
+    """
+    outcome = outcome or OutcomeRole()
+    name, unknown = column.name, column.unknown_words([] if favourable is None else [favourable])
+    labels = {word for word in column.words if word not in unknown}
+    numbers = {label: read_number(label) for label in labels}
+    if (
+        outcome.kind in (None, "number")
+        and len(labels) > MOST_NUMERIC_LABELS
+        and np.isfinite([*numbers.values()]).all()
+    ):
+        labels = set(numbers.values())
+    kind = outcome.kind or guess_kind(labels, favourable, outcome.order)
+    if kind == "number":
+        return _number_target(name, labels, favourable, outcome)
+    if outcome.unit is not None:
+        raise OptionError(
+            f"a unit belongs to a number, and {name!r} holds labels", hint="leave it out, or say `kind=number`"
+        )
+    if len(labels) < 2:
+        raise DataError(
+            f"the target column {name!r} has one class only: {list_values(labels)}",
+            hint="an audit needs people with and without the favourable label",
+        )
+    if len(labels) > MOST_LABELS:
+        raise DataError(
+            f"the target column {name!r} has {len(labels)} different values: it does not look like a decision",
+            hint="numbers can be audited as they are: `kind=number`; or cut it into classes first",
+        )
+    outcome.require_no_favourable(name, favourable)
+    if kind in ("labels", "ordinal"):
+        return {"name": name} | label_target(column, favourable, outcome, kind)
+    read = read_labels(column, favourable, unfavourable, others=outcome.kind == "label")
+    return {"name": name, "favourable": read.names[-1], "values": list(read.names)}
+
+
+def _number_target(name: str, numbers: set[Any], favourable: Value | None, outcome: OutcomeRole) -> dict[str, Any]:
+    odd = next((value for value in numbers if isinstance(value, bool) or not isinstance(value, int | float)), None)
+    if odd is not None:
+        raise DataError(f"expected numbers in the column {name!r}, got {odd!r}", hint="leave `kind=number` out")
+    if outcome.order is not None:
+        raise OptionError("a number has no order of labels", hint="leave `kind=number` or `order=` out")
+    if len(numbers) < 2:
+        raise DataError(f"column {name!r} holds a single number: {list_values(numbers)}")
+    if favourable is not None and favourable not in DIRECTIONS:
+        raise SchemaError(
+            f"favourable of the number {name!r} is higher or lower, got {favourable!r}",
+            hint="for a label among numbers, say `kind=label`",
+        )
+    unit = {} if outcome.unit is None else {"unit": outcome.unit}
+    return {"name": name, "kind": "number", "favourable": favourable or "neither"} | unit
+
+
+def label_target(
+    column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole, kind: str, more: Iterable[Value] = ()
+) -> dict[str, Any]:
+    """Return kind, values and favourable label of a column of several labels, in their order if they have one.
+
+    Args:
+        column: the labels.
+        favourable: of ordered labels, the first or the last; by default the last.
+        outcome: the order, if it is stated.
+        kind: ``labels`` or ``ordinal``.
+        more: labels of other columns, such as the true labels.
+
+    Raises:
+        DataError: if there is one label, or too many, or labels differ in spelling alone.
+        SchemaError: if the order is not known, or lacks a label.
+    """
+    column.require_spelling()
+    unknown = column.unknown_words(outcome.order or ())
+    by_key = {outcome_key(word): word for word in (*more, *column.words) if word not in unknown}
+    labels = sorted(by_key.values(), key=sort_key)
+    if len(labels) < 2:
+        raise DataError(f"column {column.name!r} has one label only: {list_values(labels)}")
+    if len(labels) > MOST_LABELS:
+        numeric = all(isinstance(label, int | float) for label in labels)
+        raise DataError(
+            f"expected at most {MOST_LABELS} labels in column {column.name!r}, got {len(labels):,} different values",
+            hint="if numbers are decided: `kind=number`" if numeric else "combine rare labels first",
+        )
+    if kind == "labels":
+        return {"kind": kind, "values": labels}
+    return {"kind": kind} | order_labels(column.name, labels, favourable, outcome.order)
+
+
+def order_labels(
+    name: str, labels: Sequence[Any], favourable: Value | None, order: Sequence[Value] | None
+) -> dict[str, Any]:
+    """Return the values of an ordinal target and the favourable one; an order must hold all labels that occur.
+
+    Raises:
+        SchemaError: if there is no order, it lacks a label or repeats one, or the favourable label is not at an end.
+    """
+    if order is None:
+        if not all(isinstance(label, int | float) for label in labels):
+            raise SchemaError(
+                f"the order of the labels of {name!r} is not known: {list_values(labels)}",
+                hint="state it, worst first: `order=LABELS`",
+            )
+        order = labels
+    values = tuple(label if (known := find_value(label, labels)) is None else known for label in order)
+    absent = [label for label in labels if label not in values]
+    if absent or len(set(values)) < len(values):
+        fault = f"lacks {list_values(absent)}" if absent else "names a label twice"
+        raise SchemaError(f"the order of {name!r} {fault}", hint=f"the labels are: {list_values(labels)}")
+    best = values[-1] if favourable is None else find_value(favourable, values)
+    if best not in (values[0], values[-1]):
+        raise SchemaError(
+            f"the favourable label of {name!r} must be the first or the last of its order, got {favourable!r}",
+            hint=f"the order is: {list_values(values)}",
+        )
+    return {"favourable": best, "values": list(values)}
