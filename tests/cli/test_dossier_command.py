@@ -88,7 +88,7 @@ def test_bad_people_write_nothing(folder):
     (folder / "people.csv").write_text("sex,selected\nM,1\nX,0\n")
     failed = run("people.csv", "--config", "dossier.yaml", "--for", "ll144")
     assert isinstance(failed.exception, DossierError)
-    assert "people.csv, column 'sex', row 2" in str(failed.exception)
+    assert failed.exception.place == {"column": "sex", "value": "X", "row": 2}
     assert not (folder / "evenhand-dossier").exists()
 
 
@@ -113,4 +113,4 @@ def test_a_folder_of_parquet_files_is_counted_where_it_is(folder, monkeypatch):
     frame.to_parquet(folder / "parts" / "2.parquet")
     failed = run("parts", *common, "--json", "parts.json")
     assert isinstance(failed.exception, DossierError)
-    assert "1 row, the first of them in row 8 of parts/2.parquet: 'X' is not among" in str(failed.exception)
+    assert "'X' (1 row, the first of them in row 8 of parts/2.parquet)" in str(failed.exception)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.core import Result
 from evenhand.dossier.citations import require_validity
-from evenhand.dossier.config import DossierConfig
+from evenhand.dossier.config import DossierConfig, check_dossier_config
 from evenhand.dossier.evidence import read_evidence
 from evenhand.dossier.findings import assess_scenarios, bound_rates, compare_population, find_beyond_thresholds
 from evenhand.dossier.membership import OutcomeProxies, ProxyTable, read_memberships
@@ -35,7 +35,7 @@ from evenhand.typing import Booleans
 
 def compile_dossier(
     frame: Any,
-    config: DossierConfig,
+    config: DossierConfig | Mapping[str, Any],
     *,
     dossiers: Sequence[DossierName] = ("ll144",),
     as_of: dt.date | None = None,
@@ -48,7 +48,7 @@ def compile_dossier(
     Args:
         frame: a data frame, one person per row, with the columns that the configuration names. The rows of a lazy one
             (Polars, DuckDB, Spark, ...) are counted where they are; the numbers are the same.
-        config: columns, categories, and what people must say.
+        config: columns, categories, and what people must say; or the entries of a configuration, as a mapping.
         dossiers: which documents are wanted.
         as_of: the day by whose law it is made; by default the day of the audit, or today where that is open.
         today: the day on which it is made.
@@ -58,8 +58,9 @@ def compile_dossier(
     Raises:
         DossierError: people, outcomes or the configuration do not allow it; ``code`` says why.
         DataError: a result cannot be read, or is of a kind or a schema version that is not known here.
-        OptionError: the configuration states something of an item that no dossier has.
+        OptionError: an entry of the configuration is missing, unknown or invalid.
     """
+    config = config if isinstance(config, DossierConfig) else check_dossier_config(config)
     made_on = today or dt.date.today()
     audited_on = config.audit.date
     if audited_on is not None and audited_on > made_on:
@@ -107,6 +108,7 @@ def compile_dossier(
         people=number,
         no_outcome=number - assessed,
         assessed=assessed,
+        outcome_words=people.words,
         unknown_any=people.number(unknown & people.assessed),
         median=None if people.scores is None else people.scores.median,
         runs=runs,
@@ -205,6 +207,8 @@ def find_changed_cells(written: DossierResult, frame: Any, *, results: Sequence[
         results=results,
     )
     skipped = {"evenhand", "citations", "data", "seconds"}
+    if written.outcome_words is None:
+        skipped.add("outcome_words")
     one, other = ({k: v for k, v in each.plain().items() if k not in skipped} for each in (written, again))
     return list(_differences(one, other, ""))
 

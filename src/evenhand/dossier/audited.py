@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from evenhand.dossier.analysis import compile_dossier
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.result import DataFile, DossierName, DossierResult
 from evenhand.errors import OptionError
-from evenhand.schema import People
+from evenhand.schema import Attribute, People
+from evenhand.schema.words import word_of
 from evenhand.typing import Booleans
 
 OUTCOME = "favourable decision"
@@ -66,8 +67,17 @@ def compile_audited(
     config = DossierConfig.model_validate(
         {
             "outcome": {"column": column},
-            "attributes": {one.name: {"column": one.name} for one in attributes},
+            "attributes": {
+                one.name: {"column": one.name, "categories": _list_categories(one, columns[one.name], unknown)}
+                for one in attributes
+            },
             "unknown": list(unknown),
         }
     )
     return compile_dossier(pd.DataFrame(columns), config, dossiers=dossiers, data=DataFile(name=data_name))
+
+
+def _list_categories(attribute: Attribute, cells: Iterable[Any], unknown: Iterable[str]) -> list[str]:
+    """Return the categories of an attribute that occur among cells, sorted."""
+    words = {word_of(cell) for cell in cells}
+    return sorted({word_of(value) for value in attribute.values or ()} & words - {*unknown})

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evenhand.core import check_configuration, read_configuration, setting
+from evenhand.schema.words import outcome_key, word_of
 
 
 def _as_text(value: Any) -> Any:
-    """Return a value of YAML as the table has it: ``1`` and ``"1"`` are the same word."""
+    """Convert a value of YAML to the word of a table: ``1`` and ``"1"`` are the same word."""
     if isinstance(value, bool) or value is None:
         return str(value).lower() if value is not None else ""
     return str(value) if isinstance(value, int | float) else value
@@ -25,12 +26,15 @@ def _as_list(value: Any) -> Any:
 
 
 def _as_mapping(value: Any) -> Any:
-    """Return categories as a mapping from values; a list names values that are categories themselves."""
-    if isinstance(value, list | tuple):
-        return {_as_text(one): _as_text(one) for one in value}
-    if isinstance(value, Mapping):
-        return {_as_text(key): _as_text(one) for key, one in value.items()}
-    return value
+    """Convert categories to a mapping from values; a list names values that are categories themselves."""
+    if not isinstance(value, list | tuple | Mapping):
+        return value
+    pairs = value.items() if isinstance(value, Mapping) else zip(value, value, strict=True)
+    categories: dict[Any, Any] = {}
+    for key, category in ((word_of(_as_text(key)), _as_text(category)) for key, category in pairs):
+        if categories.setdefault(key, category) != category:
+            raise ValueError(f"{key!r} has two categories: {categories[key]!r} and {category!r}")
+    return categories
 
 
 Word = Annotated[str, BeforeValidator(_as_text)]
@@ -82,12 +86,22 @@ class DataFields(DossierPart):
 
 
 class OutcomeFields(DossierPart):
-    """The column that says how people fared."""
+    """The column of outcomes."""
 
     column: str
     kind: Literal["selection", "score", "classes"] = "selection"
-    selected: Words = setting((), "values that mean selected; without them 1 is selected and 0 is not")
+    selected: Words = setting((), "values that mean selected; without them 1 is selected and 0 is rejected")
+    rejected: Words = setting((), "values that mean rejected; not needed if the column has one other value")
     classes: Words = setting((), "the classes, in the order of the tables; without them those in the data, sorted")
+
+    @model_validator(mode="after")
+    def _check_words(self) -> OutcomeFields:
+        if both := {outcome_key(word) for word in self.selected} & {outcome_key(word) for word in self.rejected}:
+            raise ValueError(f"{min(both)!r} is among both selected and rejected")
+        keys = [outcome_key(word) for word in self.classes]
+        if twice := [word for word, key in zip(self.classes, keys, strict=True) if keys.count(key) > 1]:
+            raise ValueError(f"{twice[-1]!r} is listed twice")
+        return self
 
 
 class AttributeFields(DossierPart):
@@ -194,10 +208,19 @@ def read_dossier_config(path: str | Path) -> DossierConfig:
         OptionError: the file cannot be read, or an entry is missing, unknown or makes no sense.
     """
     path = Path(path)
-    found = read_configuration(path, example="dossier.yaml", entries="outcome and attributes, at least")
+    entries = read_configuration(path, example="dossier.yaml", entries="outcome and attributes, at least")
+    return check_dossier_config(entries, location=str(path))
+
+
+def check_dossier_config(entries: Mapping[str, Any], *, location: str | None = None) -> DossierConfig:
+    """Build the configuration of a dossier from its entries.
+
+    Raises:
+        OptionError: an entry is missing, unknown or invalid.
+    """
     return check_configuration(
-        lambda: DossierConfig.model_validate(found),
-        location=str(path),
+        lambda: DossierConfig.model_validate(entries),
+        location=location,
         entries=KNOWN,
         hints={
             "outcome": "outcome: {column: selected, kind: selection}",
@@ -252,7 +275,8 @@ data:
 outcome:
   column: selected            # the column of DATA
   kind: selection             # selection: selected or not; score: a number; classes: a name
-  # selected: ["1"]           # values that mean selected; without it 1 is selected, 0 is not
+  # selected: [hired]         # values that mean selected; without it 1 is selected, 0 is rejected
+  # rejected: [declined]      # values that mean rejected; not needed if the column has one other value
   # classes: [lead, analyst]  # for classes: their order
 attributes:                   # a table for each, and for the first two crossed
   sex:
@@ -270,7 +294,7 @@ attributes:                   # a table for each, and for the first two crossed
       Asian: Asian
       Native American or Alaska Native: Native American or Alaska Native
       Two or more races: Two or more races
-unknown: ["", Unknown]        # words that mean unknown; an empty cell always does
+unknown: ["", Unknown]        # words that mean unknown, or no outcome; an empty cell always does
 # exclude:                    # categories below 2 % that are left out of impact ratios, each with its reason
 #   - {{by: [race_ethnicity], category: [Asian], why: the reason}}
 {more}"""

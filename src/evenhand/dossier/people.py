@@ -1,19 +1,22 @@
-"""People and outcomes as codes: every value is looked at once, then people are only counted.
+"""Read people and outcomes as codes; the tables then only count people.
 
-The rows of a lazy frame are counted by the engine that holds them, and only the cells come here.
+The rows of a lazy frame are counted by its engine, which returns one row per combination of values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 import narwhals as nw
 import numpy as np
+from pydantic import Field
 
-from evenhand.dossier.config import AttributeFields, DossierConfig
+from evenhand.core import ResultPart
+from evenhand.dossier.config import DossierConfig, OutcomeFields
 from evenhand.errors import DossierError
 from evenhand.schema import (
     Scale,
@@ -27,13 +30,15 @@ from evenhand.schema import (
     locate_value,
     measure_range,
 )
+from evenhand.schema.words import find_variants, folded, means_unknown, outcome_key, word_of
 from evenhand.text import format_count, list_some, suggest_name
 from evenhand.typing import Booleans, Floats, Integers
 
-SELECTED, NOT_SELECTED = ("1", "true"), ("0", "false")
-
 UNKNOWN = -1
 """The code of people whose category is unknown, and of those without an outcome."""
+
+MOST_LISTED = 50
+"""Maximum number of words in a message."""
 
 
 class CategoryColumn(NamedTuple):
@@ -41,6 +46,25 @@ class CategoryColumn(NamedTuple):
 
     codes: Integers
     names: tuple[str, ...]
+
+    def look_up(self, values: Sequence[int]) -> Integers:
+        """Return the value of each entry, given one per name; -1 for unknown."""
+        return np.array([*values, UNKNOWN], dtype=np.int64)[self.codes]
+
+
+class OutcomeWords(ResultPart):
+    """The words of an outcome column and the number of people with each, by meaning.
+
+    Attributes:
+        selected, rejected: words of an outcome of kind ``selection``.
+        unknown: words that count as no outcome.
+        empty: number of people whose cell is empty.
+    """
+
+    selected: dict[str, int] = Field(default_factory=dict)
+    rejected: dict[str, int] = Field(default_factory=dict)
+    unknown: dict[str, int] = Field(default_factory=dict)
+    empty: int = 0
 
 
 class ScoreCut(NamedTuple):
@@ -78,6 +102,7 @@ class AssessedPeople(NamedTuple):
         outcomes: what each run counts, as its name and who has it, shape (entries,) each.
         scores: of a tool that gives scores.
         strata: each entry's stratum, if strata are declared.
+        words: the meaning of the words of the outcome column.
     """
 
     attributes: dict[str, CategoryColumn]
@@ -86,6 +111,7 @@ class AssessedPeople(NamedTuple):
     outcomes: tuple[tuple[str, Booleans], ...]
     scores: AssessedScores | None
     strata: CategoryColumn | None
+    words: OutcomeWords
 
     def number(self, who: Booleans) -> int:
         """Return how many people some entries stand for."""
@@ -100,17 +126,46 @@ class _Rows(NamedTuple):
     counts: Integers | None = None
     source: Any = None
 
-    def refuse(self, message: str, code: str, column: str, rows: Booleans, hint: str, **given: str) -> NoReturn:
-        """Raise an error about a column in some rows: the first one, or how many there are where they were counted."""
-        if self.counts is None:
-            number = int(np.argmax(rows)) + 1
-            where, found = f"row {number:,}", {"row": number}
-        else:
-            number = int(self.counts[rows].sum())
-            first = locate_value(self.source, column, self.table.get_column(column)[int(np.argmax(rows))])
-            where, found = _say_rows(number, first), {"rows": number}
-        place = _place(self.location, column, where)
-        raise DossierError(message, code=code, location=place, hint=hint, column=column, **given, **found)
+    def count(self, entries: Booleans) -> int:
+        """Return the number of people in these entries."""
+        return int(entries.sum() if self.counts is None else self.counts[entries].sum())
+
+    def count_words(self, column: CategoryColumn) -> dict[str, int]:
+        """Return the number of people with each word of a column."""
+        known = column.codes >= 0
+        counts = None if self.counts is None else self.counts[known]
+        totals = np.bincount(column.codes[known], counts, len(column.names)).astype(int).tolist()
+        return dict(zip(column.names, totals, strict=True))
+
+    def describe(self, column: str, count: int, first: int) -> str:
+        """Describe a number of people and the first of their rows, given its entry."""
+        where = f"in row {first + 1:,}"
+        if self.counts is not None:
+            where = locate_value(self.source, column, self.table.get_column(column)[first])
+        return format_count(count, "row", "rows") + (f", the first of them {where}" if where else "")
+
+    def refuse_words(
+        self, message: str, code: str, name: str, column: CategoryColumn, words: Iterable[str], hint: str
+    ) -> NoReturn:
+        """Raise an error that lists words of a column with their counts and first rows, in the order of these."""
+        codes, firsts = np.unique(column.codes, return_index=True)
+        entries = dict(zip(codes.tolist(), firsts.tolist(), strict=True))
+        counts, places = self.count_words(column), {word: code for code, word in enumerate(column.names)}
+        first = {word: entries[places[word]] for word in words}
+        ordered = sorted(first, key=first.__getitem__)
+        listed = [f"{word!r} ({self.describe(name, counts[word], first[word])})" for word in ordered[:MOST_LISTED]]
+        if len(ordered) > MOST_LISTED:
+            listed.append(f"and {len(ordered) - MOST_LISTED:,} more")
+        word = ordered[0]
+        raise DossierError(
+            f"{message}: {'; '.join(listed)}",
+            code=code,
+            location=_place(self.location, name),
+            hint=hint,
+            column=name,
+            value=word,
+            **({"row": first[word] + 1} if self.counts is None else {"rows": counts[word]}),
+        )
 
 
 def read_people(frame: Any, config: DossierConfig, *, location: str | None = None) -> AssessedPeople:
@@ -123,13 +178,13 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
 
     Raises:
         DossierError: no-rows, no-column, no-outcomes, unlisted-category, unlisted-class, not-a-decision, not-a-number,
-            no-stratum.
+            no-stratum, never-occurs, spelling-variants.
         DataError: the rows of a lazy frame cannot be counted.
     """
     if not is_lazy(frame) and not len(nw.from_native(frame, eager_only=True)):
         raise DossierError("the data hold no people", code="no-rows", location=location, hint="one person per row")
-    kind, column = config.outcome.kind, config.outcome.column
-    columns = [one.column for one in config.attributes.values()]
+    column = config.outcome.column
+    columns = [field.column for field in config.attributes.values()]
     columns += [config.strata] if config.strata is not None else []
     known = list_columns(frame, lazy=True)
     for name in [*columns, column]:
@@ -138,8 +193,8 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
             message = f"there is no column {name!r}"
             raise DossierError(message, code="no-column", location=location, hint=hint, column=name)
     scores: AssessedScores | None = None
-    if kind == "score":
-        rows, assessed, scores = _score_rows(frame, columns, config, location)
+    if config.outcome.kind == "score":
+        rows, assessed, scores, words = _score_rows(frame, columns, config, location)
         outcomes: tuple[tuple[str, Booleans], ...] = (("above the median", scores.above),)
     else:
         if is_lazy(frame):
@@ -147,27 +202,29 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
             rows = _Rows(counted.table, location, counted.counts, frame)
         else:
             rows = _Rows(nw.from_native(frame, eager_only=True), location)
-        found = _factorise(rows.table, column)
-        assessed = found.codes >= 0
-        if not assessed.any():
-            raise _no_outcomes(column, location)
-        if kind == "classes":
-            outcomes = _read_classes(found, column, config.outcome.classes, rows)
-        else:
-            outcomes = (("selected", _read_selection(found, column, config.outcome.selected, rows)),)
+        assessed, outcomes, words = _read_outcome(rows, config)
     attributes = {name: _read_attribute(rows, name, config) for name in config.attributes}
     strata = None
     if config.strata is not None:
         strata = _factorise(rows.table, config.strata)
-        if (strata.codes < 0).any():
-            hint = "give every person one, or leave strata out"
-            rows.refuse("a person has no stratum", "no-stratum", config.strata, strata.codes < 0, hint)
+        empty = strata.codes < 0
+        if empty.any():
+            first, number = int(np.argmax(empty)), rows.count(empty)
+            raise DossierError(
+                "a person has no stratum",
+                code="no-stratum",
+                location=_place(location, config.strata, rows.describe(config.strata, number, first)),
+                hint="give every person one, or leave strata out",
+                column=config.strata,
+                **({"row": first + 1} if rows.counts is None else {"rows": number}),
+            )
     counts = np.ones(len(assessed), dtype=np.int64) if rows.counts is None else rows.counts
-    return AssessedPeople(attributes, counts, assessed, outcomes, scores, strata)
+    return AssessedPeople(attributes, counts, assessed, outcomes, scores, strata, words)
 
 
-def _say_rows(number: int, first: str) -> str:
-    return format_count(number, "row", "rows") + (f", the first of them {first}" if first else "")
+def join_words(words: Iterable[str]) -> str:
+    """Join words in quotation marks."""
+    return ", ".join(map(repr, words))
 
 
 def _place(location: str | None, column: str, where: str | None = None) -> str:
@@ -180,7 +237,7 @@ def _factorise(table: nw.DataFrame[Any], column: str) -> CategoryColumn:
     import pandas as pd
 
     codes, values = pd.factorize(table.get_column(column).to_numpy())
-    words = [_as_word(value) for value in values]
+    words = [word_of(value) for value in (values.tolist() if values.dtype.kind == "f" else values)]
     # Sorted, so that the order of people decides nothing, not even the last digit of a sum over strata.
     names = tuple(sorted(set(words) - {""}))
     place = {name: code for code, name in enumerate(names)} | {"": UNKNOWN}
@@ -189,77 +246,155 @@ def _factorise(table: nw.DataFrame[Any], column: str) -> CategoryColumn:
     return CategoryColumn(lookup[codes], names)
 
 
-def _as_word(value: Any) -> str:
-    """Return a value as a table writes it: whole numbers without a point, no spaces around words."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
 def _read_attribute(rows: _Rows, name: str, config: DossierConfig) -> CategoryColumn:
     """Return the category of an attribute by entry."""
-    field: AttributeFields = config.attributes[name]
+    field = config.attributes[name]
     column = _factorise(rows.table, field.column)
-    unknown = {word.strip() for word in config.unknown} | {""}
-    listed = field.categories
-    if listed is None:
-        listed = {word: word for word in sorted(column.names) if word not in unknown}
+    unknown = {word_of(word) for word in config.unknown} | {""}
+    if field.categories is None:
+        listed = {word: word for word in column.names if word not in unknown}
+        forms = [word for word in listed if means_unknown(word)]
+        if forms:
+            message = f"words of {name} say that the category is not known"
+            hint = "enter them under `unknown`, or list every category of the column under `categories`"
+            rows.refuse_words(message, "unlisted-category", field.column, column, forms, hint)
+    else:
+        listed = {word_of(word): category for word, category in field.categories.items()}
     names = tuple(dict.fromkeys(category for category in listed.values() if category not in unknown))
+    for variants in find_variants(names):
+        raise DossierError(
+            f"categories of {name} differ in case or blanks alone: {join_words(variants)}",
+            code="spelling-variants",
+            location=_place(rows.location, field.column),
+            hint="correct the cells, or enter each spelling under `categories` with the same category: "
+            f"{{{variants[0]!r}: {variants[0]}, {variants[1]!r}: {variants[0]}}}",
+            column=field.column,
+            values=tuple(variants),
+        )
     codes = {word: names.index(category) if category in names else UNKNOWN for word, category in listed.items()}
     codes |= dict.fromkeys(unknown, UNKNOWN)
-    strange = np.array([*(word not in codes for word in column.names), False])[column.codes]
-    if strange.any():
-        value = column.names[int(column.codes[np.argmax(strange)])]
-        known = list(listed)
-        hint = f"{suggest_name(value, known)}enter it under categories or unknown; listed are: {list_some(known)}"
-        message = f"{value!r} is not among the categories of {name}"
-        those = column.codes == column.names.index(value)
-        rows.refuse(message, "unlisted-category", field.column, those, hint, value=value)
-    lookup = np.array([*(codes[word] for word in column.names), UNKNOWN], dtype=np.int64)
-    return CategoryColumn(lookup[column.codes], names)
+    truth = {outcome_key(word): code for word, code in codes.items()}
+    codes |= {
+        word: truth[outcome_key(word)] for word in column.names if word not in codes and outcome_key(word) in truth
+    }
+    others = [word for word in column.names if word not in codes]
+    if others:
+        known = list(dict.fromkeys([*listed, *sorted(unknown - {""})]))
+        hint = f"{_propose(others, known)}enter each under `categories` or `unknown`; listed are: {list_some(known)}"
+        message = f"words that are not among the categories of {name}"
+        rows.refuse_words(message, "unlisted-category", field.column, column, others, hint)
+    return CategoryColumn(column.look_up([codes[word] for word in column.names]), names)
 
 
-def _read_selection(column: CategoryColumn, name: str, selected: Sequence[str], rows: _Rows) -> Booleans:
-    """Return who is selected: who has one of the values that say so, or 1 where 0 is everybody else."""
-    if selected:
-        chosen = [word in selected for word in column.names]
-    else:
-        for code, word in enumerate(column.names):
-            if word.lower() not in SELECTED + NOT_SELECTED:
-                message = f"{word!r} is not a decision: expected 1 (selected), 0 (not), or an empty cell"
-                hint = "say which values mean selected: outcome: {selected: [...]}"
-                rows.refuse(message, "not-a-decision", name, column.codes == code, hint, value=word)
-        chosen = [word.lower() in SELECTED for word in column.names]
-    return np.array([*chosen, False])[column.codes]
+def _propose(words: Iterable[str], known: Sequence[str]) -> str:
+    """Return hints for words that are near to known ones, or that mean "unknown"; nothing for others."""
+    by_folded = {folded(word): word for word in known}
+    hints = []
+    for word in islice(words, MOST_LISTED):
+        if folded(word) in by_folded:
+            hints.append(f"{word!r} differs from {by_folded[folded(word)]!r} in case or blanks alone")
+        elif means_unknown(word):
+            hints.append(f"{word!r} seems to mean unknown")
+        elif near := suggest_name(word, known):
+            hints.append(f"{word!r}: {near.strip()}")
+    return "".join(f"{hint}; " for hint in hints)
+
+
+def _read_outcome(
+    rows: _Rows, config: DossierConfig
+) -> tuple[Booleans, tuple[tuple[str, Booleans], ...], OutcomeWords]:
+    """Return the entries with an outcome, the entries counted in each run, and the meaning of the words."""
+    outcome = config.outcome
+    column = _factorise(rows.table, outcome.column)
+    named = {outcome_key(word) for word in (*outcome.selected, *outcome.rejected, *outcome.classes)}
+    without = {word for word in map(word_of, config.unknown) if outcome_key(word) not in named}
+    counts = rows.count_words(column)
+    unknown = {word: n for word, n in counts.items() if word in without}
+    decided = {word: n for word, n in counts.items() if word not in without}
+    if not decided:
+        raise _no_outcomes(outcome.column, rows.location)
+    assessed = column.look_up([word in decided for word in column.names]) == 1
+    empty = rows.count(column.codes < 0)
+    if outcome.kind == "classes":
+        return assessed, _read_classes(column, decided, outcome, rows), OutcomeWords(unknown=unknown, empty=empty)
+    selected = _find_selected(column, decided, outcome, rows)
+    words = OutcomeWords(
+        selected={word: n for word, n in decided.items() if word in selected},
+        rejected={word: n for word, n in decided.items() if word not in selected},
+        unknown=unknown,
+        empty=empty,
+    )
+    return assessed, (("selected", column.look_up([word in selected for word in column.names]) == 1),), words
+
+
+def _find_selected(column: CategoryColumn, words: Iterable[str], outcome: OutcomeFields, rows: _Rows) -> set[str]:
+    """Return the words that mean selected; every other word means rejected, or is refused."""
+    keys = {word: outcome_key(word) for word in words}
+    selected = {outcome_key(word) for word in outcome.selected} or {"1"}
+    rejected = {outcome_key(word) for word in outcome.rejected} or ({"0"} if not outcome.selected else set())
+    _require_words(column, words, (*outcome.selected, *outcome.rejected), outcome, rows)
+    others = [word for word in words if keys[word] not in selected | rejected]
+    listed = [*outcome.selected, *outcome.rejected] or ["1", "0"]
+    alone = outcome.selected and not outcome.rejected and len({keys[word] for word in others}) == 1
+    variants = {folded(word) for word in listed}
+    if others and (not alone or any(means_unknown(word) or folded(word) in variants for word in others)):
+        message = "words of the outcome that mean neither selected nor rejected"
+        hint = f"{_propose(others, listed)}enter each under `selected`, `rejected` or `unknown`, such as "
+        hint += f"outcome: {{selected: [{listed[0]}], rejected: [{others[0]}]}}"
+        rows.refuse_words(message, "not-a-decision", outcome.column, column, others, hint)
+    return {word for word in words if keys[word] in selected}
+
+
+def _require_words(
+    column: CategoryColumn, words: Iterable[str], wanted: Iterable[str], outcome: OutcomeFields, rows: _Rows
+) -> None:
+    """Refuse configured words that never occur."""
+    keys = {outcome_key(word) for word in words}
+    absent = [word for word in wanted if outcome_key(word) not in keys]
+    if absent:
+        message = f"{join_words(absent)} never occurs in the outcome, whose words are"
+        hint = f"{''.join(suggest_name(word, words) for word in absent)}correct the configuration"
+        rows.refuse_words(message, "never-occurs", outcome.column, column, words, hint)
 
 
 def _read_classes(
-    column: CategoryColumn, name: str, classes: Sequence[str], rows: _Rows
+    column: CategoryColumn, words: Iterable[str], outcome: OutcomeFields, rows: _Rows
 ) -> tuple[tuple[str, Booleans], ...]:
-    """Return each class, and who is assigned to it."""
-    listed = tuple(classes) or tuple(sorted(column.names))
-    for code, word in enumerate(column.names):
-        if word not in listed:
-            message, hint = f"{word!r} is not among the classes", f"classes: {', '.join(listed)}"
-            rows.refuse(message, "unlisted-class", name, column.codes == code, hint, value=word)
+    """Return each class and the entries that are assigned to it."""
+    listed = outcome.classes or tuple({outcome_key(word): word for word in words}.values())
+    keys = {outcome_key(word) for word in listed}
+    others = [word for word in words if outcome_key(word) not in keys]
+    if not outcome.classes:
+        others = [word for word in words if means_unknown(word)]
+        others += [word for variants in find_variants(listed) for word in variants]
+    if others:
+        message = "words that are not among the classes"
+        hint = f"{_propose(others, listed)}enter each under `classes` or `unknown`; listed are: {list_some(listed)}"
+        rows.refuse_words(message, "unlisted-class", outcome.column, column, dict.fromkeys(others), hint)
+    _require_words(column, words, outcome.classes, outcome, rows)
     return tuple(
-        (one, column.codes == (column.names.index(one) if one in column.names else len(column.names))) for one in listed
+        (name, column.look_up([outcome_key(word) == outcome_key(name) for word in column.names]) == 1)
+        for name in listed
     )
 
 
 def _score_rows(
     frame: Any, columns: Sequence[str], config: DossierConfig, location: str | None
-) -> tuple[_Rows, Booleans, AssessedScores]:
-    """Return the rows, or the cells of a lazy frame, who of them has a score, and what the scores say."""
+) -> tuple[_Rows, Booleans, AssessedScores, OutcomeWords]:
+    """Return the rows, or the cells of a lazy frame, the entries with a score, the scores and the words for unknown."""
     name, lazy = config.outcome.column, is_lazy(frame)
     if lazy:
         span = measure_range(frame, name)
         if span.infinite:
-            where = _place(location, name, _say_rows(span.infinite, locate_value(frame, name, math.inf)))
-            raise _no_number("infinity", where, column=name, rows=span.infinite)
+            first = locate_value(frame, name, math.inf)
+            where = format_count(span.infinite, "row", "rows") + (f", the first of them {first}" if first else "")
+            where = _place(location, name, where)
+            hint, about = "leave the cell empty where there is no score", {"column": name, "rows": span.infinite}
+            message = "expected finite numbers as scores, got infinity"
+            raise DossierError(message, code="not-a-number", location=where, hint=hint, **about)
     else:
         rows = _Rows(nw.from_native(frame, eager_only=True), location)
-        scores, assessed = _read_scores(rows, name)
+        scores, assessed, words = _read_scores(rows, name, config.unknown)
         known = np.sort(scores[assessed])
         span = ScoreRange(len(known), 0, *(known[[0, -1]].tolist() if len(known) else (np.nan, np.nan)))
     if not span.scored:
@@ -279,41 +414,36 @@ def _score_rows(
             found.scored,
             found.reached,
         )
-        sums = found.rows.scores
+        sums, words = found.rows.scores, OutcomeWords(empty=rows.count(~assessed))
     else:
         reached = scores >= np.array([above, *cuts])[:, np.newaxis]
         sums = None if scale is None else ScoreSums.of(np.where(assessed, scale.apply(scores), 0), assessed.astype(int))
-    those = tuple(ScoreCut(*one) for one in zip(shares, cuts, reached[1:], strict=True))
-    return rows, assessed, AssessedScores(lower / 2 + upper / 2, reached[0], those, scale, sums)
+    quantiles = tuple(ScoreCut(*cut) for cut in zip(shares, cuts, reached[1:], strict=True))
+    return rows, assessed, AssessedScores(lower / 2 + upper / 2, reached[0], quantiles, scale, sums), words
 
 
-def _read_scores(rows: _Rows, name: str) -> tuple[Floats, Booleans]:
-    """Return everybody's score, and who has one."""
-    import pandas as pd
-
+def _read_scores(rows: _Rows, name: str, unknown: Sequence[str]) -> tuple[Floats, Booleans, OutcomeWords]:
+    """Return the scores, the entries that have one, and the words that count as no outcome."""
     values = rows.table.get_column(name).to_numpy()
     if values.dtype.kind in "iuf":
         scores = values.astype(np.float64)
-        missing = pd.isna(values)
+        missing = np.isnan(scores)
+        words = OutcomeWords(empty=rows.count(missing))
     else:
-        codes, words = pd.factorize(values)
-        numbers = np.array([*(_as_number(word) for word in words), np.nan])
-        empty = np.array([*(not str(word).strip() for word in words), True])
-        scores, missing = numbers[codes], empty[codes]
+        column = _factorise(rows.table, name)
+        scores = np.array([*map(_as_number, column.names), np.nan])[column.codes]
+        without = set(map(word_of, unknown))
+        missing = column.look_up([UNKNOWN if word in without else 0 for word in column.names]) == UNKNOWN
+        counts = rows.count_words(column)
+        unknown_words = {word: n for word, n in counts.items() if word in without}
+        words = OutcomeWords(unknown=unknown_words, empty=rows.count(column.codes < 0))
     bad = ~np.isfinite(scores) & ~missing
     if bad.any():
-        row = int(np.argmax(bad))
-        value = str(values[row])
-        where = _place(rows.location, name, f"row {row + 1:,}")
-        raise _no_number(repr(value), where, column=name, value=value, row=row + 1)
-    return scores, ~missing
-
-
-def _no_number(given: str, location: str, **about: Any) -> DossierError:
-    hint = "leave the cell empty where there is no score"
-    return DossierError(
-        f"expected a finite number, got {given}", code="not-a-number", location=location, hint=hint, **about
-    )
+        column = _factorise(rows.table, name)
+        others = [column.names[code] for code in np.unique(column.codes[bad])]
+        hint = "leave the cell empty where there is no score, or enter the word under `unknown`"
+        rows.refuse_words("expected finite numbers as scores, got", "not-a-number", name, column, others, hint)
+    return scores, ~missing, words
 
 
 def _no_outcomes(column: str, location: str | None) -> DossierError:

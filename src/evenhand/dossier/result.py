@@ -14,6 +14,7 @@ from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.evidence import ResultFile
 from evenhand.dossier.findings import Representation, ScenarioFinding, TableIntervals, ThresholdFinding
 from evenhand.dossier.membership import OutcomeProxies, ProxyTable
+from evenhand.dossier.people import OutcomeWords
 from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedComparisons
 from evenhand.dossier.trade import ScoreComparisons
 from evenhand.text import join_names
@@ -61,6 +62,8 @@ class DossierResult(Result):
 
     Attributes:
         people: rows; no_outcome: those without an outcome, who are in no table; assessed: the others.
+        outcome_words: the meaning of each word of the outcome column, with its number of people; None in results of
+            earlier versions.
         unknown_any: assessed people with at least one unknown category.
         median: of the scores of everybody who has one.
         runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
@@ -79,6 +82,7 @@ class DossierResult(Result):
     people: int
     no_outcome: int
     assessed: int
+    outcome_words: OutcomeWords | None = Field(None, exclude_if=lambda words: words is None)
     unknown_any: int
     median: float | None
     runs: tuple[OutcomeTables, ...]

@@ -22,7 +22,7 @@ from evenhand.dossier.table_wording import (
 from evenhand.dossier.tables import ImpactRatio, ImpactRatios
 from evenhand.dossier.trade import ScoreComparisons
 from evenhand.groups import proxy_blocks
-from evenhand.text import format_count, format_percent, join_names, list_some
+from evenhand.text import format_count, format_percent, list_some
 
 KINDS = {"selection": "selection rate", "score": "scoring rate", "classes": "selection rate"}
 
@@ -95,9 +95,22 @@ def _identify(result: DossierResult, name: DossierName) -> Iterator[Block]:
         for table in result.runs[0].ll144
     ]
     counted.append(("Unknown in any attribute", f"{result.unknown_any:,}"))
+    counted += _outcome_words(result)
     if result.median is not None:
         counted.append(("Median score", f"{result.median:.10g} (of everybody with a score)"))
     yield Facts(tuple(counted))
+
+
+def _outcome_words(result: DossierResult) -> Iterator[tuple[str, str]]:
+    """Yield the words of the outcome column by meaning, each with its number of people."""
+    words = result.outcome_words
+    if words is None:
+        return
+    meanings = {"selected": words.selected, "rejected": words.rejected, "no outcome": words.unknown}
+    for meaning, counts in meanings.items():
+        if counts:
+            listed = "; ".join(f"{word!r}: {n:,}" for word, n in counts.items())
+            yield f"Counted as {meaning} (column {result.config.outcome.column!r})", listed
 
 
 def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
@@ -234,9 +247,6 @@ def _explain_method(result: DossierResult, name: DossierName) -> Iterator[Block]
         "Every declared category has a row, with or without people. There is no minimum size.",
         "Ratios are made from counts, not from rounded rates, and limits are compared in whole numbers.",
     ]
-    if result.config.outcome.selected:
-        words = join_names(list(map(repr, result.config.outcome.selected)))
-        common.append(f"Selected is {words}; everybody else with an outcome counts as not selected.")
     if result.config.outcome.kind == "score":
         common.append(
             "A score counts if it is strictly above the median of everybody with a score, people of unknown category "
