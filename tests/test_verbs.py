@@ -29,7 +29,7 @@ def test_every_verb_has_an_example_and_is_on_the_package():
 
 
 def messy(n=200):
-    """Missing numbers, missing words, and labels whose index is another one."""
+    """People with missing numbers and missing words, and their labels."""
     rng = np.random.default_rng(0)
     people = pd.DataFrame(
         {
@@ -41,7 +41,7 @@ def messy(n=200):
     )
     people.loc[::17, "age"] = np.nan
     hired = np.where(people["skill"] + (people["sex"] == "M") > 0.3, "yes", "no")
-    return people, pd.Series(hired, name="hired", index=people.index[::-1])
+    return people, pd.Series(hired, name="hired")
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,13 @@ def with_labels(people):
         (lambda people: {"data": people.iloc[:0], "y": []}, "without rows"),
         (lambda people: {"data": people.to_numpy()}, r"expected a data frame, got ndarray of shape \(200, 4\)"),
         (lambda people: {"data": None}, "expected a data frame, got none"),
-        (lambda people: {"y": ["yes", "no"]}, "got 2 in y= for 200 rows"),
+        (lambda people: {"y": ["yes", "no"]}, "got 200 in `data=`, 2 in `y=`"),
+        (lambda people: {"y": "hired"}, "target='hired'"),
+        (lambda people: {"y": messy()[1][::-1]}, "the index of `data=` differs from the index of `y=`: row 1 is"),
+        (
+            lambda people: {"sample_weight": pd.Series(1, people.index + 1)},
+            "labelled 0 in the former and 1 in the latter",
+        ),
         (lambda people: {"y": ["yes"] * 200}, "one class only"),
         (lambda people: {"y": [None] + ["yes", "no"] * 99 + ["no"]}, "row 1: the label is missing"),
         (lambda people: {"y": ["ja", "nein"] * 100}, "favourable="),
@@ -159,7 +165,10 @@ def with_labels(people):
             "different values in 200 rows, an identifier",
         ),
         (lambda people: {"data": people.assign(skill=np.inf)}, "'skill' has numbers that are not finite: inf"),
-        (lambda people: {"data": people.rename(columns={"age": 0})}, r"named by texts, got 0"),
+        (
+            lambda people: {"data": people.rename(columns={"age": 0})},
+            "expected text as column names in `data=`",
+        ),
         (lambda people: {"data": pd.concat([people, people[["age"]]], axis=1)}, "different column names"),
         (lambda people: {"protected": ["skill"]}, "'skill' is a protected number with fractions: cut into ranges"),
         (lambda people: {"data": people.drop(columns="city")}, "fitted on a column 'city'"),

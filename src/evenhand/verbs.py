@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 from evenhand.errors import OptionError
 from evenhand.verb_inputs import Names, read_data, read_subject, repeated_clock, takes_progress
@@ -104,7 +104,7 @@ def audit(
     return auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, progress=say, clock=clock)
 
 
-@takes_progress
+@overload
 def audit_predictions(
     y_pred: Any = None,
     *,
@@ -116,19 +116,46 @@ def audit_predictions(
     low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
     **settings: Any,
+) -> AuditResult: ...
+@overload
+def audit_predictions(
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    *,
+    y_score: Any = None,
+    sample_weight: Any = None,
+    threshold: Any = None,
+    low_is_good: bool = False,
+    membership: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> AuditResult: ...
+@takes_progress
+def audit_predictions(
+    *arrays: Any,
+    sensitive_features: Any = None,
+    y_true: Any = None,
+    y_pred: Any = None,
+    y_score: Any = None,
+    sample_weight: Any = None,
+    threshold: Any = None,
+    low_is_good: bool = False,
+    membership: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AuditResult:
-    """Audit decisions already made: groups, intersections and subgroups, with no model at hand.
+    """Audit recorded decisions by groups, intersections and subgroups; no model is needed.
 
-    The arguments are named as those of ``fairlearn.metrics.MetricFrame``.
+    The arguments have the names and the order of ``fairlearn.metrics.MetricFrame``. Columns are lists, tuples, arrays
+    or Series of shape (n,) or (n, 1). Rows are matched by position; pandas objects with different indices are an error.
 
     Args:
-        y_pred: the decisions, shape (n,); any two labels, or more of which one is favourable; several labels or
-            grades, each compared (``kind="labels"``, ``order=``); or numbers, such as prices. Left out where scores
-            decide.
-        sensitive_features: what groups are made by: a data frame, a dictionary, a column, or an array of shape (n,) or
-            (n, attributes).
-        y_true: the true labels, shape (n,); without them there are no error rates, and none are made up.
-        y_score: scores of the favourable decision, shape (n,), for calibration, or to be decided by.
+        arrays: ``y_pred``; or ``y_true, y_pred``; or ``y_true, y_pred, sensitive_features``. All may be given by name.
+        sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
+            an array of shape (n, k).
+        y_true: True labels. Without them, no error rates are computed.
+        y_pred: Decisions: two labels, or more of which one is favourable; several labels or grades, each compared
+            (``kind="labels"``, ``order=``); or numbers, such as prices. None if ``threshold`` is applied to the scores.
+        y_score: Scores of the favourable decision, for calibration or for ``threshold``.
         sample_weight: how much each person counts, shape (n,), such as survey weights; rates and means are weighted
             then, and their intervals allow for it.
         threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
@@ -170,6 +197,8 @@ def audit_predictions(
     from evenhand import auditing
     from evenhand.schema import OutcomeRole, read_known_groups, table_of_decisions
 
+    named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
+    y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
     clock = repeated_clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
@@ -191,6 +220,31 @@ def audit_predictions(
         **about,
     )
     return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
+
+
+def _name_arrays(arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Return true labels, decisions and sensitive features from positional and named arguments.
+
+    Raises:
+        OptionError: There are more than three positional arguments, an argument is given twice, or there are no
+            sensitive features.
+    """
+    if len(arrays) > 3:
+        raise OptionError(
+            f"expected at most 3 positional arguments, got {len(arrays)}",
+            hint="audit_predictions(y_true, y_pred, sensitive_features, ...); pass the others by name",
+        )
+    order = ("y_pred",) if len(arrays) == 1 else ("y_true", "y_pred", "sensitive_features")
+    for name, array in zip(order, arrays, strict=False):
+        if named[name] is not None:
+            raise OptionError(
+                f"expected `{name}=` once, got it by position and by name",
+                hint="one positional argument is `y_pred=`; two are `y_true=` and `y_pred=`",
+            )
+        named[name] = array
+    if named["sensitive_features"] is None:
+        raise OptionError("expected sensitive features, got none", hint="pass `sensitive_features={'sex': sex}`")
+    return named["y_true"], named["y_pred"], named["sensitive_features"]
 
 
 @takes_progress

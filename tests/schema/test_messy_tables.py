@@ -240,7 +240,10 @@ PLAIN = {
 REFUSED = {
     "no rows": (lambda frame: frame.iloc[:0], "without rows"),
     "names twice": (lambda frame: pd.concat([frame, frame[["city"]]], axis=1), "different column names"),
-    "numbered columns": (lambda frame: frame.rename(columns={"city": 0}), "named by texts, got 0"),
+    "numbered columns": (
+        lambda frame: frame.rename(columns={"city": 0}),
+        "text as column names in `data=`",
+    ),
     "no target": (lambda frame: frame.drop(columns="hired"), "target=`, got 'hired'"),
     "one label": (lambda frame: frame.assign(hired=1), "one class only"),
     "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: the label is missing"),

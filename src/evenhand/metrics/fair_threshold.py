@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from evenhand.errors import OptionError
-from evenhand.metrics.scorers import name_columns
+from evenhand.schema import check_index, check_rows, read_columns
 from evenhand.typing import Booleans, Floats, Integers
 
 MOST_THRESHOLDS = 200
@@ -102,8 +102,10 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             OptionError: there are no groups, or an option makes no sense.
             ValueError: X and y are not what a classifier of two labels is fitted on.
         """
+        check_index(X=X, y=y, sensitive_features=sensitive_features)
         X, labels = self._validate_both(X, y)
         groups = self._read_groups(X, sensitive_features)
+        check_rows({"y": labels} | {f"group {i + 1}": column for i, column in enumerate(groups)})
         check_classification_targets(labels)
         kind = type_of_target(labels)
         self.classes_ = np.unique(labels)
@@ -174,7 +176,7 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
 
     def _read_groups(self, X: Any, given: Any) -> list[Any]:
         if given is not None:
-            return [np.asarray(column) for column in name_columns(given).values()]
+            return [np.asarray(column) for column in read_columns("sensitive_features", given).values()]
         if not self.protected:
             raise OptionError(
                 "expected to know the groups",

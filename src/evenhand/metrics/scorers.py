@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.errors import OptionError
 from evenhand.groups import GAP_NAMES, measure_decisions
+from evenhand.schema import check_index, read_columns
 from evenhand.stats import quantity_value
 from evenhand.text import suggest_name
 
@@ -70,10 +71,14 @@ def _measure_gap(
             "expected the groups of the people",
             hint="set_score_request(sensitive_features=True) on the scorer, and params={'sensitive_features': ...}",
         )
+    check_index(y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features)
     truth, decided = np.asarray(y_true), np.asarray(y_pred)
     wanted = max(np.unique(truth).tolist() + np.unique(decided).tolist()) if favourable is None else favourable
     found = measure_decisions(
-        decided == wanted, truth == wanted, name_columns(sensitive_features), min_group_size=min_group_size
+        decided == wanted,
+        truth == wanted,
+        read_columns("sensitive_features", sensitive_features),
+        min_group_size=min_group_size,
     )
     values = [
         value
@@ -83,15 +88,3 @@ def _measure_gap(
         if gap.name == metric and (value := quantity_value(gap.value)) is not None
     ]
     return math.nan if not values else min(values) if metric.endswith("_ratio") else max(values)
-
-
-def name_columns(sensitive_features: Any) -> dict[str, ArrayLike]:
-    """Return columns by name, of a data frame, a mapping, a column, or an array of shape (n,) or (n, attributes)."""
-    if hasattr(sensitive_features, "columns"):
-        return {str(name): np.asarray(sensitive_features[name]) for name in sensitive_features.columns}
-    if hasattr(sensitive_features, "items") and not hasattr(sensitive_features, "name"):
-        return {str(name): np.asarray(column) for name, column in sensitive_features.items()}
-    columns = np.asarray(sensitive_features)
-    if columns.ndim == 1:
-        return {str(getattr(sensitive_features, "name", None) or "group"): columns}
-    return {f"group {i + 1}": columns[:, i] for i in range(columns.shape[1])}

@@ -1,7 +1,8 @@
 """Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
+from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
 from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
-from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, named_columns, require_column
+from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, require_column
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
 from evenhand.schema.decisions import (
@@ -90,6 +91,8 @@ __all__ = [
     "add_sample_columns",
     "attribute_to_yaml",
     "change_target",
+    "check_index",
+    "check_rows",
     "count_rows",
     "count_scored",
     "counterparts_of",
@@ -108,11 +111,12 @@ __all__ = [
     "locate_value",
     "looks_like_points",
     "measure_range",
-    "named_columns",
     "parse_constraint",
     "parse_subdomain",
     "plain_value",
     "propose_columns",
+    "read_column",
+    "read_columns",
     "read_known_groups",
     "read_schema",
     "read_weights",

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema.arrays import check_index, check_rows, list_column_names, read_column, read_columns
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import order_labels
@@ -62,12 +61,16 @@ class ColumnRoles:
             EvenhandError: nothing says what is decided or who is protected, or the data do not fit what is said.
         """
         columns = list_columns(frame)
-        target = self._name_target(frame, columns)
-        if self.y is not None:
-            frame, columns = _add_labels(frame, self.y, target), [*columns, target]
+        if isinstance(self.y, str):
+            raise OptionError(f"expected labels as `y=`, got {self.y!r}", hint=f"to name a column: target={self.y!r}")
+        labels = None if self.y is None else read_column("y", self.y)
+        target = self._name_target(frame, columns, labels)
+        if labels is not None:
+            check_index(data=frame, y=self.y)
+            frame, columns = add_columns(frame, {target: labels}, {target: "y"}), [*columns, target]
         return encode(self._resolve(frame, target, columns, varied), frame, location=location, locate=locate)
 
-    def _name_target(self, frame: Any, columns: list[str]) -> str:
+    def _name_target(self, frame: Any, columns: list[str], labels: Any) -> str:
         """Return the column of the true labels; those beside the data get a name of their own where theirs is taken.
 
         Raises:
@@ -80,7 +83,7 @@ class ColumnRoles:
                 raise OptionError("expected to know what is decided, got neither target= nor y=", hint=hint)
             return target
         own = str(target or getattr(self.y, "name", None) or "label")
-        while target is None and own in columns and not _holds_labels(frame, own, self.y):
+        while target is None and own in columns and not _holds_labels(frame, own, labels):
             own += " (y)"
         target = own
         if target in columns:
@@ -134,30 +137,52 @@ def require_column(name: str, columns: Sequence[str], argument: str) -> None:
 
 
 def add_weights(data: Any, weights: Any) -> tuple[Any, str | None]:
-    """Return the data with a column of weights, and its name; the data as they are where there are none.
+    """Add a column of weights to a data frame.
 
     Args:
-        data: a data frame.
-        weights: one per row, or the name of their column; None: there are none.
+        data: Data frame in memory.
+        weights: Array of shape (n,), the name of a column, or None.
+
+    Returns:
+        The data frame, and the name of the column; without weights, the same frame and None.
 
     Raises:
-        DataError: there is not one weight for each row.
+        DataError: The weights are not one per row.
     """
     if weights is None:
         return data, None
-    import narwhals as nw
-
     names = list_columns(data)
     if isinstance(weights, str):
         require_column(weights, names, "sample_weight")
         return data, weights
-    table = nw.from_native(data, eager_only=True)
-    values = weights.to_list() if hasattr(weights, "to_list") else np.asarray(weights).tolist()
-    if not isinstance(values, list) or len(values) != len(table):
-        given = f"{len(values):,}" if isinstance(values, list) else repr(values)
-        raise DataError(f"expected one weight per person, got {given} in sample_weight= for {len(table):,} rows")
     name = "sample_weight" + " (given)" * ("sample_weight" in names)
-    return table.with_columns(nw.new_series(name, values, backend=table.implementation)).to_native(), name
+    return add_columns(data, {name: read_column("sample_weight", weights)}, {name: "sample_weight"}), name
+
+
+def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, str] | None = None) -> Any:
+    """Add columns to a data frame.
+
+    Args:
+        data: Data frame in memory.
+        columns: Name -> values, shape (n,).
+        arguments: Name -> argument in messages; by default the name.
+
+    Raises:
+        DataError: A column has another length, or the library of the data frame cannot hold its values.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(data, eager_only=True)
+    named = {(arguments or {}).get(name, name): column for name, column in columns.items()}
+    check_rows({"data": table, **named})
+    series = []
+    for (name, values), argument in zip(columns.items(), named, strict=True):
+        try:
+            series.append(nw.new_series(name, values.tolist(), backend=table.implementation))
+        except (TypeError, ValueError) as error:
+            message = f"expected values of one type as `{argument}=`, which {table.implementation} needs: {error}"
+            raise DataError(message, hint="convert them to text, or to numbers") from None
+    return table.with_columns(*series).to_native()
 
 
 def change_target(
@@ -232,28 +257,19 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
         lazy: whether one may be lazy, whose rows are not in memory.
 
     Raises:
-        DataError: it is not a data frame, has no rows, or its columns are named otherwise than by texts.
+        DataError: it is not a data frame, has no rows, or its columns do not have different texts as names.
     """
     import narwhals as nw
 
     if frame is None:
         raise DataError("expected a data frame, got none", hint="data=, one row per person")
     try:
-        table = nw.from_native(frame)
-        columns = table.collect_schema().names()
+        columns = list_column_names(frame, "data")
     except TypeError:
         shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
-        raise DataError(
-            f"expected a data frame, got {type(frame).__name__}{shape}",
-            hint=_frame_hint(frame),
-        ) from None
-    except nw.exceptions.NarwhalsError as error:
-        raise DataError(f"expected a data frame with different column names: {error}") from None
-    odd = [column for column in columns if not isinstance(column, str)]
-    if odd:
-        raise DataError(
-            f"expected columns that are named by texts, got {odd[0]!r}", hint="data.columns = data.columns.astype(str)"
-        )
+        hint = _frame_hint(frame)
+        raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
+    table = nw.from_native(frame)
     if isinstance(table, nw.LazyFrame):
         if not lazy:
             raise DataError(
@@ -262,7 +278,7 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
             )
     elif len(table) == 0:
         raise DataError("expected at least one person, got a data frame without rows")
-    return list(columns)
+    return columns
 
 
 def _frame_hint(given: Any) -> str:
@@ -274,93 +290,58 @@ def _frame_hint(given: Any) -> str:
     return "name its columns: pandas.DataFrame(X, columns=[...])"
 
 
-def _list_labels(y: Any) -> list[Any]:
-    if hasattr(y, "to_list"):
-        return list(y.to_list())
-    labels = np.asarray(y)
-    return list((labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels).tolist())
-
-
-def _holds_labels(frame: Any, column: str, y: Any) -> bool:
-    """Return whether a column holds what is given beside the data."""
+def _holds_labels(frame: Any, column: str, labels: Any) -> bool:
+    """Return whether a column of the data holds the labels."""
     import narwhals as nw
 
-    return bool(nw.from_native(frame, eager_only=True)[column].to_list() == _list_labels(y))
+    return bool(nw.from_native(frame, eager_only=True)[column].to_list() == labels.tolist())
 
 
-def _add_labels(frame: Any, y: Any, target: str) -> Any:
-    """Return the data frame with one more column."""
-    import narwhals as nw
+def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | None) -> None:
+    """Check that arguments are names of columns, which they must be beside ``data``.
 
-    labels = _list_labels(y)
-    table = nw.from_native(frame, eager_only=True)
-    if len(labels) != len(table):
-        raise DataError(f"expected one label per person, got {len(labels):,} in y= for {len(table):,} rows")
-    return table.with_columns(nw.new_series(target, labels, backend=table.implementation)).to_native()
+    Raises:
+        OptionError: An argument is neither a name nor None, or no mapping from attributes to groups to names.
+    """
+    for name, value in columns.items():
+        if not isinstance(value, str | None):
+            raise OptionError(
+                f"expected the name of a column of `data=` as `{name}=`, got {type(value).__name__}",
+                hint="add the values to the data as a column, or leave out `data=` and pass all columns",
+            )
+    nested = {} if membership is None else membership
+    groups = nested.values() if isinstance(nested, Mapping) else [nested]
+    if not all(isinstance(by, Mapping) and all(isinstance(name, str) for name in by.values()) for by in groups):
+        raise OptionError(
+            "expected names of columns of `data=` in `membership=`, got values",
+            hint='membership={"race": {"white": "p_white", "black": "p_black"}}',
+        )
 
 
 def table_of_columns(
-    columns: Mapping[str, Any], features: Any, more: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any], features: Any, more: Mapping[str, Any] | None = None
 ) -> tuple[Any, tuple[str, ...], dict[str, str]]:
-    """Return plain columns as a table, the names of its features, and role -> name of each other column.
+    """Build a table from columns that are given as arguments.
 
     Args:
-        columns: by role; None where one is not given.
-        features: what groups are made by, see ``table_of_decisions``.
-        more: other columns by name.
+        arguments: Name -> values, shape (n,); None if the argument was not given.
+        features: Sensitive features, see ``table_of_decisions``.
+        more: Other columns by name.
+
+    Returns:
+        The table, the names of the sensitive features, and argument -> name of its column.
 
     Raises:
-        DataError: the columns differ in length, or something given is not a column.
+        DataError: The columns differ in length or index, or an argument is not a column.
     """
     import pandas as pd
 
-    named = named_columns(features)
-    given = {role: column for role, column in columns.items() if column is not None}
-    names = {role: f"{role} " * (role in named) + role for role in given}
-    every = {names[role]: plain_column(role, column) for role, column in given.items()}
-    every |= {name: plain_column(f"sensitive_features[{name!r}]", column) for name, column in named.items()}
-    every |= more or {}
-    lengths = {name: len(column) for name, column in every.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError(f"expected columns of one length, one entry per person, got {lengths}")
-    return pd.DataFrame(every), tuple(named), names
-
-
-def named_columns(given: Any) -> dict[str, Any]:
-    """Return sensitive features by name; those without one are numbered."""
-    import narwhals as nw
-
-    if isinstance(given, Mapping):
-        return {str(name): column for name, column in given.items()}
-    try:
-        table = nw.from_native(given, eager_only=True)
-    except TypeError:
-        pass
-    else:
-        return {str(name): table[name].to_native() for name in table.columns}
-    if getattr(given, "name", None) is not None:
-        return {str(given.name): given}
-    array = np.asarray(given, dtype=object)
-    if array.ndim == 2:
-        return {f"sensitive_feature_{i}": array[:, i] for i in range(array.shape[1])}
-    return {"sensitive_feature_0": given}
-
-
-def plain_column(name: str, given: Any) -> Any:
-    """Return a column as a list or an array, or a pandas column without its index: people are matched by position.
-
-    Raises:
-        DataError: it is not a column.
-    """
-    if isinstance(given, str) or given is None:
-        raise DataError(f"expected one entry per person as {name}, got {given!r}")
-    if hasattr(given, "reset_index"):
-        return given.reset_index(drop=True)
-    if hasattr(given, "to_list"):
-        return given.to_list()
-    column = given if isinstance(given, np.ndarray) else np.array([*given, None], dtype=object)[:-1]
-    if column.ndim == 2 and column.shape[1] == 1:
-        column = column[:, 0]
-    if column.ndim != 1:
-        raise DataError(f"expected one entry per person as {name}, got shape {column.shape}")
-    return column
+    present = {name: values for name, values in arguments.items() if values is not None}
+    check_index(**present, sensitive_features=features)
+    named = read_columns("sensitive_features", features)
+    columns = {name: read_column(name, values) for name, values in present.items()}
+    features_by_argument = {f"sensitive_features[{name!r}]": column for name, column in named.items()}
+    check_rows({**columns, **features_by_argument, **(more or {})})
+    names = {name: f"{name} " * (name in named) + name for name in columns}
+    table = {names[name]: column for name, column in columns.items()} | named | dict(more or {})
+    return pd.DataFrame(table), tuple(named), names

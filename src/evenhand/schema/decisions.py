@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.schema.arrays import check_index
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.columns import (
-    list_columns,
-    list_names,
-    require_column,
-    table_of_columns,
-)
+from evenhand.schema.columns import list_columns, list_names, refuse_arrays, require_column, table_of_columns
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.outcome import (
     DecisionLabels,
@@ -636,12 +632,16 @@ def table_of_decisions(
     Raises:
         DataError: the columns differ in length, or something given is not a column.
     """
-    if about.get("data") is not None:
-        frame = about.pop("data")
-        features = list_names(sensitive_features, "sensitive_features")
-        return frame, DecisionRoles(y_pred, features, y_true, y_score, sample_weight, membership=membership, **about)
     columns = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
     replicate_weights, method = about.pop("replicate_weights", None), about.pop("replicate_method", "")
+    frame = about.pop("data", None)
+    if frame is not None:
+        features = list_names(sensitive_features, "sensitive_features")
+        refuse_arrays(columns, membership)
+        if replicate_weights is not None:
+            about["replicates"] = ReplicateRole(list_names(replicate_weights, "replicate_weights"), method)
+        return frame, DecisionRoles(y_pred, features, y_true, y_score, sample_weight, membership=membership, **about)
+    check_index(**columns, membership=membership, replicate_weights=replicate_weights)
     more, probable, numbered = name_sample_columns(membership, replicate_weights)
     if replicate_weights is not None:
         about["replicates"] = ReplicateRole(numbered, method)

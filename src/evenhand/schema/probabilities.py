@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
+from evenhand.schema.arrays import check_index, check_names, check_rows, read_column, read_columns
+from evenhand.schema.rows import is_missing
 from evenhand.typing import Booleans, Floats, Integers
 
 SUM_TOLERANCE = 1e-3
@@ -31,22 +33,24 @@ class GroupProbabilities:
     values: Floats
 
     @classmethod
-    def read(cls, name: str, given: Any) -> GroupProbabilities:
-        """Return the probabilities in a mapping from groups to columns, or in a data frame.
+    def read(cls, name: str, table: Any) -> GroupProbabilities:
+        """Read probabilities from a mapping from groups to columns, or from a data frame.
 
-        A person all of whose probabilities are missing is of unknown group.
+        The group of a row without any probability is unknown.
 
         Raises:
-            DataError: the columns differ in length, hold what is not a probability, or do not add up to 1.
-            OptionError: fewer than two groups.
+            DataError: The columns differ in length or index, a value is not a probability, or a row does not sum to 1.
+            OptionError: There are fewer than two groups.
         """
-        columns = _name_columns(name, given)
+        columns = read_group_columns(name, table)
         if len(columns) < 2:
             raise OptionError(
                 f"expected probabilities of at least two groups by {name}, got {len(columns)}",
                 hint="one column per group; together they add up to 1 for each person",
             )
-        values = np.column_stack(_equally_long(name, columns))
+        if not check_rows({f"membership[{name!r}][{group!r}]": column for group, column in columns.items()}):
+            raise DataError(f"expected at least one row of probabilities by {name}, got none")
+        values = np.column_stack([_as_floats(name, group, column) for group, column in columns.items()])
         known = ~np.isnan(values).all(axis=1)
         wrong = known & ~_are_probabilities(values)
         if wrong.any():
@@ -68,30 +72,55 @@ class GroupProbabilities:
         return replace(self, values=self.values[rows])
 
 
-def _name_columns(name: str, given: Any) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return {str(group): column for group, column in given.items()}
-    import narwhals as nw
+def read_membership(membership: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Read the columns of probabilities of each attribute.
+
+    Args:
+        membership: Attribute -> probabilities of its groups: a mapping from groups to columns, or a data frame.
+
+    Returns:
+        Attribute -> group -> column.
+
+    Raises:
+        DataError: The probabilities have no names of groups, or are not columns.
+        OptionError: The argument is not a mapping.
+    """
+    if not isinstance(membership, Mapping | None):
+        raise OptionError(
+            f"expected a mapping from attributes to probabilities as `membership=`, got {type(membership).__name__}",
+            hint='membership={"race": probabilities}',
+        )
+    names = check_names(list(membership or {}), "membership")
+    return {
+        name: read_group_columns(name, table) for name, table in zip(names, (membership or {}).values(), strict=True)
+    }
+
+
+def read_group_columns(name: str, table: Any) -> dict[str, Any]:
+    """Read the columns of probabilities of one attribute by group.
+
+    Raises:
+        DataError: The table has no names of groups, or the indices of its columns differ.
+    """
+    if not isinstance(table, Mapping) and not hasattr(table, "columns"):
+        raise DataError(
+            f"expected a column of probabilities for each group of {name}, got {type(table).__name__}",
+            hint='pass a data frame, or a mapping: {"white": [...], "black": [...]}',
+        )
+    check_index(membership={name: table})
+    return read_columns(f"membership[{name!r}]", table)
+
+
+def _as_floats(name: str, group: str, column: Any) -> Floats:
+    """Return a column of probabilities as numbers, NaN where one is missing."""
+    import pandas as pd
 
     try:
-        table = nw.from_native(given, eager_only=True)
-    except TypeError:
-        message = f"expected a column of probabilities per group of {name}, got {type(given).__name__}"
-        raise DataError(message, hint='give a data frame, or a mapping: {"white": [...], "black": [...]}') from None
-    return {group: table[group].to_numpy() for group in table.columns}
-
-
-def _equally_long(name: str, columns: Mapping[str, Any]) -> Sequence[Floats]:
-    found = []
-    for group, column in columns.items():
-        try:
-            found.append(np.asarray(column, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise DataError(f"expected probabilities of {name} {group}, got a column that holds other things") from None
-    shapes = {group: column.shape for group, column in zip(columns, found, strict=True)}
-    if len(set(shapes.values())) > 1 or found[0].ndim != 1 or not len(found[0]):
-        raise DataError(f"expected one probability by {name} per person and group, got columns of shape {shapes}")
-    return found
+        numbers: Floats = pd.to_numeric(pd.Series(column)).to_numpy(np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        message = f"expected probabilities of {name} {group}, got a column with other values"
+        raise DataError(message, hint="leave unknown probabilities empty") from None
+    return numbers
 
 
 def _are_probabilities(values: Floats) -> Booleans:
@@ -117,19 +146,16 @@ class KnownGroups:
         """Return the people whose group and whose probabilities are both known.
 
         Args:
-            probabilities: of everybody.
-            known: the group of each person, by its name; missing or empty where it is not known.
+            probabilities: Probabilities of all rows.
+            known: Name of each row's group, shape (n,); missing or empty where it is unknown.
 
         Raises:
-            DataError: the columns differ in length, a group has no probability, or too few are known.
+            DataError: The columns differ in length, a group has no probability, or too few groups are known.
         """
-        labels = [str(label).strip() if _is_given(label) else "" for label in np.asarray(known, dtype=object).tolist()]
         name = probabilities.name
-        if len(labels) != len(probabilities.values):
-            raise DataError(
-                f"expected one known group by {name} per person, got {len(labels):,} for "
-                f"{len(probabilities.values):,} people"
-            )
+        column = read_column(f"known_groups[{name!r}]", known)
+        check_rows({f"known_groups[{name!r}]": column, f"membership[{name!r}]": probabilities.values})
+        labels = ["" if is_missing(label) else str(label).strip() for label in column.tolist()]
         positions = {group: place for place, group in enumerate(probabilities.groups)}
         strange = next((label for label in labels if label and label not in positions), None)
         if strange is not None:
@@ -146,12 +172,36 @@ class KnownGroups:
         return cls(probabilities.at(rows), np.array([positions[labels[i]] for i in rows.tolist()], dtype=np.int64))
 
 
-def read_known_groups(given: Mapping[str, tuple[Any, Any]] | None) -> dict[str, KnownGroups]:
-    """Return people of known group by attribute, given as (their probabilities, the group of each); none for None."""
-    return {
-        name: KnownGroups.read(GroupProbabilities.read(name, probabilities), labels)
-        for name, (probabilities, labels) in (given or {}).items()
-    }
+def read_known_groups(known_groups: Mapping[str, tuple[Any, Any]] | None) -> dict[str, KnownGroups]:
+    """Read rows of known group, by attribute.
+
+    Args:
+        known_groups: Attribute -> probabilities of the groups, and the known group of each row. None: no attribute.
+
+    Raises:
+        DataError: The probabilities or the groups cannot be read.
+        OptionError: The argument is not a mapping to pairs.
+    """
+    read = {}
+    for name, pair in _require_pairs(known_groups).items():
+        check_index(membership=pair[0], known_groups=pair[1])
+        read[name] = KnownGroups.read(GroupProbabilities.read(name, pair[0]), pair[1])
+    return read
+
+
+def _require_pairs(known_groups: Any) -> Mapping[str, tuple[Any, Any]]:
+    """Check that known groups are a mapping to pairs, and return them.
+
+    Raises:
+        OptionError: They are not.
+    """
+    pairs = {} if known_groups is None else known_groups
+    if isinstance(pairs, Mapping) and all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs.values()):
+        return pairs
+    raise OptionError(
+        f"expected a mapping from attributes to pairs as `known_groups=`, got {type(known_groups).__name__}",
+        hint='known_groups={"race": (probabilities, groups)}',
+    )
 
 
 def read_memberships(
@@ -201,7 +251,3 @@ class ProbableMembership:
     def at(self, rows: Integers) -> ProbableMembership:
         """Return those of some of the people, by their positions."""
         return replace(self, probabilities=self.probabilities.at(rows))
-
-
-def _is_given(label: Any) -> bool:
-    return label is not None and label == label  # NaN is not equal to itself

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.columns import add_weights, list_columns, named_columns, plain_column, require_column
-from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
+from evenhand.schema.arrays import check_index, read_columns
+from evenhand.schema.columns import add_columns, add_weights, list_columns, require_column
+from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_membership, read_memberships
 from evenhand.typing import Floats, Integers
 
 METHODS = {
@@ -247,26 +248,25 @@ def read_numbers(column: Any, rows: Any, role: str) -> Floats:
 def name_sample_columns(
     membership: Mapping[str, Any] | None, replicate_weights: Any
 ) -> tuple[dict[str, Any], dict[str, dict[str, str]], tuple[str, ...]]:
-    """Return plain columns of probabilities and replicate weights by name, and the names of each.
+    """Read probabilities of groups and replicate weights, and name their columns.
 
     Args:
-        membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
-        replicate_weights: a data frame or an array of shape (n, R); None where there are none.
+        membership: Attribute -> probabilities of its groups: a mapping from groups to columns, or a data frame.
+        replicate_weights: Data frame or array of shape (n, R), or None.
 
     Returns:
         Name -> column; attribute -> group -> name; the names of the replicate weights.
+
+    Raises:
+        DataError: An argument is not a table.
     """
-    replicates = [] if replicate_weights is None else list(named_columns(replicate_weights).values())
+    replicates = [] if replicate_weights is None else read_columns("replicate_weights", replicate_weights).values()
     numbered = tuple(f"replicate weight {i + 1}" for i in range(len(replicates)))
-    found, probable = dict(zip(numbered, replicates, strict=True)), {}
-    for attribute, columns in (membership or {}).items():
-        named = named_columns(columns)
-        probable[str(attribute)] = {group: f"probability of {attribute} {group}" for group in named}
-        found |= {
-            probable[str(attribute)][group]: plain_column(f"membership[{attribute!r}][{group!r}]", given)
-            for group, given in named.items()
-        }
-    return found, probable, numbered
+    columns, names = dict(zip(numbered, replicates, strict=True)), {}
+    for attribute, probabilities in read_membership(membership).items():
+        names[attribute] = {group: f"probability of {attribute} {group}" for group in probabilities}
+        columns |= {names[attribute][group]: column for group, column in probabilities.items()}
+    return columns, names, numbered
 
 
 @dataclass(frozen=True)
@@ -344,16 +344,11 @@ def add_sample_columns(
         DataError: the columns differ in length, or something given is not a column.
         OptionError: replicate weights without weights.
     """
-    import narwhals as nw
-
+    given = {"sample_weight": sample_weight, "membership": membership, "replicate_weights": replicate_weights}
+    check_index(data=data, **given)
     frame, weight = add_weights(data, sample_weight)
-    more, probable, numbered = name_sample_columns(membership, replicate_weights)
-    if more:
-        table = nw.from_native(frame, eager_only=True)
-        wrong = next((name for name, one in more.items() if len(one) != len(table)), None)
-        if wrong is not None:
-            raise DataError(f"expected one {wrong} per person, got {len(more[wrong]):,} for {len(table):,} rows")
-        added = [nw.new_series(name, list(one), backend=table.implementation) for name, one in more.items()]
-        frame = table.with_columns(*added).to_native()
+    columns, probable, numbered = name_sample_columns(membership, replicate_weights)
+    if columns:
+        frame = add_columns(frame, columns)
     listed = None if replicate_weights is None else (",".join(numbered), replicate_method)
     return frame, SampleRoles(weight, listed, probable, known)

@@ -26,7 +26,7 @@ from evenhand.mitigation.training.tables import (
     name_protected,
 )
 from evenhand.models import AdditiveNetwork, binary_labels
-from evenhand.schema import Schema, Target, Value, encode, plain_value
+from evenhand.schema import Schema, Target, Value, check_index, encode, plain_value
 from evenhand.typing import Booleans, Floats, Integers
 
 HIDDEN = (512, 256, 64)
@@ -143,6 +143,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             ValueError: without a schema, X and y are not what a classifier of two labels is fitted on.
         """
         self._check()
+        check_index(X=X, y=y, sensitive_features=sensitive_features)
         teacher = load_loss(self.method)
         if self.schema is None:
             X, labels = self._validate_both(X, y)

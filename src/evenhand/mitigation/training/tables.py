@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import Attribute, Schema, Target, Value, infer_schema, list_names, named_columns, plain_value
+from evenhand.schema import (
+    Attribute,
+    Schema,
+    Target,
+    Value,
+    check_rows,
+    infer_schema,
+    list_names,
+    plain_value,
+    read_columns,
+)
 from evenhand.text import list_some
 from evenhand.typing import Floats
 
@@ -108,13 +118,13 @@ def join_features(sensitive_features: Any, n: int) -> NDArray[Any]:
     """Return the joint group of each of n people by all sensitive features, numbered, shape (n,).
 
     Raises:
-        DataError: there is not one value per person.
+        DataError: The features have another number of rows.
     """
     codes = []
-    for column in named_columns(sensitive_features).values():
+    columns = read_columns("sensitive_features", sensitive_features)
+    check_rows({"X": range(n)} | {f"sensitive_features[{name!r}]": column for name, column in columns.items()})
+    for column in columns.values():
         values = np.asarray(column)
-        if values.shape != (n,):
-            raise DataError(f"the groups have shape {values.shape}; one per person is expected: {(n,)}")
         codes.append(np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1])
     return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 

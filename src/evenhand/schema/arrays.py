@@ -1,0 +1,258 @@
+"""Columns given as arguments: lists, arrays, Series, data frames and mappings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import DataError
+
+UNNAMED = "sensitive_feature"
+"""Name of a column without a name of its own, followed by its number."""
+
+NESTED = (list, tuple, set, dict, np.ndarray)
+"""Types of values that are not one value of a row."""
+
+
+def read_column(argument: str, values: Any) -> Any:
+    """Read an argument of shape (n,) or (n, 1).
+
+    Args:
+        argument: Name of the argument in messages, such as ``y_true``.
+        values: List, tuple, array, Series or data frame with one column.
+
+    Returns:
+        An array, or a pandas Series without its index.
+
+    Raises:
+        DataError: The argument is not a column.
+    """
+    columns = {} if isinstance(values, Mapping) else read_columns(argument, values)
+    if len(columns) == 1:
+        return next(iter(columns.values()))
+    shape = f"{len(columns)} columns" if columns else _describe(values)
+    raise DataError(f"expected one value per row as {_quote(argument)}, got {shape}", hint="pass one column")
+
+
+def read_columns(argument: str, table: Any) -> dict[str, Any]:
+    """Read an argument of one or several columns by name.
+
+    Args:
+        argument: Name of the argument in messages, such as ``sensitive_features``.
+        table: Data frame, mapping from names to columns, Series, or array of shape (n,) or (n, k). Columns without a
+            name are numbered.
+
+    Returns:
+        Name -> column, as ``read_column`` returns it.
+
+    Raises:
+        DataError: The argument is not a table, or two columns have the same name.
+    """
+    import narwhals as nw
+
+    if isinstance(table, Mapping):
+        names = check_names(list(table), argument, numbers=True)
+        return {
+            name: read_column(f"{argument}[{name!r}]", column)
+            for name, column in zip(names, table.values(), strict=True)
+        }
+    frame = _as_narwhals(table, argument)
+    if isinstance(frame, nw.LazyFrame):
+        raise DataError(
+            f"expected columns in memory as {_quote(argument)}, got a lazy data frame",
+            hint="collect it, or pass it as `data=` and name its columns",
+        )
+    if isinstance(frame, nw.DataFrame):
+        names = check_names(frame.columns, argument, numbers=True)
+        return {name: _plain(frame[column]) for name, column in zip(names, frame.columns, strict=True)}
+    if isinstance(frame, nw.Series):
+        name = f"{UNNAMED}_0" if frame.name in (None, "") else check_names([frame.name], argument, numbers=True)[0]
+        return {name: _plain(frame)}
+    array = _as_array(argument, table)
+    nested = next((value for value in array.flat if isinstance(value, NESTED)), None) if array.dtype == object else None
+    if nested is not None:
+        raise DataError(
+            f"expected one value per row as {_quote(argument)}, got a {type(nested).__name__} in a row",
+            hint="give every row one value, or every row the same number of values",
+        )
+    return {f"{UNNAMED}_{i}": column for i, column in enumerate(array.T if array.ndim == 2 else [array])}
+
+
+def list_column_names(frame: Any, argument: str, *, numbers: bool = False) -> list[str]:
+    """Return the column names of a data frame.
+
+    Args:
+        frame: Any data frame that narwhals supports, also a lazy one.
+        argument: Name of the argument in messages.
+        numbers: Whether names may be integers, which are converted to text.
+
+    Raises:
+        DataError: Two names are equal, or a name is not text.
+        TypeError: The argument is not a data frame.
+    """
+    import narwhals as nw
+
+    try:
+        names = nw.from_native(frame).collect_schema().names()
+    except nw.exceptions.DuplicateError:
+        names = list(getattr(frame, "column_names", None) or frame.columns)
+    return check_names(names, argument, numbers=numbers)
+
+
+def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -> list[str]:
+    """Check that column names are different texts, and return them.
+
+    Args:
+        names: Column names.
+        argument: Name of the argument in messages.
+        numbers: Whether names may be integers, which are converted to text.
+
+    Raises:
+        DataError: Two names are equal, or a name is not text.
+    """
+    levels = next((name for name in names if isinstance(name, tuple)), None)
+    if levels is not None:
+        raise DataError(
+            f"expected column names of one level in {_quote(argument)}, got {levels!r}",
+            hint="join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]",
+        )
+    allowed = (str, int, np.integer) if numbers else (str,)
+    for name in names:
+        if not isinstance(name, allowed) or isinstance(name, bool):
+            raise DataError(
+                f"expected text as column names in {_quote(argument)}, got {name!r}",
+                hint="convert the names: frame.columns = frame.columns.astype(str)",
+            )
+    texts = [str(name) for name in names]
+    repeated = next((name for name, count in Counter(texts).items() if count > 1), None)
+    if repeated is not None:
+        raise DataError(
+            f"expected different column names in {_quote(argument)}, got {repeated!r} {texts.count(repeated)} times",
+            hint="rename the columns, or drop the duplicates",
+        )
+    return texts
+
+
+def check_rows(columns: Mapping[str, Any]) -> int:
+    """Return the number of rows of columns.
+
+    Args:
+        columns: Name of the argument -> column.
+
+    Raises:
+        DataError: The columns differ in length.
+    """
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{length:,} in {_quote(name)}" for name, length in lengths.items())
+        raise DataError(f"expected the same number of rows in all arguments, got {listed}")
+    return next(iter(lengths.values()), 0)
+
+
+def check_index(**arguments: Any) -> None:
+    """Check that all pandas arguments have the same index.
+
+    Rows are matched by position. Two different indices are an error: the caller has shuffled, filtered or reset one of
+    the arguments. Lists, arrays and the tables of other libraries have no index. Different lengths are not reported
+    here.
+
+    Args:
+        arguments: Columns, tables or mappings of columns, by argument name; None is skipped.
+
+    Raises:
+        DataError: Two indices have different labels, or the same labels in a different order.
+    """
+    first: tuple[str, Any] | None = None
+    for name, index in _list_indices(arguments):
+        if first is None:
+            first = name, index
+        if len(index) != len(first[1]) or index.equals(first[1]):
+            continue
+        pairs = enumerate(zip(first[1], index, strict=True), start=1)
+        different = next(((row, pair) for row, pair in pairs if pair[0] != pair[1] and not _are_missing(*pair)), None)
+        if different is not None:
+            row, labels = different
+            raise DataError(
+                f"the index of {_quote(first[0])} differs from the index of {_quote(name)}: row {row} is labelled "
+                f"{labels[0]!r} in the former and {labels[1]!r} in the latter",
+                hint="align the rows with reindex, or pass .to_numpy() to match them by position",
+            )
+
+
+def _list_indices(arguments: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the index of every pandas object among arguments and in mappings of them."""
+    import narwhals as nw
+
+    for key, values in arguments.items():
+        name = f"{parent}[{key!r}]" if parent else str(key)
+        if isinstance(values, Mapping):
+            yield from _list_indices(values, name)
+            continue
+        native = _as_narwhals(values, name)
+        index = nw.maybe_get_index(native) if isinstance(native, nw.DataFrame | nw.Series) else None
+        if index is not None:
+            yield name, index
+
+
+def _are_missing(left: Any, right: Any) -> bool:
+    """Return whether both labels are NaN, which is not equal to itself."""
+    return bool(left != left and right != right)
+
+
+def _as_narwhals(values: Any, argument: str) -> Any:
+    """Return a data frame or Series wrapped by narwhals; any other argument as it is."""
+    import narwhals as nw
+
+    try:
+        return nw.from_native(values, pass_through=True, allow_series=True)
+    except nw.exceptions.DuplicateError:
+        list_column_names(values, argument, numbers=True)
+        raise
+
+
+def _plain(series: Any) -> Any:
+    """Return a narwhals Series as an array, or as a pandas Series without its index."""
+    if series.implementation.is_pandas():
+        return series.to_native().reset_index(drop=True)
+    if series.dtype.is_numeric() and not series.null_count():
+        return series.to_numpy()
+    return np.array([*series.to_list(), None], dtype=object)[:-1]
+
+
+def _as_array(argument: str, values: Any) -> Any:
+    """Return a list, tuple or array of shape (n,) or (n, k) as an array."""
+    if isinstance(values, np.ma.MaskedArray):
+        array = values.data.astype(object)
+        array[np.ma.getmaskarray(values)] = None
+        return array
+    array = None
+    if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
+        try:
+            array = np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
+        except (TypeError, ValueError, RuntimeError):
+            raise DataError(
+                f"expected an array of shape (n,) or (n, k) as {_quote(argument)}, got {_describe(values)}",
+                hint="give every row the same number of values",
+            ) from None
+    if array is None or array.ndim not in (1, 2) or array.dtype.kind == "V":
+        hint = "pass a list, an array or a Series"
+        if isinstance(values, str):
+            hint += "; to name a column, pass the table as `data=`"
+        raise DataError(f"expected one value per row as {_quote(argument)}, got {_describe(values)}", hint=hint)
+    return array
+
+
+def _quote(argument: str) -> str:
+    """Return the name of an argument as it is written in messages."""
+    return f"`{argument}=`" if argument.isidentifier() else f"`{argument}`"
+
+
+def _describe(values: Any) -> str:
+    """Return the kind of an argument in words: a scalar itself, the type and shape of anything else."""
+    if values is None or isinstance(values, str | bytes | int | float):
+        return repr(values)
+    shape = getattr(values, "shape", None)
+    return f"{type(values).__name__}" + (f" of shape {shape}" if shape is not None else "")
