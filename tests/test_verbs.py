@@ -136,7 +136,7 @@ def with_labels(people):
         (lambda people: {"y": None}, "got neither target= nor y="),
         (lambda people: {"protected": None}, r"at least one protected attribute, got none(?s:.*)`protected=NAME`"),
         (lambda people: {"protected": "sex"}, r"protected=\['sex'\]"),
-        (lambda people: {"protected": people["sex"]}, r"a column of the data as `protected=`, got '[FM]'"),
+        (lambda people: {"protected": people["sex"]}, r"different names as `protected=`(?s:.*)protected=\['sex'\]"),
         (lambda people: {"protected": people["age"]}, r"got a Series of 200 values\n  -> protected=\['age'\]"),
         (lambda people: {"protected": 3}, r"got 3\n  -> name the columns: protected=\['sex'\]"),
         (lambda people: {"data": people.to_dict("list")}, r"got dict\n  -> pandas.DataFrame\(data\)"),

@@ -63,14 +63,16 @@ def read_subject(
 ) -> Subject:
     """Return the model and the people, with their weights; takes what is about them out of the settings."""
     from evenhand.models import Subject
-    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, read_known_groups
+    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, check_index, read_known_groups
 
     named = ("membership", "replicate_weights", "replicate_method")
     beside = {name: settings.pop(name) for name in named if name in settings}
     known = read_known_groups(settings.pop("known_groups", None))
-    frame, sample = add_sample_columns(read_data(data, settings), weights, known=known, **beside)
+    data = read_data(data, settings)
+    check_index(data=data, y=y, sample_weight=weights, **beside)
+    frame, sample = add_sample_columns(data, weights, known=known, **beside)
     if columns := sample.columns(frame):
-        settings["ignore"] = [*(settings.get("ignore") or ()), *columns]
+        settings["ignore"] = list(dict.fromkeys([*(settings.get("ignore") or ()), *columns]))
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "unfavourable", "ignore", "schema", "accept_proposals")

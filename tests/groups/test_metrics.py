@@ -452,14 +452,14 @@ class TestScores:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"predicted_favourable": [1, 2, 0]}, "predicted_favourable must say yes or no"),
-        ({"true_favourable": [True, False]}, r"one entry per person.*'true_favourable': 2"),
-        ({"protected": {"sex": ["f", "m"]}}, r"one entry per person.*'sex': 2"),
-        ({"scores": [0.1, 0.2]}, r"one entry per person.*'scores': 2"),
-        ({"scores": [0.1, float("nan"), 0.2]}, "entry 1 is nan"),
-        ({"scores": ["high", "low", "low"]}, "scores must be numbers"),
-        ({"scores": [[0.1], [0.2], [0.3]]}, r"shape \(3, 1\)"),
-        ({"true_favourable": [[1], [0], [1]]}, r"shape \(3, 1\)"),
+        ({"predicted_favourable": [1, 2, 0]}, "`predicted_favourable=`, got 2 in row 2"),
+        ({"true_favourable": [True, False]}, "2 in `true_favourable=`"),
+        ({"protected": {"sex": ["f", "m"]}}, r"2 in `protected\['sex'\]`"),
+        ({"scores": [0.1, 0.2]}, "2 in `scores=`"),
+        ({"scores": [0.1, float("nan"), 0.2]}, "got nan in row 2"),
+        ({"scores": ["high", "low", "low"]}, "expected numbers as `scores=`"),
+        ({"scores": [[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]]}, "got 2 columns"),
+        ({"true_favourable": [[1, 0], [0, 1], [1, 0]]}, "got 2 columns"),
         (
             {"predicted_favourable": [], "true_favourable": [], "protected": {"sex": []}, "scores": None},
             "expected at least one person",

@@ -79,8 +79,10 @@ def test_agrees_with_plain_arrays():
 
 
 def test_chosen_attributes_replace_the_schemas():
-    found = groups.measure_groups(Threshold(), applicants(100), protected=["sex", "sex"])
+    found = groups.measure_groups(Threshold(), applicants(100), protected=["sex"])
     assert [breakdown.by for breakdown in found.breakdowns] == [("sex",)]
+    with pytest.raises(OptionError, match="different names"):
+        groups.measure_groups(Threshold(), applicants(100), protected=["sex", "sex"])
 
 
 def test_a_model_of_labels_only():

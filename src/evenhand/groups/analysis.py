@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import field_validator
 
 from evenhand.core import Assignments, Config, setting
 from evenhand.errors import DataError, OptionError
@@ -39,7 +40,12 @@ from evenhand.schema import (
     RecordedDecisions,
     ScoreSums,
     Thresholds,
+    check_index,
+    check_rows,
     describe_scale,
+    list_names,
+    read_column,
+    read_columns,
 )
 from evenhand.stats import Quantity, Unknown, auc, auc_of_counts, decision_inequality
 from evenhand.typing import Booleans, Floats, Integers, Progress
@@ -74,6 +80,11 @@ class GroupConfig(Config):
         "with shorter intervals",
     )
     seed: int = setting(0, "of the bands around curves over the threshold", ge=0)
+
+    @field_validator("protected")
+    @classmethod
+    def _check_protected(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if names is None else list_names(names, "protected")
 
 
 def measure_groups(
@@ -111,7 +122,7 @@ def measure_groups(
     config = GroupConfig.of(config, settings)
     refuse_beside_replicates(weights, thresholds=config.thresholds, metrics=metrics)
     schema = people.schema
-    names = tuple(dict.fromkeys(schema.protected if config.protected is None else config.protected))
+    names = schema.protected if config.protected is None else config.protected
     if not names:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     if progress is not None:
@@ -156,7 +167,7 @@ def measure_recorded_decisions(
     given = {"thresholds": config.thresholds, "metrics": metrics, "memberships": decisions.memberships}
     refuse_beside_replicates(decisions.weights, **given)
     people, schema = decisions.people, decisions.people.schema
-    names = schema.names if config.protected is None else tuple(dict.fromkeys(config.protected))
+    names = schema.names if config.protected is None else config.protected
     if people.counts is not None:
         _refuse_of_cells(thresholds=config.thresholds, keep_decisions=config.keep_decisions, metrics=bool(metrics))
     memberships = [
@@ -272,20 +283,20 @@ def measure_decisions(
     config = GroupConfig(confidence=confidence, min_group_size=min_group_size, seed=seed)
     if not protected:
         raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
+    check_index(
+        predicted_favourable=predicted_favourable, true_favourable=true_favourable, protected=protected, scores=scores
+    )
     selected = _read_flags("predicted_favourable", predicted_favourable)
     true_labels = None
     if true_favourable is not None:
         true_labels = _read_flags("true_favourable", true_favourable).astype(np.int64)
-    memberships = [group_by_values(name, values) for name, values in protected.items()]
+    columns = read_columns("protected", protected)
     given = None if scores is None else _read_numbers("scores", scores)
-    lengths = {"predicted_favourable": len(selected)}
-    lengths |= {} if true_labels is None else {"true_favourable": len(true_labels)}
-    lengths |= {membership.name: len(membership.codes) for membership in memberships}
-    lengths |= {} if given is None else {"scores": len(given)}
-    if len(set(lengths.values())) > 1:
-        raise DataError(f"the arrays must have one entry per person, but their lengths are {lengths}")
-    if len(selected) == 0:
+    arrays = {"predicted_favourable": selected, "true_favourable": true_labels, "scores": given}
+    arrays |= {f"protected[{name!r}]": column for name, column in columns.items()}
+    if not check_rows({name: array for name, array in arrays.items() if array is not None}):
         raise DataError("expected at least one person, got empty arrays")
+    memberships = [group_by_values(name, column) for name, column in columns.items()]
     return _build_result(_Decisions(memberships, selected, true_labels, given, NO_SCORES), favourable, config, started)
 
 
@@ -502,21 +513,25 @@ def _calibration_bins(
 
 
 def _read_flags(name: str, values: ArrayLike) -> Booleans:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}; one entry per person is expected")
-    if array.dtype.kind != "b" and not ((array == 0) | (array == 1)).all():
-        raise DataError(f"{name} must say yes or no about each person: booleans, or 0 and 1")
-    return array.astype(np.bool_)
+    import pandas as pd
+
+    flags = pd.Series(read_column(name, values))
+    bad = flags[~flags.isin([0, 1])]
+    if len(bad):
+        raise DataError(
+            f"expected booleans, or 0 and 1, as `{name}=`, got {bad.iloc[0]!r} in row {bad.index[0] + 1} "
+            f"({len(bad):,} such rows)"
+        )
+    return flags.to_numpy(np.bool_)
 
 
 def _read_numbers(name: str, values: ArrayLike) -> Floats:
+    column = read_column(name, values)
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array: Floats = np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"{name} must be numbers") from None
-    if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}; one entry per person is expected")
-    if not np.isfinite(array).all():
-        raise DataError(f"{name}: entry {int(np.argmax(~np.isfinite(array)))} is {array[~np.isfinite(array)][0]}")
+        raise DataError(f"expected numbers as `{name}=`") from None
+    bad = np.flatnonzero(~np.isfinite(array))
+    if len(bad):
+        raise DataError(f"expected finite numbers as `{name}=`, got {array[bad[0]]} in row {bad[0] + 1}")
     return array

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute
+from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.text import list_some, suggest_name
 from evenhand.typing import Floats, Integers
 
@@ -71,16 +72,16 @@ def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers |
 
 
 def group_by_values(name: str, values: ArrayLike) -> Membership:
-    """Return the groups by plain values (n,): whole numbers as for an integer attribute, anything else by equality.
+    """Group rows by values of shape (n,): integers as in an integer attribute, other values by equality.
 
     Raises:
-        DataError: the values are not one per person, or are numbers with a fraction.
+        DataError: The values are numbers with fractions.
     """
+    import narwhals as nw
     import pandas as pd
 
-    column = np.asarray(values)
-    if column.ndim != 1:
-        raise DataError(f"protected attribute {name!r} has shape {column.shape}; one value per person is expected")
+    series = pd.Series(values).infer_objects()
+    column = np.asarray(series)
     if column.dtype.kind in "iuf":
         numbers = column.astype(np.float64)
         known = numbers[~np.isnan(numbers)]
@@ -90,13 +91,13 @@ def group_by_values(name: str, values: ArrayLike) -> Membership:
                 hint="cut it into ranges first",
             )
         return _group_by_numbers(name, numbers)
-    positions, found = pd.factorize(column)
-    order = sorted(range(len(found)), key=lambda i: _sort_key(found[i]))
-    rank = np.empty(len(found) + 1, dtype=np.int64)
-    rank[order] = np.arange(len(found))
-    rank[-1] = len(found)  # pandas marks a missing value by position -1
-    labels = tuple(str(found[i]) for i in order)
-    return Membership(name, rank[positions], (*labels, MISSING) if (positions < 0).any() else labels)
+    coded = CodedColumn.read(nw.from_native(series, series_only=True))
+    present = [i for i, value in enumerate(coded.values) if not is_missing(value)]
+    order = sorted(present, key=lambda i: _sort_key(coded.values[i]))
+    rank = np.full(len(coded.values), len(order))
+    rank[order] = np.arange(len(order))
+    labels = tuple(str(coded.values[i]) for i in order)
+    return Membership(name, rank[coded.codes], (*labels, MISSING) if len(order) < len(rank) else labels)
 
 
 def find_references(given: Sequence[str], memberships: Sequence[Membership]) -> dict[str, str]:

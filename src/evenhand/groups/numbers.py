@@ -224,6 +224,11 @@ def _build_result(
     schema = people.schema
     if not names:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
+    if config.reference:
+        raise OptionError(
+            f"expected no `reference=` for a numeric target, got {', '.join(config.reference)}",
+            hint="leave it out: the gaps of numbers compare the best and the worst group",
+        )
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
     sets = [[i] for i in range(len(memberships))]
     if len(memberships) > 1:

@@ -225,10 +225,10 @@ def _plain(series: Any) -> Any:
 def _as_array(argument: str, values: Any) -> Any:
     """Return a list, tuple or array of shape (n,) or (n, k) as an array."""
     if isinstance(values, np.ma.MaskedArray):
-        array = values.data.astype(object)
-        array[np.ma.getmaskarray(values)] = None
-        return array
-    array = None
+        filled = values.data.astype(object)
+        filled[np.ma.getmaskarray(values)] = None
+        return filled
+    array: Any = None
     if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
         try:
             array = np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -230,23 +231,32 @@ def _change_favourable(schema: Schema, favourable: Value | None) -> Schema:
     return schema.model_copy(update={"target": Target.model_validate(changed)})
 
 
-def list_names(given: Sequence[str], argument: str) -> tuple[str, ...]:
-    """Return several names.
+def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
+    """Check that an argument is a list of different names, and return them as a tuple.
+
+    Args:
+        names: Names of columns.
+        argument: Name of the argument in messages.
 
     Raises:
-        OptionError: it is one text, which is a sequence of letters, or holds values, as a column does.
+        OptionError: The argument is a single text, contains other values than texts, or has a name twice.
     """
-    if isinstance(given, str):
-        raise OptionError(f"expected a list of names as `{argument}=`, got {given!r}", hint=f"{argument}=[{given!r}]")
-    names = tuple(given) if isinstance(given, Iterable) else None
-    if names is None or not all(isinstance(name, str) for name in names):
-        column = getattr(given, "name", None)
+    if isinstance(names, str):
+        raise OptionError(f"expected a list of names as `{argument}=`, got {names!r}", hint=f"{argument}=[{names!r}]")
+    listed = tuple(names) if isinstance(names, Iterable) else None
+    column = getattr(names, "name", None)
+    hint = f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']"
+    if listed is None or not all(isinstance(name, str) for name in listed):
         raise OptionError(
             f"expected a list of names as `{argument}=`, got "
-            + (repr(given) if names is None else f"a {type(given).__name__} of {len(names):,} values"),
-            hint=f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']",
+            + (repr(names) if listed is None else f"a {type(names).__name__} of {len(listed):,} values"),
+            hint=hint,
         )
-    return names
+    repeated = next((name for name, count in Counter(listed).items() if count > 1), None)
+    if repeated is not None:
+        count = listed.count(repeated)
+        raise OptionError(f"expected different names as `{argument}=`, got {repeated!r} {count} times", hint=hint)
+    return listed
 
 
 def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
