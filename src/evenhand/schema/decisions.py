@@ -49,7 +49,8 @@ from evenhand.schema.weights import (
     read_weights,
     weights_of,
 )
-from evenhand.text import suggest_name
+from evenhand.schema.words import unknown_codes
+from evenhand.text import format_count, suggest_name
 from evenhand.typing import Booleans, Floats, Integers
 
 
@@ -276,6 +277,8 @@ class DecisionRoles:
             return replace(cells, **settled)
         scores = None if self.score is None else read_numbers(table[self.score], kept, "score")
         selected = made.favourable[kept]
+        if scores is not None:
+            _refuse_codes(str(self.score), scores)
         if thresholds is not None and scores is not None:
             thresholds.check_schema(schema)
             thresholds.check_scale(scores)
@@ -562,6 +565,22 @@ def _has_value(column: Any) -> Booleans:
     return np.array([label_of(value) is not None for value in column.to_list()])
 
 
+def _refuse_codes(name: str, scores: Floats) -> None:
+    """Refuse scores such as -1 beside probabilities, which stand for scores that are not known.
+
+    Raises:
+        DataError: if there are such scores.
+    """
+    outside = scores[(scores < 0) | (scores > 1)]
+    codes = sorted(set(outside.tolist()))
+    if len(outside) and len(outside) < len(scores) / 2 and len(unknown_codes(codes)) == len(codes):
+        counts = ", ".join(f"{code:g} ({format_count(int((outside == code).sum()), 'row', 'rows')})" for code in codes)
+        raise DataError(
+            f"column {name!r} has {counts} beside scores from 0 to 1, as codes for scores that are not known",
+            hint="leave these rows out",
+        )
+
+
 def _are_equal(one: Floats, other: Floats) -> Booleans:
     """Return which rows are the same, missing values included, shape (n,)."""
     return np.asarray(((one == other) | (np.isnan(one) & np.isnan(other))).all(axis=1))
@@ -646,6 +665,7 @@ def table_of_decisions(
     if replicate_weights is not None:
         about["replicates"] = ReplicateRole(numbered, method)
     frame, features, names = table_of_columns(columns, sensitive_features, more)
+    about.setdefault("target_name", getattr(y_true, "name", None))
     roles = DecisionRoles(
         decision=names.get("y_pred"),
         protected=features,

@@ -135,11 +135,13 @@ class OutcomeColumn:
         Raises:
             DataError: if there are such words.
         """
-        variants = find_variants(self.words)
+        if self.coded.array is not None:
+            return
+        variants = [words for words in find_variants(self.coded.values) if truth_key(words[0]) is None]
         if variants:
+            rows = self.coded.each(lambda value: any(value in words for words in variants))
             raise DataError(
-                f"column {self.name!r} has the same word in several spellings: "
-                + "; ".join(self.describe(words) for words in variants),
+                f"column {self.name!r} has the same word in several spellings: {self.coded.describe(rows)}",
                 hint="use one spelling in the data",
             )
 
@@ -347,8 +349,8 @@ def propose_true_label(
             if not plain or strength > -SIGNIFICANT:
                 return label, SAME_WORD
             return label, (
-                f"{SAME_WORD}, although the favourable decision is rarer there: if {label!r} is not the favourable label "
-                f"of {title!r}, state the other one: `favourable_target=VALUE`"
+                f"{SAME_WORD}, although the favourable decision is rarer there: if it is not the favourable label of "
+                f"{title!r}, state the other one: `favourable_target=VALUE`"
             )
     hint = "state it: `favourable_target=VALUE`"
     try:

@@ -354,12 +354,13 @@ def _encode_values(attribute: Attribute, column: CodedColumn, missing: Booleans,
     entries[missing] = np.nan
     unlisted = np.isnan(entries) & ~missing
     if unlisted.any():
-        several = len(np.unique(column.codes[unlisted])) > 1
+        if len(np.unique(column.codes[unlisted])) > 1:
+            message = f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}"
+        else:
+            value = column.at(int(np.argmax(unlisted)))
+            message = f"column {attribute.name!r}, {column.place(unlisted)}: {value!r} is not one of its values"
         raise DataError(
-            f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}"
-            if several
-            else f"column {attribute.name!r}, {column.place(unlisted)}: {column.at(int(np.argmax(unlisted)))!r} is not one "
-            "of its values",
+            message,
             location=location,
             hint=f"the values are: {list_values(values)}; add them to the schema or correct the data",
         )

@@ -132,7 +132,7 @@ def unknown_codes(values: Sequence[Any]) -> list[Any]:
 def is_adverse_name(name: str) -> bool:
     """Return whether the name of a column says that its label 1, yes or true is not wanted, such as ``defaulted``."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[^a-zA-Z0-9]+", " ", name).casefold()
-    words = spaced.split()
+    words = [word.rstrip("0123456789") or word for word in spaced.split()]
     pattern = _pattern("adverse_names")
     pairs = [f"{one} {other}" for one, other in itertools.pairwise(words)]
     return any(pattern.fullmatch(word) for word in [*words, *pairs])

@@ -1,0 +1,161 @@
+"""Outcome columns are closed: every word is favourable, unfavourable or unknown, or refused with its count and row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError, EvenhandError, SchemaError
+from evenhand.schema import DecisionRoles, OutcomeRole, infer_schema
+from evenhand.schema.outcome import propose_favourable
+
+YES = st.sampled_from([1, 1.0, True, "1", "1.0", "TRUE", "true "])
+NO = st.sampled_from([0, 0.0, False, "0", "0.0", "False"])
+
+
+def read(decisions, truth=None, **about):
+    frame = pd.DataFrame({"sex": np.resize(["f", "m"], len(decisions)), "decision": pd.Series(decisions, dtype=object)})
+    if truth is not None:
+        name = about.pop("name", "truth")
+        frame[name] = pd.Series(truth, dtype=object)
+        about["target"] = name
+    return DecisionRoles("decision", ["sex"], **about).read(frame)
+
+
+@given(st.lists(st.one_of(st.tuples(st.just(True), YES), st.tuples(st.just(False), NO)), min_size=1, max_size=20))
+def test_every_spelling_of_a_truth_value_is_one_decision(cells):
+    decisions = read([cell for _, cell in cells], favourable=1)
+    assert decisions.selected.tolist() == [selected for selected, _ in cells]
+
+
+@given(st.lists(st.sampled_from(["hired", "Hired", "hired ", "rejected", "NA", "pending"]), min_size=2, max_size=12))
+def test_no_word_of_an_outcome_is_counted_without_a_statement(words):
+    """The rate is right, or the table is refused: no spelling and no third word becomes a rejection."""
+    assume("hired" in words)
+    try:
+        decisions = read(words, favourable="hired")
+    except EvenhandError:
+        assert {"Hired", "hired "} & set(words) or {"rejected", "pending"} <= set(words)
+    else:
+        known = [word for word in words if word != "NA"]
+        assert decisions.undecided == words.count("NA")
+        assert decisions.selected.tolist() == [word == "hired" for word in known]
+
+
+def test_words_that_are_left_over_are_listed_with_counts_and_rows():
+    with pytest.raises(DataError) as error:
+        read(["1", "0", "maybe", "0"], favourable=1)
+    assert "0 (2 rows, first in row 2), 'maybe' (1 row, first in row 3)" in str(error.value)
+
+
+def test_several_unfavourable_labels_are_stated():
+    words = ["hired", "rejected", "withdrawn", "hired"]
+    stated = read(words, favourable="hired", unfavourable=["rejected", "withdrawn"])
+    assert stated.selected.tolist() == [True, False, False, True]
+    others = read(words, favourable="hired", outcome=OutcomeRole.of("label"))
+    assert others.selected.tolist() == stated.selected.tolist()
+    with pytest.raises(DataError, match="'withdrawn'"):
+        read(words, favourable="hired", unfavourable=["rejected"])
+    with pytest.raises(SchemaError, match="'declined' does not occur"):
+        read(words, favourable="hired", unfavourable=["rejected", "withdrawn", "declined"])
+
+
+@pytest.mark.parametrize("favourable", ["Hire", "hired", "yes"])
+def test_a_favourable_label_that_never_occurs_is_refused(favourable):
+    with pytest.raises(SchemaError, match="does not occur"):
+        read(["Hired", "Rejected"], favourable=favourable)
+
+
+def test_codes_and_words_for_unknown_are_left_out_and_listed():
+    decisions = read(["yes", "no", "N/A", "Unknown", None], favourable="yes")
+    assert (decisions.undecided, len(decisions.people)) == (3, 2)
+    assert set(decisions.decision_words.unknown) == {"N/A", "Unknown"}
+    truth = read([1, 0, 1, 0], [1, 0, -1, 0], favourable_target=1).truth_words
+    assert truth.unknown == (-1,)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("hired", ["no", "yes"], "yes"),
+        ("defaulted", ["no", "yes"], "no"),
+        ("two_year_recid", [0, 1], 0),
+        ("risk", ["high", "low"], "low"),
+        ("decision", ["approved", "denied"], "approved"),
+        ("income", ["<=50K", ">50K"], ">50K"),
+        ("charged_off", [True], False),
+    ],
+)
+def test_the_favourable_label_is_proposed_from_words_and_names(name, labels, expected):
+    assert propose_favourable(name, labels) == expected
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["approved", "granted"], ["yes", "no", "maybe"], ["x"]])
+def test_other_labels_are_not_guessed(labels):
+    with pytest.raises(SchemaError):
+        propose_favourable("outcome", labels)
+
+
+# True labels: 100 people repaid and 100 did not; most of those who repaid were approved.
+REPAID = np.repeat([True, False], 100)
+APPROVED = np.r_[np.arange(100) < 80, np.arange(100) < 20]
+DECISIONS = np.where(APPROVED, "approved", "denied")
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("defaulted", np.where(REPAID, "no", "yes")),
+        ("defaulted", (~REPAID).astype(int)),
+        ("recid", ~REPAID),
+        ("repaid", REPAID.astype(int)),
+        ("loan", np.where(REPAID, "repaid", "charged off")),
+    ],
+)
+def test_the_true_label_may_run_the_other_way(name, labels):
+    decisions = read(DECISIONS, labels, name=name)
+    assert decisions.people.favourable.tolist() == REPAID.tolist()
+    assert decisions.truth_words.settled.startswith("proposed")
+
+
+def test_adverse_true_labels_in_the_words_of_the_decisions():
+    opposite = read(APPROVED.astype(int), (~REPAID).astype(int), name="defaulted")
+    assert opposite.people.favourable.tolist() == REPAID.tolist()
+    same = read((~APPROVED).astype(int), (~REPAID).astype(int), name="recid")
+    assert same.people.favourable.tolist() == (~REPAID).tolist()
+    assert same.truth_words.settled == "same word as the decision"
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("arrears_90", np.resize([0, 1], 200)),
+        ("outcome", np.where(REPAID, "A", "B")),
+        ("label", (~REPAID).astype(int)),
+        ("label", np.resize(["yes", "no"], 200)),
+    ],
+)
+def test_missing_or_contradictory_evidence_is_refused_until_the_label_is_stated(name, labels):
+    decisions = DECISIONS if name != "arrears_90" else np.where(DECISIONS == "approved", 1, 0)
+    with pytest.raises(SchemaError) as error:
+        read(decisions, labels, name=name)
+    assert "favourable_target" in str(error.value)
+    stated = read(decisions, labels, name=name, favourable_target=labels[0])
+    assert stated.people.favourable.tolist() == (labels == labels[0]).tolist()
+    assert stated.truth_words.settled == "stated"
+
+
+def test_a_favourable_label_of_the_true_labels_alone_is_theirs():
+    decisions = read(DECISIONS, np.where(REPAID, "no", "yes"), name="defaulted", favourable="no")
+    assert decisions.selected.tolist() == APPROVED.tolist()
+    assert decisions.people.favourable.tolist() == REPAID.tolist()
+
+
+def test_the_labels_of_a_schema_close_the_outcome():
+    frame = pd.DataFrame({"sex": ["f", "m"] * 10, "grade": ["A", "B", "C", "A"] * 5})
+    schema = infer_schema(frame, target="grade", protected=["sex"], favourable="A", unfavourable=["B", "C"])
+    assert schema.target.values == ("B", "C", "A")
+    frame["decision"] = frame["grade"]
+    decisions = DecisionRoles("decision", ["sex"], schema=schema).read(frame)
+    assert decisions.selected.tolist() == (frame["grade"] == "A").tolist()
