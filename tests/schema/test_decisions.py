@@ -10,7 +10,7 @@ from evenhand.schema import DecisionRoles, Schema, table_of_decisions
 
 TABLE = {
     "sex": ["F", "M", "F", "M", None],
-    "selected": ["yes", "no", " no", None, "yes"],
+    "selected": ["yes", "no", "no", None, "yes"],
     "hired": ["no", "no", "yes", "yes", "yes"],
     "score": [0.9, 0.1, 0.2, 0.3, 0.7],
     "notes": [["any"], "thing", 3, None, "else"],
