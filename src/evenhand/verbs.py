@@ -170,7 +170,7 @@ def audit_predictions(
             they are. ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
             people, the group of each); ``replicate_weights`` of a survey, a data frame or an array of shape (n, R), and
             ``replicate_method`` (see ``evenhand.schema.ReplicateRole``), by which the intervals of weighted rates and
-            gaps are computed; ``favourable``, the label that people want, and ``schema`` (see
+            gaps are computed; ``favourable``, ``unfavourable``, ``favourable_target`` and ``schema`` (see
             ``evenhand.schema.DecisionRoles``);
             ``kind``, ``order`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``;
             fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
@@ -202,7 +202,8 @@ def audit_predictions(
     clock = repeated_clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
-    kept = ("favourable", "schema", "accept_proposals", "replicate_weights", "replicate_method")
+    stated = ("favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
+    kept = (*stated, "replicate_weights", "replicate_method")
     about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
     about["known"] = read_known_groups(settings.pop("known_groups", None))
     about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
