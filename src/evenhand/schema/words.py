@@ -87,12 +87,15 @@ def folded(value: Any) -> str:
 
 
 def find_variants(values: Iterable[Any]) -> list[list[Any]]:
-    """Return the groups of words that differ in case or blanks alone, each in its order of appearance."""
-    alike: dict[str, list[Any]] = {}
+    """Return the groups of words that differ in case or blanks alone, each in its order of appearance.
+
+    Blanks before a word do not count: text tables often have them behind the separator.
+    """
+    alike: dict[str, list[str]] = {}
     for value in values:
         if isinstance(value, str):
             alike.setdefault(folded(value), []).append(value)
-    return [words for words in alike.values() if len(words) > 1]
+    return [words for words in alike.values() if len({word.lstrip() for word in words}) > 1]
 
 
 @cache
