@@ -97,7 +97,9 @@ def audit(
         [0.81]
     """
     from evenhand import auditing
+    from evenhand.schema.arrays import check_type
 
+    check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
     clock = repeated_clock(settings)
     subject = read_subject(model, data, y, target, protected, settings, weights=sample_weight)
     metrics, say = settings.pop("metrics", None), settings.pop("progress")
@@ -196,7 +198,9 @@ def audit_predictions(
     """
     from evenhand import auditing
     from evenhand.schema import OutcomeRole, read_known_groups, table_of_decisions
+    from evenhand.schema.arrays import check_type
 
+    check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
     clock = repeated_clock(settings)

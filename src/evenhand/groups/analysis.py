@@ -281,8 +281,6 @@ def measure_decisions(
     """
     started = time.perf_counter()
     config = GroupConfig(confidence=confidence, min_group_size=min_group_size, seed=seed)
-    if not protected:
-        raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
     check_index(
         predicted_favourable=predicted_favourable, true_favourable=true_favourable, protected=protected, scores=scores
     )
@@ -291,6 +289,8 @@ def measure_decisions(
     if true_favourable is not None:
         true_labels = _read_flags("true_favourable", true_favourable).astype(np.int64)
     columns = read_columns("protected", protected)
+    if not columns:
+        raise OptionError("no attribute is protected", hint="name at least one: protected={name: values}")
     given = None if scores is None else _read_numbers("scores", scores)
     arrays = {"predicted_favourable": selected, "true_favourable": true_labels, "scores": given}
     arrays |= {f"protected[{name!r}]": column for name, column in columns.items()}

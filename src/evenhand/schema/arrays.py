@@ -8,13 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import DataError
+from evenhand.errors import DataError, OptionError
 
 UNNAMED = "sensitive_feature"
 """Name of a column without a name of its own, followed by its number."""
 
 NESTED = (list, tuple, set, dict, np.ndarray)
 """Types of values that are not one value of a row."""
+
+
+SCALARS = (str, int, float, np.generic)
+"""Types of labels."""
+
+
+def check_type(argument: str, value: Any, types: Any, expected: str) -> None:
+    """Check the type of an argument that is not a column; None passes.
+
+    Args:
+        argument: Name of the argument in messages.
+        value: Value of the argument.
+        types: Type, or tuple of types, as for ``isinstance``.
+        expected: The type in words.
+
+    Raises:
+        OptionError: The value has another type.
+    """
+    if value is not None and not isinstance(value, types):
+        raise OptionError(f"expected {expected} as {_quote(argument)}, got {_describe(value)}")
 
 
 def read_column(argument: str, values: Any) -> Any:

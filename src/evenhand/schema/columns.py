@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.schema.arrays import check_index, check_rows, list_column_names, read_column, read_columns
+from evenhand.schema.arrays import (
+    SCALARS,
+    check_index,
+    check_rows,
+    check_type,
+    list_column_names,
+    read_column,
+    read_columns,
+)
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import order_labels
@@ -45,6 +53,11 @@ class ColumnRoles:
     y: Any = None
     outcome: OutcomeRole | None = None
     accept_proposals: bool = False
+
+    def __post_init__(self) -> None:
+        check_type("target", self.target, str, "the name of a column")
+        check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
+        check_type("favourable", self.favourable, SCALARS, "a label")
 
     def read(
         self, frame: Any, *, location: str = "data", varied: bool = True, locate: RowLocator | None = None
@@ -243,7 +256,7 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         raise OptionError(f"expected a list of names as `{argument}=`, got {names!r}", hint=f"{argument}=[{names!r}]")
-    listed = tuple(names) if isinstance(names, Iterable) else None
+    listed = tuple(names) if isinstance(names, Iterable) and getattr(names, "ndim", 1) else None
     column = getattr(names, "name", None)
     hint = f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']"
     if listed is None or not all(isinstance(name, str) for name in listed):

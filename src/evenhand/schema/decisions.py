@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.schema.arrays import check_index
+from evenhand.schema.arrays import SCALARS, check_index, check_type
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import list_columns, list_names, refuse_arrays, require_column, table_of_columns
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
@@ -207,6 +207,11 @@ class DecisionRoles:
     known: Mapping[str, KnownGroups] | None = None
     replicates: ReplicateRole | None = None
     low_is_good: bool = False
+
+    def __post_init__(self) -> None:
+        check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
+        check_type("favourable", self.favourable, SCALARS, "a label")
+        check_type("favourable_target", self.favourable_target, SCALARS, "a label")
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers | RecordedLabels:
         """Return the decisions in a data frame: yes or no, or several labels, or numbers where the column holds these.

@@ -6,9 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from evenhand.errors import OptionError, SchemaError
+from evenhand.schema.arrays import check_type
 from evenhand.schema.attribute import Value, find_value
 
 TargetKind: TypeAlias = Literal["label", "labels", "ordinal", "number"]
@@ -126,6 +128,8 @@ class OutcomeRole:
         Raises:
             OptionError: there is none, or an order is not a list of two labels at least.
         """
+        check_type("kind", kind, str, f"one of {', '.join(get_args(TargetKind))}")
+        check_type("order", order, Sequence | np.ndarray, "a list of labels, worst first")
         known = next((one for one in get_args(TargetKind) if one == kind), None)
         if kind is not None and known is None:
             raise OptionError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.errors import OptionError
 from evenhand.schema.schema import Schema
@@ -50,7 +50,10 @@ class Thresholds(BaseModel):
         if isinstance(given, cls):
             return given
         if isinstance(given, Mapping):
-            return cls(**given)
+            try:
+                return cls(**given)
+            except ValidationError:
+                raise OptionError(f"expected a number, or several, as `threshold=`, got {given!r}") from None
         several = given if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else [given]
         default: float | None = None
         attribute: str | None = None

@@ -231,7 +231,10 @@ def read_numbers(column: Any, rows: Any, role: str) -> Floats:
         DataError: one is missing, or not a finite number.
     """
     try:
-        numbers = np.asarray(column.to_numpy(), dtype=np.float64)
+        cells = column.to_numpy()
+        if cells.dtype.kind in "cmM":  # NumPy converts dates to nanoseconds and drops imaginary parts
+            raise TypeError
+        numbers = np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"expected numbers in the column of {role}s, {column.name!r}") from None
     wrong = rows[~np.isfinite(numbers[rows])]

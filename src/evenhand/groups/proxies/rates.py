@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, VALIDATED, ProxyDifference, ProxyRate, ProxyRates
-from evenhand.schema import GroupProbabilities, KnownGroups
+from evenhand.schema import GroupProbabilities, KnownGroups, check_index, read_column
 from evenhand.stats import Estimated, Quantity, Unknown, bonferroni, clopper_pearson, normal_quantile
 from evenhand.text import format_count
 from evenhand.typing import Booleans, Floats, Integers
@@ -87,12 +87,13 @@ def measure_proxies(
         if isinstance(probabilities, GroupProbabilities)
         else GroupProbabilities.read("group", probabilities)
     )
+    check_index(selected=selected, membership=probabilities, true_favourable=true_favourable, weights=weights)
     seen, n = given.known, len(given.values)
     decided = _read_flags("selected", selected, n)[seen] == 1
     labels = None
     if true_favourable is not None:
         labels = _read_flags("true_favourable", true_favourable, n, unknown=-1)[seen]
-    counted = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    counted = np.ones(n) if weights is None else _read_weights(weights)
     if counted.shape != (n,) or not np.isfinite(counted).all() or (counted < 0).any():
         raise DataError(f"expected one weight of at least 0 per person, for {n:,} people", location="weights")
     if not seen.any():
@@ -299,11 +300,21 @@ def _compare(
 
 def _read_flags(name: str, given: ArrayLike, n: int, *, unknown: int = 0) -> Integers:
     """Read flags of 0 and 1 (or ``unknown``), shape (n,)."""
-    flags = np.asarray(given)
-    if flags.shape != (n,) or not ((flags == 0) | (flags == 1) | (flags == unknown)).all():
+    import pandas as pd
+
+    flags = pd.Series(read_column(name, given))
+    if len(flags) != n or not flags.isin([0, 1, unknown]).all():
         values = "0 or 1" if unknown == 0 else f"0, 1 or {unknown}"
         raise DataError(f"expected {values} for each of {n:,} people", location=name)
-    return flags.astype(np.int64)
+    return flags.to_numpy(np.int64)
+
+
+def _read_weights(weights: ArrayLike) -> Floats:
+    """Read weights as numbers."""
+    try:
+        return np.asarray(read_column("weights", weights), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("expected numbers as `weights=`") from None
 
 
 # Probabilities of membership calibrated on people of known group, and the error that this leaves.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
+from evenhand.schema.arrays import check_type
 from evenhand.schema.columns import list_columns, list_names, require_column, table_of_columns
 from evenhand.schema.decisions import describe_groups
 from evenhand.schema.people import People, encode
@@ -84,6 +85,9 @@ class RankingRoles:
     protected: Sequence[str] | None = None
     schema: Schema | None = None
     accept_proposals: bool = False
+
+    def __post_init__(self) -> None:
+        check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedRankings:
         """Return the rankings in a data frame.
