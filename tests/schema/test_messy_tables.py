@@ -55,7 +55,7 @@ PROPOSED = {
     "identifier by name": (with_column([i * 7 % 61 for i in EACH], "person_id"), "an identifier", "passthrough"),
     "identifier in camel case": (with_column([i * 7 % 61 for i in EACH], "applicantId"), "identifier", "passthrough"),
     "index column of pandas": (with_column([i * 7 % 61 for i in EACH], "Unnamed: 0"), "identifier", "passthrough"),
-    "huge numbers": (with_column([2**60 + i for i in EACH]), "too large to be told apart", "passthrough"),
+    "huge numbers": (with_column([2**60 + i for i in EACH]), "beyond exact 64-bit floats", "passthrough"),
     "datetimes": (with_column(pd.date_range("2020-01-01", periods=N)), "holds dates or times", "passthrough"),
     "datetimes with zones": (
         with_column(pd.date_range("2020-01-01", periods=N, tz="Europe/Rome")),

@@ -1,4 +1,4 @@
-"""A column of a table by its different values: what is asked of each value is asked once."""
+"""Columns of tables as codes: each distinct value is processed once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from evenhand.typing import Booleans, Floats, Integers
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """A column by its different values: what is asked of each value is asked once.
+    """A column as its distinct values and the code of each row.
 
     Attributes:
-        known: the different values, and the position of each row's among them; None where they are found when needed.
-        array: the numbers of the rows, where all are numbers; else None, shape (n,).
-        counts: how many people each row stands for, shape (n,); None: one.
-        locate: where a row is in the data, by its position and its value; None: it is the position.
+        known: distinct values, and the position of each row's value among them; None to compute them on demand.
+        array: numbers of the rows, shape (n,); None if the column holds anything else.
+        counts: number of people per row, shape (n,); None for one each.
+        locate: function from a row's position and value to its place in the data; None to use the position.
     """
 
     known: tuple[tuple[Any, ...], Integers] | None
@@ -35,12 +35,14 @@ class CodedColumn:
     def read(
         cls, series: Any, counts: Integers | None = None, locate: Callable[[int, Any], str] | None = None
     ) -> CodedColumn:
-        """Return a column of a table that narwhals wraps.
+        """Read a narwhals Series.
+
+        Blank cells are missing, and beside numbers a word that is the canonical spelling of a number is that number.
 
         Args:
             series: the column.
-            counts: how many people each row stands for; None: one.
-            locate: where a row is in the data, by its position and its value; None: it is the position.
+            counts: number of people per row; None for one each.
+            locate: function that returns where a row is in the data; None to use its position.
         """
         if series.dtype.is_integer() or series.dtype.is_float():
             array = series.to_numpy()
@@ -53,11 +55,11 @@ class CodedColumn:
         kinds = set(map(type, column))
         if any(issubclass(kind, np.generic) for kind in kinds):
             column = [plain_value(value) for value in column]
-        # True == 1 in Python, but one must not be answered for by the other.
+        # True == 1 in Python, but they are two values.
         keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
         try:
             numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        except TypeError:  # some value has no hash
+        except TypeError:  # a value is not hashable
             return cls((tuple(column), np.arange(len(column))), None, counts, locate)
         codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
         values = tuple(numbers if keys is column else (key[1] for key in numbers))
@@ -95,37 +97,37 @@ class CodedColumn:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The different values, as Python has them; numbers in ascending order."""
+        """Distinct values as Python objects; numbers in ascending order."""
         return self._code_values[0]
 
     @property
     def codes(self) -> Integers:
-        """The position of each row's value among them, shape (n,)."""
+        """Position of each row's value in ``values``, shape (n,)."""
         return self._code_values[1]
 
-    def each(self, answer: Callable[[Any], bool]) -> Booleans:
-        """Return what is said of every row's value, shape (n,)."""
-        return np.array([answer(value) for value in self.values], dtype=bool)[self.codes]
+    def each(self, predicate: Callable[[Any], bool]) -> Booleans:
+        """Evaluate a predicate on the value of each row, shape (n,)."""
+        return np.array([predicate(value) for value in self.values], dtype=bool)[self.codes]
 
     def missing(self) -> Booleans:
-        """Return which rows have no value, shape (n,)."""
+        """Return the mask of missing values, shape (n,)."""
         return self.each(is_missing) if self.array is None else np.asarray(np.isnan(self.array))
 
-    def numbers(self, number: Callable[[Any], float]) -> Floats:
-        """Return the number of every row, shape (n,): itself where it is one, else what ``number`` makes of it."""
-        return self.look_up(number) if self.array is None else self.array.astype(np.float64)
+    def numbers(self, convert: Callable[[Any], float]) -> Floats:
+        """Return the numbers of the rows, shape (n,), after conversion unless the column holds numbers."""
+        return self.look_up(convert) if self.array is None else self.array.astype(np.float64)
 
-    def look_up(self, number: Callable[[Any], float]) -> Floats:
-        """Return a number that is asked about every value, shape (n,)."""
-        found: Floats = np.array([number(value) for value in self.values], dtype=np.float64)[self.codes]
-        return found
+    def look_up(self, convert: Callable[[Any], float]) -> Floats:
+        """Convert the value of each row to a number, shape (n,)."""
+        numbers: Floats = np.array([convert(value) for value in self.values], dtype=np.float64)[self.codes]
+        return numbers
 
     def at(self, row: int) -> Any:
         """Return the value of one row."""
         return self.values[self.codes[row]] if self.array is None else self.array[row].item()
 
     def people(self, rows: Booleans) -> int:
-        """Return how many people some rows stand for."""
+        """Return the number of people in some rows."""
         return int(rows.sum() if self.counts is None else self.counts[rows].sum())
 
     def describe(self, rows: Booleans, most: int = 12) -> str:
@@ -139,28 +141,28 @@ class CodedColumn:
         return ", ".join(parts) + (f", ... ({len(listed)} in all)" if len(listed) > most else "")
 
     def place(self, rows: Booleans) -> str:
-        """Return where the first of some rows is; where rows were counted, also how many have the same value."""
+        """Return the place of the first of some rows, with the number of equal rows where rows were counted."""
         first = int(np.argmax(rows))
-        found = "" if self.locate is None else self.locate(first, self.at(first))
+        place = "" if self.locate is None else self.locate(first, self.at(first))
         if self.counts is None:
-            return found or f"row {first + 1}"
-        many = self.people(rows & (self.codes == self.codes[first]))
-        return format_count(many, "row", "rows") + (f", the first of them {found}" if found else "")
+            return place or f"row {first + 1}"
+        equal = self.people(rows & (self.codes == self.codes[first]))
+        return format_count(equal, "row", "rows") + (f", the first of them {place}" if place else "")
 
 
 def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
-    """Return different numbers in ascending order, NaN last and once, and the position of each among them."""
+    """Return distinct numbers in ascending order, NaN last, and the position of each row's number among them."""
     import pandas as pd
 
-    codes, found = pd.factorize(numbers, use_na_sentinel=False)
-    order = np.argsort(found, kind="stable")
+    codes, distinct = pd.factorize(numbers, use_na_sentinel=False)
+    order = np.argsort(distinct, kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return tuple(found[order].tolist()), rank[codes]
+    return tuple(distinct[order].tolist()), rank[codes]
 
 
 def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
-    """Return the different words of a column and the position of each row's; None where it holds anything else."""
+    """Return distinct words and the position of each row's word among them; None if the column holds anything else."""
     import narwhals as nw
     import pandas as pd
 
@@ -177,12 +179,12 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
     elif isinstance(native.dtype, np.dtype) and any(type(value) not in (str, type(None)) for value in native):
         return None
     else:
-        codes, found = pd.factorize(native)
-        words = found.tolist()
+        codes, distinct = pd.factorize(native)
+        words = distinct.tolist()
     if not all(word is None or isinstance(word, str) for word in words):
         return None
-    gone = codes < 0
-    return (*words, *([None] if gone.any() else [])), np.where(gone, len(words), codes)
+    missing = codes < 0
+    return (*words, *([None] if missing.any() else [])), np.where(missing, len(words), codes)
 
 
 def _empty_blanks(value: Any) -> Any:
@@ -195,7 +197,7 @@ def _parse_word(value: Any) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: None, NaN, or what pandas and pyarrow have for it."""
+    """Return whether a value is missing: None, NaN, or the missing value of pandas and pyarrow."""
     return (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
     )
@@ -207,22 +209,21 @@ def is_number(value: Any) -> bool:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value it holds; anything else as it is."""
+    """Convert a NumPy scalar to a Python value; return other values unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def value_key(value: Any) -> tuple[bool, Hashable]:
-    """Return what tells values apart: True == 1 in Python, but a flag and a count are different to a person."""
+    """Return the dictionary key of a value, which differs for True and 1."""
     return isinstance(value, bool), value
 
 
 def sort_key(value: Any) -> tuple[str, Any]:
-    """Return what sorts values of several types: numbers first, then by type and text."""
-    number = isinstance(value, int | float)
-    return ("", value) if number else (type(value).__name__, str(value))
+    """Return the sort key of a value: numbers first, then by type and text."""
+    return ("", value) if isinstance(value, int | float) else (type(value).__name__, str(value))
 
 
 def list_values(values: Any, most: int = 12) -> str:
-    """Return values as Python writes them, the first of many."""
+    """Return the first values as Python writes them, and their number if there are more."""
     shown = [repr(value) for value in list(values)[:most]]
     return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")
