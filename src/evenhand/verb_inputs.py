@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -50,6 +51,13 @@ def read_data(data: Any, settings: dict[str, Any], *, large: bool = False) -> An
     return read_frame(data, encoding=encoding) if rows is None else rows
 
 
+def is_text_file(data: Any) -> bool:
+    """Return whether data is the path of a text table, which does not state the types of its columns."""
+    from evenhand.datasets import is_text_table
+
+    return isinstance(data, str | Path) and is_text_table(data)
+
+
 def read_subject(
     model: Any,
     data: Any,
@@ -79,7 +87,7 @@ def read_subject(
     about = {name: settings.pop(name) for name in kept if name in settings}
     said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
-    people = roles.read(frame, varied=varied)
+    people = replace(roles.read(frame, varied=varied), untyped=is_text_file(data))
     names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
     held, memberships = sample.read(frame, people.rows)
     return Subject(model, people, weights=held, memberships=memberships, **names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -135,7 +135,8 @@ def check_certificate(
         if people is not None and people.schema is not None:
             described = encode(people.schema, people.frame, location=people.name).schema
         like = None if people is None else people.frame
-        return models.load_white_box(model, described, like=like, trust=source.trust)
+        untyped = people is not None and people.untyped
+        return models.load_white_box(model, described, like=like, trust=source.trust, untyped=untyped)
 
     with view.show_progress(quiet=output.silent) as progress:
         result = checker.check_certificate(
@@ -170,7 +171,7 @@ def _check_refutation(file: Path, model: str | None, source: CertificateSource, 
         read = source.read(str(source.data))
         favourable = None if read.schema is not None else str(held["favourable"])
         roles = ColumnRoles(str(held["target"]), held["protected"] or None, favourable, schema=read.schema)
-        return roles.read(read.frame, location=read.name)
+        return replace(roles.read(read.frame, location=read.name), untyped=read.untyped)
 
     with view.show_progress(quiet=output.silent) as progress:
         progress("adding up the proof", 0.0)
@@ -239,8 +240,10 @@ class DomainOptions(SourceOptions):
             raise OptionError("a certificate needs to know the domain", hint=hint)
         if self.protected:
             described = described.with_protected(self.protected)
-        people = encode(described, source.frame, location=source.name) if source is not None else None
-        return people.schema if people is not None else described, people
+        if source is None:
+            return described, None
+        people = replace(encode(described, source.frame, location=source.name), untyped=source.untyped)
+        return people.schema, people
 
 
 @dataclass(frozen=True)
@@ -311,7 +314,8 @@ def certify(
     else:
         described, people = domain.describe()
         like = people.frame if people is not None else None
-        network = models.load_white_box(model, described, like=like, trust=domain.trust)
+        untyped = people is not None and people.untyped
+        network = models.load_white_box(model, described, like=like, trust=domain.trust, untyped=untyped)
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"
         wider = choose_population(kind, people, as_published=config.as_published)

@@ -207,7 +207,8 @@ class ReadOptions(RoleOptions, SourceOptions):
 
     def encode(self, source: DataSource, protected: list[str] | None, *, varied: bool = True) -> People:
         """Return the people of DATA; ``varied`` where protected attributes will be given other values."""
-        return self.roles(source.schema, protected).read(source.frame, location=source.name, varied=varied)
+        people = self.roles(source.schema, protected).read(source.frame, location=source.name, varied=varied)
+        return replace(people, untyped=source.untyped)
 
 
 @dataclass(frozen=True)
@@ -450,11 +451,19 @@ class PeopleOptions:
 
 @dataclass(frozen=True)
 class DataSource:
-    """The people a command is about, and what is known of their columns."""
+    """Table of a command.
+
+    Attributes:
+        frame: The rows.
+        schema: Schema of its columns, if there is one.
+        name: Name in messages and reports.
+        untyped: Whether it was read from a text table, which does not state the types of its columns.
+    """
 
     frame: Any
     schema: Schema | None
     name: str
+    untyped: bool = False
 
     def require(self, *columns: str) -> None:
         """Refuse a column that is not there.
@@ -491,7 +500,8 @@ def read_data(
             hint="give a CSV, Parquet or Excel file, a folder of Parquet files, or one of:"
             f"  {', '.join(datasets.dataset_names())}",
         )
-    return DataSource(datasets.read_frame(data, encoding=encoding), given, Path(data).name)
+    frame = datasets.read_frame(data, encoding=encoding)
+    return DataSource(frame, given, Path(data).name, untyped=datasets.is_text_table(data))
 
 
 def open_data(data: str, *, schema: Path | None) -> DataSource | None:

@@ -17,7 +17,7 @@ from evenhand.datasets.identity.swapping import (
     words_of,
 )
 from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, describe_place, draw_rows, list_pieces
-from evenhand.datasets.rows import MOST_IN_MEMORY, names_rows, open_data
+from evenhand.datasets.rows import MOST_IN_MEMORY, is_text_table, names_rows, open_data
 from evenhand.datasets.store import data_home, find_table
 from evenhand.datasets.tables import MISSING_MARKS, read_frame
 
@@ -47,6 +47,7 @@ __all__ = [
     "describe_place",
     "draw_rows",
     "find_table",
+    "is_text_table",
     "list_pieces",
     "load_dataset",
     "load_name_list",

@@ -30,6 +30,15 @@ def names_rows(place: str | Path) -> bool:
     return text.startswith(f"{DATABASE}:") or Path(text).is_dir() or (glob.has_magic(text) and not Path(text).exists())
 
 
+TYPED_FILES = frozenset({".xlsx", ".xlsm", ".parquet", ".pq", ".jsonl", ".ndjson"})
+"""Suffixes of files that state the types of their columns."""
+
+
+def is_text_table(path: str | Path) -> bool:
+    """Return whether a file is a text table, which does not state the types of its columns."""
+    return not names_rows(path) and not any(suffix.lower() in TYPED_FILES for suffix in Path(path).suffixes)
+
+
 def open_data(place: str | Path) -> Any | None:
     """Open rows without reading them: a lazy frame for everything that counts.
 

@@ -36,6 +36,7 @@ class LoadRequest:
         trust: whether the file may run code.
         name: how to call the model in a report.
         ledger: counts whom a black box is asked about.
+        untyped: Whether ``like`` is a text table.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class LoadRequest:
     trust: bool
     name: str
     ledger: QuestionLedger | None
+    untyped: bool
 
 
 def load_model(
@@ -54,6 +56,7 @@ def load_model(
     trust: bool = False,
     name: str | None = None,
     ledger: QuestionLedger | None = None,
+    untyped: bool = False,
 ) -> Scorer:
     """Make a model askable.
 
@@ -68,6 +71,8 @@ def load_model(
         trust: allow files that can run code when they are loaded.
         name: how to call the model in a report; by default the file, URL or type.
         ledger: counts whom a black box is asked about, from the first question that tries it; by default a new one.
+        untyped: Whether ``like`` was read from a text table, which does not state the types of its columns. A model
+            that takes data frames is then asked with the types that it expects.
 
     Raises:
         ModelError: there is no such model, it is damaged, or it does not fit the schema; or it is fed with numbers for
@@ -82,17 +87,20 @@ def load_model(
     if isinstance(source, str) and is_registered(source):
         source, name = find_registered(source), name or source
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
-        return _load_file(Path(source), schema, like=like, trust=trust, name=name, ledger=ledger)
+        request = LoadRequest(Path(source), schema, like, trust, name or Path(source).name, ledger, untyped)
+        return _load_file(request, name)
     if not isinstance(source, str):
-        return _load_object(source, schema, like=like, name=name, ledger=ledger)
+        return _load_object(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
     if is_url(source):
         from evenhand.models.blackbox.http_endpoint import connect_model
 
-        return connect_model(source, schema, like=like, name=name, ledger=ledger)
+        return connect_model(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
     if OBJECT_NAME.fullmatch(source):
         from evenhand.models.blackbox.function import import_object
 
-        return _load_object(import_object(source), schema, like=like, name=name or source, ledger=ledger)
+        return _load_object(
+            import_object(source), schema, like=like, name=name or source, ledger=ledger, untyped=untyped
+        )
     raise ModelError(
         f"this is not a model: {source!r}",
         hint=f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function",
@@ -107,6 +115,7 @@ def load_regressor(
     trust: bool = False,
     name: str | None = None,
     ledger: QuestionLedger | None = None,
+    untyped: bool = False,
 ) -> Regressor:
     """Make a model that decides a number askable.
 
@@ -116,7 +125,7 @@ def load_regressor(
             (``.skops``, ``.pkl``, ``.joblib``, ``.npz``, XGBoost's ``.json`` and ``.ubj``, LightGBM's ``.txt``), or
             ``module:function``.
         schema: what the model's individuals are; its target is a number.
-        like, trust, name, ledger: as for ``load_model``.
+        like, trust, name, ledger, untyped: as for ``load_model``.
 
     Raises:
         ModelError: there is no such model, it does not fit the schema, or gives labels; or no reader takes numbers from
@@ -153,7 +162,7 @@ def load_regressor(
             )
         return source
     if hasattr(source, "predict") or callable(source):
-        return wrap_regressor(source, schema, like=like, name=name, ledger=ledger)
+        return wrap_regressor(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
     shown = repr(source) if isinstance(source, str) else f"a {type(source).__name__}"
     raise ModelError(
         f"{shown} is not a model that gives numbers",
@@ -203,16 +212,16 @@ def is_path(source: str) -> bool:
     return Path(source).suffix.lower() in LOADERS or Path(source).exists() or ":" not in source
 
 
-def _load_file(
-    path: Path, schema: Schema, *, like: Any, trust: bool, name: str | None, ledger: QuestionLedger | None
-) -> Scorer:
+def _load_file(request: LoadRequest, name: str | None) -> Scorer:
+    path = request.path
     loader = LOADERS.get(path.suffix.lower())
     if not path.exists():
         known = "" if loader else f"; known kinds are {', '.join(LOADERS)}, http(s):// URLs and module:function"
         raise ModelError("there is no such file", location=str(path), hint=f"check the path{known}")
     if is_logged_model(path):
         inside, suffix = find_model_file(path)
-        path, name, loader = inside, name or path.name, LOADERS.get(suffix)
+        name, loader = name or path.name, LOADERS.get(suffix)
+        path, request = inside, dataclasses.replace(request, path=inside, name=name)
     if path.is_dir():
         raise ModelError(
             "this is a folder, not a model file",
@@ -229,7 +238,7 @@ def _load_file(
             hint=f"known kinds are {', '.join(LOADERS)}; anything else can be wrapped as module:function",
         )
     with _refuse_damage(path):
-        return _rename_scorer(loader(LoadRequest(path, schema, like, trust, name or path.name, ledger)), name)
+        return _rename_scorer(loader(request), name)
 
 
 @contextmanager
@@ -247,13 +256,17 @@ def _refuse_damage(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _load_object(source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None) -> Scorer:
+def _load_object(
+    source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None, untyped: bool
+) -> Scorer:
     if isinstance(source, Scorer):
         return _rename_scorer(_adopt_schema(source, schema), name)
-    return require_encodings(_wrap_object(source, schema, like=like, name=name, ledger=ledger), like)
+    return require_encodings(_wrap_object(source, schema, like=like, name=name, ledger=ledger, untyped=untyped), like)
 
 
-def _wrap_object(source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None) -> Scorer:
+def _wrap_object(
+    source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None, untyped: bool
+) -> Scorer:
     family = type(source).__module__.partition(".")[0]
     if family in ("xgboost", "lightgbm") and type(source).__name__ == "Booster":
         from evenhand.models.readers.boosters import read_booster
@@ -272,14 +285,15 @@ def _wrap_object(source: Any, schema: Schema, *, like: Any, name: str | None, le
         if hasattr(source, "classes_") or hasattr(source, "get_params"):
             from evenhand.models.blackbox.estimator import wrap_estimator
 
-            return wrap_estimator(source, schema, like=like, name=name, ledger=ledger)
+            return wrap_estimator(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
         from evenhand.models.blackbox.function import wrap_function
 
-        return wrap_function(source.predict, schema, like=like, name=name or type(source).__name__, ledger=ledger)
+        name = name or type(source).__name__
+        return wrap_function(source.predict, schema, like=like, name=name, ledger=ledger, untyped=untyped)
     if callable(source):
         from evenhand.models.blackbox.function import wrap_function
 
-        return wrap_function(source, schema, like=like, name=name, ledger=ledger)
+        return wrap_function(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
     raise ModelError(
         f"a {type(source).__name__} is not a model",
         hint="give an estimator with predict, a PyTorch module, a function, a file, a URL or module:function",
@@ -451,7 +465,14 @@ def _load_stored(request: LoadRequest) -> Scorer:
 
 
 def _load_contained(source: Any, request: LoadRequest) -> Scorer:
-    return _load_object(source, request.schema, like=request.like, name=request.name, ledger=request.ledger)
+    return _load_object(
+        source,
+        request.schema,
+        like=request.like,
+        name=request.name,
+        ledger=request.ledger,
+        untyped=request.untyped,
+    )
 
 
 def _need_trust(trust: bool, name: str, what: str, instead: str) -> None:

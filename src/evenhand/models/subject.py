@@ -51,10 +51,7 @@ class Subject:
         Raises:
             EvenhandError: there is no such model, or it does not fit the people.
         """
-        people = self.people
-        scorer = load_model(
-            self.model, people.schema, like=people.frame, trust=self.trust, name=self.model_name, ledger=self.ledger
-        )
+        scorer = load_model(self.model, self.people.schema, **self._load_options)
         return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
 
     @cached_property
@@ -64,10 +61,18 @@ class Subject:
         Raises:
             EvenhandError: there is no such model, or it gives no numbers for these people.
         """
+        return load_regressor(self.model, self.people.schema, **self._load_options)
+
+    @property
+    def _load_options(self) -> dict[str, Any]:
         people = self.people
-        return load_regressor(
-            self.model, people.schema, like=people.frame, trust=self.trust, name=self.model_name, ledger=self.ledger
-        )
+        return {
+            "like": people.frame,
+            "untyped": people.untyped,
+            "trust": self.trust,
+            "name": self.model_name,
+            "ledger": self.ledger,
+        }
 
     @property
     def white_box(self) -> AdditiveNetwork | TreeEnsemble:

@@ -44,6 +44,7 @@ class People:
         numbers: True numbers if the target is a number, NaN where unknown, shape (n,); ``labels`` is None then.
         counts: shape (n,), how many people each entry stands for, where people were counted by what they share; None
             where each stands for one.
+        untyped: Whether the frame was read from a text table, which does not state the types of its columns.
     """
 
     schema: Schema
@@ -54,6 +55,7 @@ class People:
     frame: Any
     numbers: Floats | None = None
     counts: Integers | None = None
+    untyped: bool = False
 
     def __len__(self) -> int:
         return len(self.individuals)

@@ -96,7 +96,7 @@ class EstimatorLearner:
         given = self.given
         if given.form == "numbers":
             return plain_numbers(given.schema, training_set.individuals, location=given.name)
-        frame = training_frame(training_set, given.columns)
+        frame = given.types.convert(training_frame(training_set, given.columns), given.name)
         if given.form == "frame":
             return frame
         import narwhals as nw

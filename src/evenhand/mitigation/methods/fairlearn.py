@@ -30,6 +30,7 @@ from evenhand.mitigation.methods.randomized import (
     silence_warnings,
 )
 from evenhand.models import Scorer, favourable_score
+from evenhand.models.column_types import ColumnTypes
 from evenhand.schema import Schema
 from evenhand.typing import Floats, Integers
 
@@ -145,14 +146,21 @@ class _ModelInputs:
     form: Any
     like: Any
     columns: tuple[str, ...] | None
+    types: ColumnTypes
     name: str
 
     def __call__(self, individuals: Floats) -> Any:
         from evenhand.models import model_input
 
         return model_input(
-            self.schema, individuals, self.form, like=self.like, columns=self.columns, location=self.name
-        )  # fmt: skip
+            self.schema,
+            individuals,
+            self.form,
+            like=self.like,
+            columns=self.columns,
+            types=self.types,
+            location=self.name,
+        )
 
 
 def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
@@ -168,7 +176,7 @@ def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
         weights = weight_argument(given.model)
         if weights is not None:
             like = given.like if given.like is None else given.like[:0]
-            ask = _ModelInputs(schema, given.form, like, given.columns, given.name)
+            ask = _ModelInputs(schema, given.form, like, given.columns, given.types, given.name)
             return _FrameClassifier(_clone_seeded(given.model, seed), ask, weights), type(given.model).__name__
     encoded = StandardEncoding.of(task.split.train)
     return _FrameClassifier(LogisticRegression(max_iter=200), encoded, "sample_weight"), "a logistic regression"

@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.errors import ModelError
 from evenhand.models import replies
+from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.questions import (
     InputForm,
     check_same_people,
@@ -20,6 +21,8 @@ from evenhand.models.blackbox.questions import (
     probe_individuals,
     refusal_error,
 )
+from evenhand.models.blackbox.type_search import settle_types, with_caution
+from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import Reply, match_labels
 from evenhand.models.scorer import check_scores
@@ -44,6 +47,7 @@ class EstimatorModel:
         form: how it is asked.
         columns: the columns it was fitted on, None where it does not say.
         scored_by: where scores come from. Decision values are squashed to (0, 1), which keeps their order.
+        types: Types of the columns of a text table that it expects.
         ledger: counts the individuals that it was asked about.
         caution: what a reader must know about how it is asked.
     """
@@ -57,6 +61,7 @@ class EstimatorModel:
     form: InputForm
     columns: tuple[str, ...] | None
     scored_by: Literal["predict_proba", "decision_function", "predict"]
+    types: ColumnTypes = AS_READ
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
     caution: str = ""
 
@@ -121,11 +126,24 @@ class EstimatorModel:
         columns = list(self.columns or self.schema.columns)
         table = nw.from_native(frame, eager_only=True).select(columns)
         self.ledger.charge(len(table))
-        return self._labels(self._call("predict", table.to_native()), len(table))
+        return self._labels(self._call("predict", self.types.convert(table.to_native(), self.name)), len(table))
+
+    def answer_frame(self, frame: Any) -> Floats:
+        """Return labels and scores of a frame's rows without going through the schema, shape (n, 1 + classes)."""
+        asked = self.types.convert(frame[list(self.columns or self.schema.columns)], self.name)
+        self.ledger.charge(len(asked))
+        labels = self._labels(self._call("predict", asked), len(asked))
+        return np.column_stack([labels, labels if self.label_only else self._scores(asked, len(asked))])
 
     def _input(self, individuals: Floats) -> Any:
         return model_input(
-            self.schema, individuals, self.form, like=self.like, columns=self.columns, location=self.name
+            self.schema,
+            individuals,
+            self.form,
+            like=self.like,
+            columns=self.columns,
+            types=self.types,
+            location=self.name,
         )
 
     def _scores(self, asked: Any, n: int) -> Floats:
@@ -138,7 +156,7 @@ class EstimatorModel:
         try:
             return getattr(self.model, method)(asked)
         except Exception as error:
-            raise refusal_error(error, location=self.name) from error
+            raise refusal_error(error, location=self.name, asked=asked) from error
 
     def _labels(self, answer: Any, n: int) -> Integers:
         answer = np.asarray(answer)
@@ -172,7 +190,13 @@ def nested_parts(model: Any) -> list[tuple[str, Any]]:
 
 
 def wrap_estimator(
-    model: Any, schema: Schema, *, like: Any = None, name: str | None = None, ledger: QuestionLedger | None = None
+    model: Any,
+    schema: Schema,
+    *,
+    like: Any = None,
+    name: str | None = None,
+    ledger: QuestionLedger | None = None,
+    untyped: bool = False,
 ) -> EstimatorModel:
     """Wrap a fitted classifier.
 
@@ -188,6 +212,8 @@ def wrap_estimator(
             after they went through the schema.
         name: how to call it in a report.
         ledger: counts whom it is asked about; by default a new one.
+        untyped: Whether ``like`` is a text table. The types of its columns are then those that the model learnt; where
+            it does not state them, they are found by asking it.
 
     Raises:
         ModelError: not fitted, fitted on other columns or labels, or it cannot answer for everyone in the domain.
@@ -201,9 +227,17 @@ def wrap_estimator(
     for form in forms:
         estimator = EstimatorModel(
             schema, model, classes, favourable, name, like, form, columns, _scoring_method(model),
-            ledger or QuestionLedger(),
+            ledger=ledger or QuestionLedger(),
         )  # fmt: skip
         try:
+            if form != "numbers" and untyped:
+                estimator = settle_types(
+                    estimator,
+                    learnt_inputs(model, columns or schema.names),
+                    like,
+                    probe=lambda box: _choose_scoring(box, people),
+                    answers=EstimatorModel.answer_frame if form == "frame" else None,
+                )
             estimator = _choose_scoring(estimator, people)
         except ModelError as error:
             refused = refused or error
@@ -211,10 +245,10 @@ def wrap_estimator(
         if form == "frame" and like is not None:
             check_same_people(estimator.decide, schema, like, location=name)
         if refused:
-            return replace(estimator, caution=describe_retry(form, forms[0], refused))
+            return with_caution(estimator, describe_retry(form, forms[0], refused))
         if len(forms) > 1 and form != "frame" and learnt_form(model, schema) is None:
             other = replace(estimator, form=forms[1])
-            return replace(estimator, caution=describe_guess(estimator.predict, other.predict, people))
+            return with_caution(estimator, describe_guess(estimator.predict, other.predict, people))
         return estimator
     raise refused or ModelError("the model cannot be asked", location=name)
 

@@ -22,6 +22,8 @@ from evenhand.models.blackbox.questions import (
     refusal_error,
     summarize_error,
 )
+from evenhand.models.blackbox.type_search import settle_types
+from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.ledger import QuestionLedger, ask_model
 from evenhand.models.replies import Reply, match_labels, read_reply, target_labels
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
@@ -46,6 +48,7 @@ class FunctionModel:
         like: a frame whose type and column types it is asked with.
         form: ``frame``, or ``numbers`` for a function that takes an array.
         label_only: whether it replies with labels.
+        types: Types of the columns of a text table that it expects.
         ledger: counts the individuals that it was called with.
         caution: what a reader must know about how it is asked.
     """
@@ -58,6 +61,7 @@ class FunctionModel:
     like: Any
     form: InputForm
     label_only: bool = False
+    types: ColumnTypes = AS_READ
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
     caution: str = ""
 
@@ -81,22 +85,30 @@ class FunctionModel:
 
     def reply(self, individuals: Floats) -> Reply:
         """Return the scores and labels with one call."""
-        asked = model_input(self.schema, individuals, self.form, like=self.like, location=self.name)
+        asked = model_input(self.schema, individuals, self.form, like=self.like, types=self.types, location=self.name)
         return self._call(asked, len(individuals))
 
     def decide(self, frame: Any) -> Integers:
         """Return the labels of a frame's rows without going through the schema, shape (n,)."""
+        return self._reply_frame(frame).labels
+
+    def answer_frame(self, frame: Any) -> Floats:
+        """Return labels and scores of a frame's rows without going through the schema, shape (n, 1 + classes)."""
+        reply = self._reply_frame(frame)
+        return np.column_stack([reply.labels, reply.scores])
+
+    def _reply_frame(self, frame: Any) -> Reply:
         import narwhals as nw
 
         table = nw.from_native(frame, eager_only=True).select(list(self.schema.columns))
-        return self._call(table.to_native(), len(table)).labels
+        return self._call(self.types.convert(table.to_native(), self.name), len(table))
 
     def _call(self, asked: Any, n: int) -> Reply:
         self.ledger.charge(n)
         try:
             reply = self.function(asked)
         except Exception as error:
-            raise refusal_error(error, location=self.name) from error
+            raise refusal_error(error, location=self.name, asked=asked) from error
         return read_reply(reply, n, self.classes, self.favourable, location=self.name)
 
 
@@ -107,6 +119,7 @@ def wrap_function(
     like: Any = None,
     name: str | None = None,
     ledger: QuestionLedger | None = None,
+    untyped: bool = False,
 ) -> FunctionModel:
     """Wrap a function. It is tried with a data frame in the data's own words, then with an array of plain numbers.
 
@@ -117,6 +130,7 @@ def wrap_function(
             and after they went through the schema.
         name: how to call it in a report.
         ledger: counts whom it is asked about; by default a new one.
+        untyped: Whether ``like`` is a text table. The types of its columns are then found by asking the function.
 
     Raises:
         ModelError: it fails with both, or its reply cannot be read.
@@ -135,6 +149,10 @@ def wrap_function(
             schema, function, classes, favourable, name, like, form, ledger=ledger or QuestionLedger()
         )
         try:
+            if form == "frame" and untyped:
+                scorer = settle_types(
+                    scorer, {}, like, probe=lambda box: box.reply(people), answers=FunctionModel.answer_frame
+                )
             scorer = replace(scorer, label_only=scorer.reply(people).label_only)
         except ModelError as error:
             refused.append(error)

@@ -32,7 +32,7 @@ import math
 import os
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -42,6 +42,8 @@ from evenhand.errors import ModelError
 from evenhand.http import HttpClient, quote_answer, redact_url, split_url
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import model_input, probe_individuals
+from evenhand.models.blackbox.type_search import settle_types
+from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import ask_once
@@ -61,6 +63,8 @@ class HttpEndpoint:
         name: how to call it in a report: the URL without credentials.
         label_only: whether it replied with labels alone when first asked.
         like: the user's data, whose passthrough columns and words for unknown values are sent.
+        types: Types of the columns of a text table that the endpoint expects.
+        caution: What a reader must know about how it is asked.
         timeout: seconds to wait for a connection, and again for an answer.
         retries: how often to ask again.
         backoff: seconds before the first of these; twice as long before each further one.
@@ -76,6 +80,8 @@ class HttpEndpoint:
     name: str
     label_only: bool = False
     like: Any = field(default=None, repr=False)
+    types: ColumnTypes = AS_READ
+    caution: str = ""
     timeout: float = 30.0
     retries: int = 4
     backoff: float = 0.5
@@ -136,6 +142,7 @@ def connect_model(
     backoff: float = 0.5,
     batch: int = 1000,
     ledger: QuestionLedger | None = None,
+    untyped: bool = False,
 ) -> HttpEndpoint:
     """Connect to a model behind an ``http://`` or ``https://`` URL and ask it about a few individuals.
 
@@ -144,6 +151,7 @@ def connect_model(
         schema: what its individuals are.
         name: how to call it in a report; by default the URL without credentials.
         like, timeout, retries, backoff, batch, ledger: see ``HttpEndpoint``.
+        untyped: Whether ``like`` is a text table. If the endpoint refuses its types, others are tried.
 
     Raises:
         FetchError: the endpoint does not answer.
@@ -154,8 +162,11 @@ def connect_model(
     options: dict[str, Any] = {"like": like, "timeout": timeout, "retries": retries, "backoff": backoff, "batch": batch}
     options["ledger"] = QuestionLedger() if ledger is None else ledger
     people = probe_individuals(schema)
-    reply = HttpEndpoint(schema, url, classes, favourable, name, **options).reply_again(people)
-    endpoint = HttpEndpoint(schema, url, classes, favourable, name, reply.label_only, **options)
+    endpoint = HttpEndpoint(schema, url, classes, favourable, name, **options)
+    if untyped:
+        endpoint = settle_types(endpoint, {}, like, probe=lambda box: box.reply_again(people), answers=None)
+    reply = endpoint.reply_again(people)
+    endpoint = replace(endpoint, label_only=reply.label_only)
     for i, row in enumerate(people):
         endpoint.known[row.tobytes()] = np.concatenate([reply.labels[i : i + 1], reply.scores[i]])
     return endpoint
@@ -164,7 +175,13 @@ def connect_model(
 def _request_instances(endpoint: HttpEndpoint, individuals: Floats) -> list[dict[str, Any]]:
     schema = endpoint.schema
     words = model_input(
-        schema, individuals, "words", like=endpoint.like, columns=schema.columns, location=endpoint.name
+        schema,
+        individuals,
+        "words",
+        like=endpoint.like,
+        columns=schema.columns,
+        types=endpoint.types,
+        location=endpoint.name,
     )
     return [dict(zip(schema.columns, map(_json_cell, row), strict=True)) for row in words.tolist()]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.estimator import candidate_forms, input_columns, is_repeatable, learnt_form
+from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.questions import (
     InputForm,
     check_same_people,
@@ -17,6 +18,8 @@ from evenhand.models.blackbox.questions import (
     probe_individuals,
     refusal_error,
 )
+from evenhand.models.blackbox.type_search import settle_types, with_caution
+from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.regressor import check_numbers
 from evenhand.schema import Schema, attribute_to_yaml
@@ -35,6 +38,7 @@ class NumberModel:
         like: a frame whose type and column types it is asked with.
         form: how it is asked.
         columns: the columns it was fitted on, None where it does not say.
+        types: Types of the columns of a text table that it expects.
         can_vary: whether it may answer differently when asked again.
         ledger: counts the individuals that it was asked about.
         caution: what a reader must know about how it is asked.
@@ -47,6 +51,7 @@ class NumberModel:
     like: Any
     form: InputForm = "frame"
     columns: tuple[str, ...] | None = None
+    types: ColumnTypes = AS_READ
     can_vary: bool = True
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
     caution: str = ""
@@ -58,7 +63,13 @@ class NumberModel:
             ModelError: the model fails, or does not answer with one finite number each.
         """
         asked = model_input(
-            self.schema, individuals, self.form, like=self.like, columns=self.columns, location=self.name
+            self.schema,
+            individuals,
+            self.form,
+            like=self.like,
+            columns=self.columns,
+            types=self.types,
+            location=self.name,
         )
         return self._call(asked, len(individuals))
 
@@ -67,19 +78,29 @@ class NumberModel:
         import narwhals as nw
 
         table = nw.from_native(frame, eager_only=True).select(list(self.columns or self.schema.names))
-        return self._call(table.to_native(), len(table))
+        return self._call(self.types.convert(table.to_native(), self.name), len(table))
+
+    def answer_frame(self, frame: Any) -> Floats:
+        """Return the numbers of a frame's rows without going through the schema, shape (n, 1)."""
+        return self.predict_frame(frame)[:, None]
 
     def _call(self, asked: Any, n: int) -> Floats:
         self.ledger.charge(n)
         try:
             answer = self.function(asked)
         except Exception as error:
-            raise refusal_error(error, location=self.name) from error
+            raise refusal_error(error, location=self.name, asked=asked) from error
         return check_numbers(answer, n, model=self.name)
 
 
 def wrap_regressor(
-    source: Any, schema: Schema, *, like: Any = None, name: str | None = None, ledger: QuestionLedger | None = None
+    source: Any,
+    schema: Schema,
+    *,
+    like: Any = None,
+    name: str | None = None,
+    ledger: QuestionLedger | None = None,
+    untyped: bool = False,
 ) -> NumberModel:
     """Wrap a fitted regressor, or a function, whose answers are numbers.
 
@@ -93,6 +114,7 @@ def wrap_regressor(
             after they went through the schema.
         name: how to call it in a report.
         ledger: counts whom it is asked about; by default a new one.
+        untyped: Whether ``like`` is a text table, whose column types are those that the model expects.
 
     Raises:
         ModelError: it gives labels, is not fitted, was fitted on other columns, or cannot answer for everyone in the
@@ -124,6 +146,14 @@ def wrap_regressor(
     for form in forms:
         asked = replace(model, form=form)
         try:
+            if form != "numbers" and untyped:
+                asked = settle_types(
+                    asked,
+                    learnt_inputs(source, columns or schema.names) if fitted else {},
+                    like,
+                    probe=lambda box: box.predict_numbers(people),
+                    answers=NumberModel.answer_frame if form == "frame" else None,
+                )
             asked.predict_numbers(people)
         except ModelError as error:
             refused.append(error)
@@ -133,10 +163,10 @@ def wrap_regressor(
         if form == "frame" and like is not None:
             check_same_people(asked.predict_frame, schema, like, location=name)
         if refused:
-            return replace(asked, caution=describe_retry(form, forms[0], refused[0]))
+            return with_caution(asked, describe_retry(form, forms[0], refused[0]))
         if len(forms) > 1 and form != "frame" and learnt_form(source, schema) is None:
             other = replace(asked, form=forms[1])
-            return replace(asked, caution=describe_guess(asked.predict_numbers, other.predict_numbers, people))
+            return with_caution(asked, describe_guess(asked.predict_numbers, other.predict_numbers, people))
         return asked
     tried = "; ".join(f"asked with {form}: {error.message}" for form, error in zip(forms, refused, strict=True))
     raise refused[0] if len(refused) == 1 else ModelError(tried, location=name, hint=refused[0].hint)

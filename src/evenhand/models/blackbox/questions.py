@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import DataError, ModelError
+from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.population import uniform_population
-from evenhand.schema import Schema, decode, encode
+from evenhand.schema import Schema, decode, encode, is_missing
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
@@ -49,21 +50,23 @@ def model_input(
     *,
     like: Any,
     columns: Sequence[str] | None = None,
+    types: ColumnTypes = AS_READ,
     location: str,
 ) -> Any:
     """Return individuals (n, attributes) in the form that a model takes.
 
     Args:
-        like: a frame whose type and column types are used for ``frame``.
-        columns: the columns wanted of a frame or of words, in order; by default every attribute.
-        location: how to call the model in messages.
+        like: Frame whose type and column types are used for ``frame``.
+        columns: Columns of the frame or of the words, in order. By default every attribute.
+        types: Types of the columns of a text table that the model expects.
+        location: Name of the model in messages.
 
     Raises:
         ModelError: a missing value in an attribute whose encoding has no number for it.
     """
     if form == "numbers":
         return plain_numbers(schema, individuals, location=location)
-    frame = decode(schema, individuals, like=like if form == "frame" else None, rows=like)
+    frame = decode(schema, individuals, like=like if form == "frame" or types else None, rows=like)
     if columns is None and form == "words":
         columns = schema.names
     if columns is not None:
@@ -74,6 +77,7 @@ def model_input(
                 hint="give the data too: `data=FILE`",
             )
         frame = _select_columns(frame, columns)
+    frame = types.convert(frame, location)
     return frame if form == "frame" else frame.to_numpy(dtype=object)
 
 
@@ -95,12 +99,23 @@ def plain_numbers(schema: Schema, individuals: Floats, *, location: str) -> Floa
     return schema.inputs(individuals)
 
 
-def refusal_error(error: BaseException, *, location: str) -> ModelError:
-    """Return what a model raised when asked, as one message with a way out."""
+def refusal_error(error: BaseException, *, location: str, asked: Any = None) -> ModelError:
+    """Return the exception of a model as an error with a hint.
+
+    Args:
+        error: The exception that the model raised.
+        location: Name of the model in messages.
+        asked: The frame or array that the model was asked with.
+    """
     text = summarize_error(error)
     low = text.lower()
     if re.search(r"\bnan\b|isnan|missing value", low):
-        hint = "the model takes no missing values: say `missing: drop` for those attributes in the schema"
+        hint = (
+            "the model takes no missing values: say `missing: drop` for those attributes in the schema"
+            if asked is None or _has_missing(asked)
+            else "nothing is missing; some columns have other types than in training: give a data frame with the types "
+            "of the training, or a function (module:function) that converts the table as in training"
+        )
     elif "unknown categor" in low or "unseen label" in low:
         hint = "leave the values that the model has never seen out of the schema, or train it to take any"
     elif "could not convert string to float" in low:
@@ -113,6 +128,16 @@ def refusal_error(error: BaseException, *, location: str) -> ModelError:
     else:
         hint = "a model must answer for everyone that the schema describes: its attributes, their order and encodings"
     return ModelError(f"{CANNOT_ASK}{text}", location=location, hint=hint)
+
+
+def _has_missing(asked: Any) -> bool:
+    """Return whether a frame or array has missing values."""
+    import narwhals as nw
+
+    table = nw.from_native(asked, eager_only=True, pass_through=True)
+    if isinstance(table, nw.DataFrame):
+        return any(is_missing(value) for name in table.columns for value in table[name].to_list())
+    return any(map(is_missing, np.asarray(asked, dtype=object).ravel().tolist()))
 
 
 def describe_retry(asked: InputForm, refused: InputForm, error: ModelError) -> str:

@@ -115,7 +115,9 @@ def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
     def read(position: int, entries: Floats) -> Values:
         alone = Schema(target=schema.target, attributes=(schema.attributes[position],))
         name = schema.names[position]
-        asked = model_input(alone, entries[:, None], box.form, like=box.like, columns=[name], location=box.name)
+        asked = model_input(
+            alone, entries[:, None], box.form, like=box.like, columns=[name], types=box.types, location=box.name
+        )
         return np.asarray(asked.to_numpy() if hasattr(asked, "to_numpy") else asked)[:, 0]
 
     def column(name: str) -> Cell | PassthroughCell:

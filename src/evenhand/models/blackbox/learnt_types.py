@@ -1,0 +1,197 @@
+"""Column types that a fitted estimator learnt: by its encoders, its imputers and the steps that take numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenhand.models.column_types import ColumnInput
+from evenhand.schema import is_missing
+
+
+class Columns(NamedTuple):
+    """Columns of a table inside an estimator.
+
+    Attributes:
+        names: The input column that each of them still is; None where it was encoded.
+        aligned: Whether there is one name for each column. Otherwise only input columns that are left unchanged are
+            listed.
+    """
+
+    names: list[str | None]
+    aligned: bool
+
+
+NUMBER = ColumnInput("numbers", missing=True)
+
+UNDECIDED = frozenset(
+    {
+        "CountVectorizer",
+        "DictVectorizer",
+        "DummyClassifier",
+        "DummyRegressor",
+        "FeatureHasher",
+        "FunctionTransformer",
+        "HashingVectorizer",
+        "TfidfVectorizer",
+    }
+)
+"""Steps of scikit-learn that may take any type."""
+
+INNER_ESTIMATORS = (
+    "best_estimator_",
+    "estimator_",
+    "regressor_",
+    "estimators_",
+    "calibrated_classifiers_",
+    "predictors_",
+    "estimator",
+)
+"""Attributes of estimators that hand their table on to another one."""
+
+
+def learnt_inputs(model: Any, columns: Sequence[str]) -> dict[str, ColumnInput]:
+    """Return the columns of which a fitted estimator states the type.
+
+    Args:
+        model: The fitted estimator.
+        columns: The columns that it was fitted on, in order.
+    """
+    walk = _Walk()
+    walk.visit(model, Columns(list(columns), aligned=True))
+    return walk.inputs
+
+
+@dataclass
+class _Walk:
+    """A walk through the steps of a fitted estimator.
+
+    Attributes:
+        inputs: The types stated so far, by column.
+        imputed: Columns whose missing values are replaced.
+    """
+
+    inputs: dict[str, ColumnInput] = field(default_factory=dict)
+    imputed: set[str | None] = field(default_factory=set)
+
+    def visit(self, step: Any, columns: Columns) -> Columns:
+        """Visit a step that is given some columns, and return the columns that it gives."""
+        if step is None or isinstance(step, str):
+            return Columns([], aligned=True) if step == "drop" else columns
+        kind, library = type(step).__name__, type(step).__module__.partition(".")[0]
+        if getattr(step, "categories_", None) is not None:
+            return self._visit_encoder(step, columns)
+        if library == "catboost":
+            return self._visit_catboost(step, columns)
+        if library in ("lightgbm", "xgboost"):
+            return self._visit_booster(step, columns)
+        if kind == "Pipeline":
+            for _, inner in step.steps:
+                columns = self.visit(inner, columns)
+            return columns
+        if kind == "ColumnTransformer" and hasattr(step, "_transformer_to_input_indices"):
+            return self._visit_column_transformer(step, columns)
+        if kind == "FeatureUnion":
+            return _side_by_side([self.visit(inner, columns) for _, inner in step.transformer_list])
+        if kind == "SimpleImputer" and np.asarray(step.statistics_).dtype.kind not in "fiu":
+            self.imputed |= set(columns.names)
+            aligned = columns.aligned and len(step.statistics_) == len(columns.names) and not step.add_indicator
+            return Columns(columns.names, aligned)
+        if kind == "FunctionTransformer" and step.func is None:
+            return columns
+        if getattr(step, "_preprocessor", None) is not None:  # gradient boosting with categories
+            self.visit(step._preprocessor, columns)
+        elif (inner := _inner_estimator(step)) is not None:
+            return self.visit(inner, columns)
+        if library == "sklearn" and kind not in UNDECIDED:
+            self._state(columns, [NUMBER] * len(columns.names))
+        return Columns([], aligned=False)
+
+    def _state(self, columns: Columns, inputs: Sequence[ColumnInput | None]) -> None:
+        for name, wanted in zip(columns.names, inputs, strict=True):
+            if name is not None and wanted is not None:
+                self.inputs.setdefault(name, wanted)
+
+    def _visit_column_transformer(self, step: Any, columns: Columns) -> Columns:
+        if not columns.aligned:
+            return Columns([], aligned=False)
+        # The columns may be given in many ways; this is how scikit-learn itself understood them when fitted.
+        places = step._transformer_to_input_indices
+        return _side_by_side(
+            [
+                self.visit(inner, Columns([columns.names[i] for i in places.get(name, ())], aligned=True))
+                for name, inner, _ in step.transformers_
+            ]
+        )
+
+    def _visit_encoder(self, step: Any, columns: Columns) -> Columns:
+        if columns.aligned and len(step.categories_) == len(columns.names):
+            closed = getattr(step, "handle_unknown", "ignore") == "error"
+            learnt = [_classify(np.asarray(values, dtype=object).tolist(), closed) for values in step.categories_]
+            self._state(
+                columns,
+                [
+                    replace(wanted, missing=wanted.missing or name in self.imputed) if wanted else None
+                    for name, wanted in zip(columns.names, learnt, strict=True)
+                ],
+            )
+        one_each = type(step).__name__ == "OrdinalEncoder" and columns.aligned
+        return Columns([None] * len(columns.names), one_each)
+
+    def _visit_catboost(self, step: Any, columns: Columns) -> Columns:
+        words = {*step.get_cat_feature_indices(), *step.get_text_feature_indices()}
+        self._state(columns, [ColumnInput("words") if i in words else NUMBER for i in range(len(columns.names))])
+        return Columns([], aligned=False)
+
+    def _visit_booster(self, step: Any, columns: Columns) -> Columns:
+        categories = _lightgbm_categories(step) if hasattr(step, "booster_") else _xgboost_categories(step)
+        learnt = {i: ColumnInput("categories", tuple(values), missing=True) for i, values in categories.items()}
+        self._state(columns, [learnt.get(i, NUMBER) for i in range(len(columns.names))])
+        return Columns([], aligned=False)
+
+
+def _side_by_side(parts: Sequence[Columns]) -> Columns:
+    return Columns([name for part in parts for name in part.names], all(part.aligned for part in parts))
+
+
+def _inner_estimator(step: Any) -> Any:
+    """Return the first estimator that another one hands its table on to; None if there is none."""
+    for attribute in INNER_ESTIMATORS:
+        inner = getattr(step, attribute, None)
+        first = next(iter(inner), None) if isinstance(inner, list | tuple) else inner
+        if attribute == "calibrated_classifiers_":
+            first = getattr(first, "estimator", None)
+        if hasattr(first, "get_params"):
+            return first
+    return None
+
+
+def _classify(values: Sequence[Any], closed: bool) -> ColumnInput | None:
+    """Return the type of the values that an encoder learnt; None if there are several types."""
+    present = tuple(value for value in values if not is_missing(value))
+    missing = len(present) < len(values)
+    if all(isinstance(value, str) for value in present):
+        return ColumnInput("words", present, missing, closed) if present else None
+    if all(isinstance(value, bool) for value in present):
+        return ColumnInput("booleans", present, missing, closed)
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in present):
+        return ColumnInput("numbers", present, missing, closed)
+    return None
+
+
+def _lightgbm_categories(model: Any) -> dict[int, list[Any]]:
+    learnt = model.booster_.pandas_categorical or []
+    places = model.booster_.params.get("categorical_column") or []
+    return dict(zip(places, learnt, strict=True)) if len(places) == len(learnt) else {}
+
+
+def _xgboost_categories(model: Any) -> dict[int, list[Any]]:
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
+    types = booster.feature_types or []
+    if "c" not in types or not hasattr(booster, "get_categories"):
+        return {}
+    learnt = booster.get_categories(export_to_arrow=True).to_arrow()
+    return {i: values.to_pylist() for i, (_, values) in enumerate(learnt) if values is not None}

@@ -1,0 +1,295 @@
+"""Types of the columns of a text table as a model expects them.
+
+A text table, such as a CSV file, holds words. Columns of canonical numbers are read as numbers and all others as words
+(see ``evenhand.datasets.read_frame``), but a model may have been trained on other types: levels ``1``, ``2``, ``3`` as
+words, prices ``12.50`` as numbers, ``True`` and ``False`` as booleans, or ``NA`` as a missing value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from evenhand.errors import ModelError
+from evenhand.schema import Attribute, Schema, is_missing, plain_value
+from evenhand.schema.attribute import NumberFormat
+from evenhand.schema.words import means_unknown
+
+ColumnType: TypeAlias = Literal["words", "numbers", "booleans", "categories"]
+
+TRUTH_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class ColumnInput:
+    """A column as a model was trained on it.
+
+    Attributes:
+        type: Type of its values. ``categories`` is pandas' categorical type.
+        values: Values that the model learnt, without missing ones. None if they are not known.
+        missing: Whether the model learnt missing values, or replaces them.
+        closed: Whether the model refuses values that it did not learn.
+    """
+
+    type: ColumnType
+    values: tuple[Any, ...] | None = None
+    missing: bool = False
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnConversion:
+    """Conversion of one column to the type that a model expects.
+
+    Attributes:
+        name: Name of the column.
+        input: The column as the model expects it.
+        written: Format of its numbers, if the schema states one.
+        unknown: Words that the schema reads as missing or unknown.
+        whole: Whether its numbers are written as integers.
+    """
+
+    name: str
+    input: ColumnInput
+    written: NumberFormat | None = None
+    unknown: frozenset[str] = frozenset()
+    whole: bool = True
+
+    def convert(self, column: Any, location: str) -> Any:
+        """Convert a pandas column.
+
+        Raises:
+            ModelError: A value has no equivalent in the expected type. The message names column, row and word.
+        """
+        import pandas as pd
+
+        codes, distinct = pd.factorize(column)
+        converted = np.empty(len(distinct) + 1, dtype=object)
+        converted[-1] = np.nan  # missing values have the code -1
+        for i, value in enumerate(distinct.tolist()):
+            try:
+                converted[i] = self._convert_value(plain_value(value))
+            except ValueError:
+                row = int(column.index[int(np.argmax(codes == i))]) + 1
+                raise ModelError(
+                    f"column {self.name!r}, row {row}: the model expects {self._expected}, got {value!r}",
+                    location=location,
+                    hint="correct the value, or give the model as module:function that converts the table as in "
+                    "training",
+                ) from None
+        if self.input.type == "categories":
+            return pd.Series(pd.Categorical(converted[codes], categories=self.input.values), index=column.index)
+        if self.input.type == "words":
+            return pd.Series(converted[codes], index=column.index, dtype="str")
+        gaps = np.array([is_missing(value) for value in converted])[codes].any()
+        if self.input.type == "booleans":
+            values: Any = converted[codes] if gaps else converted[codes].astype(np.bool_)
+        else:
+            values = converted.astype(np.float64)[codes]
+            values = values.astype(np.int64) if self.whole and not gaps else values
+        return pd.Series(values, index=column.index)
+
+    @property
+    def _expected(self) -> str:
+        if self.input.type == "categories":
+            return f"one of the categories {', '.join(map(repr, (self.input.values or ())[:12]))}"
+        return {"words": "a word", "numbers": "a number", "booleans": "True or False"}[self.input.type]
+
+    def _convert_value(self, value: Any) -> Any:
+        """Convert one value.
+
+        Raises:
+            ValueError: The value has no equivalent in the expected type.
+        """
+        if self.input.type == "words":
+            word = value if isinstance(value, str) else self._spell(value)
+            learnt = self.input.values is not None and word in self.input.values
+            return np.nan if not learnt and self.input.missing and self._is_unknown(word) else word
+        if self.input.type == "categories":
+            return self._find_category(value)
+        if self._is_unknown(value):
+            return np.nan
+        if self.input.type == "booleans":
+            return read_truth(value)
+        number = read_number(value, self.written)
+        if number is None:
+            raise ValueError
+        return number
+
+    def _find_category(self, value: Any) -> Any:
+        for category in self.input.values or ():
+            number = None if isinstance(category, str) else read_number(value, self.written)
+            if (
+                value == category
+                or number == category
+                or (isinstance(category, str) and self._spell(value) == category)
+            ):
+                return category
+        if not self._is_unknown(value):
+            raise ValueError
+        return np.nan
+
+    def _spell(self, value: Any) -> str:
+        """Write a number as the word that the model learnt, or else in its canonical spelling."""
+        if not isinstance(value, float | int) or isinstance(value, bool):
+            return str(value)
+        for word in self.input.values or ():
+            if isinstance(word, str) and read_number(word) == value:
+                return word
+        return str(int(value)) if self.whole and float(value).is_integer() else str(value)
+
+    def _is_unknown(self, value: Any) -> bool:
+        return isinstance(value, str) and (value.strip() in self.unknown or means_unknown(value))
+
+
+@dataclass(frozen=True)
+class ColumnTypes:
+    """Types that a model expects of the columns of a text table, where they differ from those of the table.
+
+    Attributes:
+        conversions: The conversions by column.
+    """
+
+    conversions: Mapping[str, ColumnConversion] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.conversions)
+
+    def convert(self, frame: Any, location: str) -> Any:
+        """Convert the columns of a pandas data frame.
+
+        Raises:
+            ModelError: A value has no equivalent in the expected type.
+        """
+        if not self.conversions:
+            return frame
+        names = [name for name in frame.columns if name in self.conversions]
+        return frame.assign(**{name: self.conversions[name].convert(frame[name], location) for name in names})
+
+    def with_inputs(self, inputs: Mapping[str, ColumnInput], schema: Schema, frame: Any) -> ColumnTypes:
+        """Return these types with other inputs of some columns."""
+        changed = {name: plan_conversion(name, given, schema, frame[name]) for name, given in inputs.items()}
+        return ColumnTypes({**self.conversions, **changed})
+
+    def without(self, names: Iterable[str]) -> ColumnTypes:
+        """Return these types without the conversions of some columns."""
+        gone = set(names)
+        return ColumnTypes({name: conversion for name, conversion in self.conversions.items() if name not in gone})
+
+    def describe(self) -> str:
+        """Describe the conversions in one sentence. Empty without conversions."""
+        if not self.conversions:
+            return ""
+        names: dict[str, list[str]] = {}
+        for name, conversion in self.conversions.items():
+            names.setdefault(conversion.input.type, []).append(name)
+        parts = [f"{', '.join(columns)} as {kind}" for kind, columns in names.items()]
+        return f"The text table does not state column types; the model receives {'; '.join(parts)}."
+
+
+AS_READ = ColumnTypes()
+"""The types of the table itself."""
+
+
+def plan_conversion(name: str, wanted: ColumnInput, schema: Schema, column: Any) -> ColumnConversion:
+    """Plan the conversion of a column of a text table."""
+    attribute = schema[name] if name in schema.names else None
+    unknown = _unknown_words(attribute, schema)
+    plan = ColumnConversion(name, wanted, None if attribute is None else attribute.written, unknown)
+    known = [value for value in column.dropna().unique().tolist() if not plan._is_unknown(value)]
+    if wanted.type == "numbers" and known and all(_is_truth_word(value) for value in known):
+        plan = ColumnConversion(name, ColumnInput("booleans", missing=True), plan.written, unknown)
+    if column.dtype.kind == "f":
+        whole = bool(column.isna().any()) and all(float(value).is_integer() for value in known)
+    else:
+        whole = all(not isinstance(value, str) or value.strip().lstrip("+-").isdigit() for value in known)
+    return ColumnConversion(name, plan.input, plan.written, unknown, whole)
+
+
+def needs_conversion(name: str, wanted: ColumnInput, schema: Schema, column: Any) -> bool:
+    """Return whether a column of a text table differs from the column that a model expects."""
+    if wanted.type == "categories":
+        return True
+    if column.dtype.kind in "iufb":
+        return wanted.type == "words"
+    if wanted.type == "words":
+        plan = plan_conversion(name, wanted, schema, column)
+        return any(is_missing(plan._convert_value(word)) for word in column.dropna().unique().tolist())
+    return True
+
+
+def other_input(name: str, schema: Schema, column: Any) -> ColumnInput | None:
+    """Return the other type that a column of a text table may have for a model; None if there is none.
+
+    Canonical numbers may be words. Words that all are numbers in some spelling may be numbers, and truth values
+    booleans; words for unknown values aside.
+    """
+    if column.dtype.kind in "iuf":
+        return ColumnInput("words")
+    if column.dtype.kind == "b":
+        return None
+    plan = plan_conversion(name, ColumnInput("numbers", missing=True), schema, column)
+    try:
+        numbers = [plan._convert_value(word) for word in column.dropna().unique().tolist()]
+    except ValueError:
+        return None
+    return plan.input if any(not is_missing(number) for number in numbers) else None
+
+
+def read_number(value: Any, written: NumberFormat | None = None) -> int | float | None:
+    """Read a number in any spelling, such as ``3.10`` and ``02134``; None if the value is not a finite number."""
+    if isinstance(value, int | float):
+        return value
+    if not isinstance(value, str) or "_" in value:
+        return None
+    if written is not None and not math.isnan(number := written.read(value)):
+        return number
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def read_truth(value: Any) -> bool:
+    """Read a truth value: ``True`` or ``False`` in any case, or 1 or 0.
+
+    Raises:
+        ValueError: The value is neither.
+    """
+    word = TRUTH_WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
+    if word is None and value not in (0, 1):
+        raise ValueError
+    return bool(value) if word is None else word
+
+
+def find_unseen(inputs: Mapping[str, ColumnInput], frame: Any) -> tuple[str, int, Any] | None:
+    """Find the first value of a frame that an encoder refuses since it did not learn it.
+
+    Returns:
+        Column, row (counted from 0) and value; None if there is none.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(frame, eager_only=True)
+    for name, wanted in inputs.items():
+        if not wanted.closed or wanted.values is None or name not in table.columns:
+            continue
+        known = set(wanted.values)
+        for row, value in enumerate(table[name].to_list()):
+            if not (wanted.missing if is_missing(value) else value in known):
+                return name, row, value
+    return None
+
+
+def _is_truth_word(value: Any) -> bool:
+    return isinstance(value, str) and value.strip().casefold() in TRUTH_WORDS
+
+
+def _unknown_words(attribute: Attribute | None, schema: Schema) -> frozenset[str]:
+    declared: Sequence[Any] = () if attribute is None else attribute.unknown or ()
+    return frozenset({*schema.missing_markers, *(word for word in declared if isinstance(word, str))})

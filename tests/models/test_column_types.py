@@ -1,0 +1,403 @@
+"""Models receive the columns of a text table in the types that they were trained on."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+
+from evenhand.errors import EvenhandError, ModelError
+from evenhand.models import AdditiveNetwork, Subject, find_caution
+from evenhand.models.blackbox.learnt_types import learnt_inputs
+from evenhand.models.blackbox.number_model import NumberModel
+from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversion
+from evenhand.models.ledger import QuestionLedger
+from evenhand.schema import ColumnRoles, OutcomeRole, Schema
+from evenhand.schema.words import parse_number
+
+INDEX = np.arange(400)
+
+
+def read_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """Write a frame as CSV and read it: columns of canonical numbers are numbers, all others are words."""
+    text = pd.read_csv(io.StringIO(frame.to_csv(index=False)), dtype=str, keep_default_na=False, na_values=[""])
+    for name in text:
+        numbers = [parse_number(word) for word in text[name].dropna()]
+        if numbers and None not in numbers:
+            whole = all(isinstance(number, int) for number in numbers) and len(numbers) == len(text)
+            text[name] = text[name].astype("float64").astype("int64" if whole else "float64")
+    return text
+
+
+def text_subject(model: Any, table: pd.DataFrame, *, budget: int | None = None, kind: Any = None) -> Subject:
+    roles = ColumnRoles(
+        target="hired",
+        protected=["sex"],
+        favourable="yes" if kind is None else "higher",
+        outcome=OutcomeRole.of(kind, None, None),
+        accept_proposals=True,
+    )
+    people = replace(roles.read(read_text(table)), untyped=True)
+    return Subject(model, people, ledger=QuestionLedger(budget))
+
+
+def selected(subject: Subject) -> np.ndarray:
+    return subject.scorer.predict(subject.people.individuals) == subject.scorer.favourable
+
+
+def switches(subject: Subject) -> dict[str, str]:
+    types: ColumnTypes = subject.scorer.types  # type: ignore[attr-defined]  # black boxes have it
+    return {name: conversion.input.type for name, conversion in types.conversions.items()}
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    table = pd.DataFrame({"sex": np.where(INDEX % 2, "F", "M"), "points": INDEX % 10})
+    table["level"] = np.array(["1", "2", "3"])[INDEX % 3]
+    table["state"] = np.array(["01", "02", "03", "10"])[INDEX // 2 % 4]
+    table["hired"] = np.where(table.points % 3 > 0, "yes", "no")
+    return table
+
+
+def words_level(d: pd.DataFrame) -> Any:
+    return np.where(d["points"] + 4 * (d["level"] == "2") > 6, "yes", "no")
+
+
+def numbers_level(d: pd.DataFrame) -> Any:
+    return np.where(d["points"] + 4 * (d["level"] == 2) > 6, "yes", "no")
+
+
+def words_state(d: pd.DataFrame) -> Any:
+    return np.where(d["points"] + 4 * d["state"].isin(["02", "10"]) > 6, "yes", "no")
+
+
+def numbers_state(d: pd.DataFrame) -> Any:
+    return np.where(d["points"] + 4 * d["state"].isin([2, 10]) > 6, "yes", "no")
+
+
+def refuses_numbers(d: pd.DataFrame) -> Any:
+    return np.where(d["points"] + 4 * d["level"].str.startswith("2") > 6, "yes", "no")
+
+
+def refuses_words(d: pd.DataFrame) -> Any:
+    return np.where(d["points"] + d["state"] / 2 > 6, "yes", "no")
+
+
+def refuses_two(d: pd.DataFrame) -> Any:
+    return np.where(d["points"].str.len() + d["level"].str.len() > 1 + (d["sex"] == "F"), "yes", "no")
+
+
+def both_words(d: pd.DataFrame) -> Any:
+    return np.where((d["level"] == "2") & (d["points"] == "4") | (d["sex"] == "F"), "yes", "no")
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "expected"),
+    [
+        (words_level, {}, {"level": "words"}),
+        (numbers_level, {"level": int}, {}),
+        (words_state, {}, {}),
+        (numbers_state, {"state": int}, {"state": "numbers"}),
+        (refuses_numbers, {}, {"level": "words"}),
+        (refuses_words, {"state": int}, {"state": "numbers"}),
+        (refuses_two, {"points": str}, {"points": "words", "level": "words"}),
+        (both_words, {"points": str}, {"points": "words", "level": "words"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_asks_a_function_for_its_types(
+    people: pd.DataFrame, function: Callable[[Any], Any], types: dict[str, Any], expected: dict[str, str]
+) -> None:
+    subject = text_subject(function, people)
+    own = function(people.astype(types)) == "yes"
+    np.testing.assert_array_equal(selected(subject), own)
+    assert switches(subject) == expected
+    assert all(name in find_caution(subject.scorer) for name in expected)
+
+
+def test_keeps_the_types_of_the_table_for_a_noisy_function(people: pd.DataFrame) -> None:
+    rng = np.random.default_rng(0)
+
+    def function(d: pd.DataFrame) -> Any:
+        return np.where((d["points"] > 4) ^ (rng.random(len(d)) < 0.01), "yes", "no")
+
+    for _ in range(5):
+        assert switches(text_subject(function, people)) == {}
+
+
+def test_names_columns_whose_type_stays_open(people: pd.DataFrame) -> None:
+    def function(d: pd.DataFrame) -> Any:
+        return np.where((d["level"] == "2") | (d["level"] == 3), "yes", "no")
+
+    subject = text_subject(function, people)
+    assert switches(subject) == {}
+    assert "level" in find_caution(subject.scorer)
+
+
+def test_does_not_take_a_constant_column_for_words(people: pd.DataFrame) -> None:
+    def function(d: pd.DataFrame) -> Any:
+        return np.where((d["level"] == 1) & (d["points"] > 4), "yes", "no")
+
+    subject = text_subject(function, people.assign(level="1"))
+    assert switches(subject) == {}
+    assert "level" in find_caution(subject.scorer)
+
+
+def test_says_that_a_budget_is_too_small_to_check_types(people: pd.DataFrame) -> None:
+    subject = text_subject(words_level, people, budget=1000)
+    assert "level" in find_caution(subject.scorer)
+    assert subject.ledger.sent <= 500
+
+
+def test_asks_about_few_cells_of_a_wide_table() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({f"c{i}": rng.integers(0, 5, 300) for i in range(300)})
+    table["sex"], table["hired"] = np.where(INDEX[:300] % 2, "F", "M"), np.where(table["c7"] > 2, "yes", "no")
+    calls = []
+
+    def function(d: pd.DataFrame) -> Any:
+        calls.append(len(d))
+        return np.where(d["c7"] == "3", "yes", "no")
+
+    subject = text_subject(function, table)
+    assert switches(subject) == {"c7": "words"}
+    assert len(calls) < 150
+
+
+def test_a_regressor_receives_its_types(people: pd.DataFrame) -> None:
+    table = people.assign(hired=INDEX * 1.5 + 0.25)
+
+    def function(d: pd.DataFrame) -> Any:
+        return d["points"] + 10.0 * (d["level"] == "2")
+
+    subject = text_subject(function, table, kind="number")
+    np.testing.assert_allclose(subject.regressor.predict_numbers(subject.people.individuals), function(table))
+    assert isinstance(subject.regressor, NumberModel)
+    assert "level" in subject.regressor.caution
+
+
+# What fitted estimators state.
+
+
+def encoded(encoder: Any, columns: list[str], *, impute: bool = False) -> Any:
+    step = make_pipeline(SimpleImputer(strategy="most_frequent"), encoder) if impute else encoder
+    return make_pipeline(make_column_transformer((step, columns), remainder="passthrough"), LogisticRegression())
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ({}, {"level": "words"}),
+        ({"level": int}, {}),
+        ({"level": int, "state": int}, {"state": "numbers"}),
+        ({"state": float}, {"level": "words", "state": "numbers"}),
+    ],
+)
+@pytest.mark.parametrize("impute", [False, True])
+@pytest.mark.parametrize(
+    "encoder", [OneHotEncoder(), OrdinalEncoder(), TargetEncoder()], ids=lambda encoder: type(encoder).__name__
+)
+def test_encoders_state_types(
+    people: pd.DataFrame, encoder: Any, impute: bool, types: dict[str, Any], expected: dict[str, str]
+) -> None:
+    columns = ["sex", "level", "state", "points"]
+    typed = people.astype(types)
+    model = encoded(encoder, columns[:3], impute=impute).fit(typed[columns], words_level(people))
+    subject = text_subject(model, people)
+    np.testing.assert_array_equal(selected(subject), model.predict(typed[columns]) == "yes")
+    assert switches(subject) == expected
+    assert subject.ledger.sent < 2 * len(people) + 200  # no questions to find types
+
+
+@pytest.mark.parametrize("word", ["NA", "null", "n/a", "nan"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_words_for_missing_values_follow_the_training(people: pd.DataFrame, word: str, missing: bool) -> None:
+    table = people.assign(region=np.where(INDEX // 2 % 4 == 0, word, "EU"))
+    table["hired"] = np.where(table.points - 4 * (table.region == word) + (table.sex == "M") > 4, "yes", "no")
+    typed = table.assign(region=table["region"].where(table["region"] == "EU")) if missing else table
+    columns = ["sex", "region", "points"]
+    model = encoded(OneHotEncoder(handle_unknown="ignore"), columns[:2]).fit(typed[columns], table["hired"])
+    subject = text_subject(model, table)
+    np.testing.assert_array_equal(selected(subject), model.predict(typed[columns]) == "yes")
+
+
+def test_unknown_words_among_numbers_become_missing(people: pd.DataFrame) -> None:
+    age = np.where(INDEX % 7 == 0, "NA", (20 + INDEX % 50).astype(str))
+    table = people.assign(age=age)
+    typed = people.assign(age=pd.to_numeric(pd.Series(age).replace("NA", None)))[["points", "age"]]
+    model = HistGradientBoostingClassifier(max_iter=5).fit(typed, np.where(typed["age"] > 40, "yes", "no"))
+    subject = text_subject(model, table.drop(columns=["state", "level"]))
+    np.testing.assert_array_equal(selected(subject), model.predict(typed) == "yes")
+    assert switches(subject) == {"age": "numbers"}
+
+
+@pytest.mark.parametrize("spelling", [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])
+def test_truth_words_become_booleans(people: pd.DataFrame, spelling: tuple[str, str]) -> None:
+    flags = INDEX % 3 == 0
+    typed = people.assign(member=flags)[["points", "member"]]
+    model = RandomForestClassifier(5, random_state=0).fit(typed, np.where(flags, "yes", "no"))
+    table = people[["sex", "points", "hired"]].assign(member=np.where(flags, *spelling))
+    subject = text_subject(model, table)
+    np.testing.assert_array_equal(selected(subject), model.predict(typed) == "yes")
+    assert switches(subject) == {"member": "booleans"}
+
+
+def test_pipelines_with_types_are_read_as_white_boxes(people: pd.DataFrame) -> None:
+    columns = ["sex", "level", "state", "points"]
+    typed = people.astype({"state": int})
+    model = encoded(OneHotEncoder(), columns[:3]).fit(typed[columns], words_level(people))
+    subject = text_subject(model, people)
+    network = subject.white_box
+    assert isinstance(network, AdditiveNetwork)
+    np.testing.assert_array_equal(network.predict(subject.people.individuals) == 1, model.predict(typed) == "yes")
+
+
+def test_estimators_with_unknown_steps_are_asked(people: pd.DataFrame) -> None:
+    step = FunctionTransformer(lambda d: np.column_stack([d["points"], d["level"] == "2"]))
+    columns = ["points", "level"]
+    model = make_pipeline(step, LogisticRegression(C=100)).fit(people[columns], words_level(people))
+    subject = text_subject(model, people)
+    np.testing.assert_array_equal(selected(subject), model.predict(people[columns]) == "yes")
+    assert switches(subject) == {"level": "words"}
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_boosters_receive_their_categories(people: pd.DataFrame, library: str) -> None:
+    module = pytest.importorskip(library)
+    typed = people[["points", "level", "state"]].astype({"level": "category", "state": "int"})
+    typed["state"] = typed["state"].astype("category")
+    truth = (words_level(people) == "yes").astype(int)
+    if library == "lightgbm":
+        model = module.LGBMClassifier(n_estimators=5, verbose=-1).fit(typed, truth)
+    else:
+        model = module.XGBClassifier(n_estimators=5, enable_categorical=True).fit(typed, truth)
+    subject = text_subject(model, people)
+    np.testing.assert_array_equal(selected(subject), model.predict(typed) == 1)
+    assert switches(subject) == {"level": "categories", "state": "categories"}
+
+
+def test_reads_the_types_of_nested_steps(people: pd.DataFrame) -> None:
+    union = FeatureUnion([("codes", OrdinalEncoder()), ("columns", OneHotEncoder())])
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    both = make_column_transformer((union, ["level"]), (numbers, ["points"]), ("drop", ["state"]))
+    model = make_pipeline(both, LogisticRegression()).fit(people[["level", "points", "state"]], people["hired"])
+    inputs = learnt_inputs(model, ["level", "points", "state"])
+    assert inputs["level"] == ColumnInput("words", ("1", "2", "3"), closed=True)
+    assert inputs["points"].type == "numbers"
+    assert "state" not in inputs
+
+
+def test_names_a_cell_that_does_not_convert(people: pd.DataFrame) -> None:
+    model = LogisticRegression().fit(people[["points"]], people["hired"])
+    table = people[["sex", "hired"]].assign(points=(INDEX % 10).astype(str))
+    table.loc[17, "points"] = "many"
+    with pytest.raises(ModelError, match=r"'points', row 18.*'many'"):
+        _ = text_subject(model, table).scorer
+
+
+def test_a_frame_in_memory_keeps_its_types(people: pd.DataFrame) -> None:
+    frame = people[["sex", "level", "points", "hired"]].astype({"level": int})
+    read = ColumnRoles(target="hired", protected=["sex"], favourable="yes").read(frame)
+    subject = Subject(words_level, read)
+    np.testing.assert_array_equal(selected(subject), words_level(frame) == "yes")
+    assert switches(subject) == {}
+    assert not find_caution(subject.scorer)
+
+
+# Conversions.
+
+
+def convert(column: list[Any], wanted: ColumnInput) -> list[Any]:
+    schema = Schema.model_validate(
+        {
+            "target": {"name": "y", "favourable": "yes", "values": ["no", "yes"]},
+            "attributes": [{"name": "other", "kind": "integer", "lower": 0, "upper": 1}],
+        }
+    )
+    series = pd.Series(column)
+    converted = plan_conversion("x", wanted, schema, series).convert(series, "model")
+    return [None if pd.isna(value) else value for value in converted.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted", "expected"),
+    [
+        (["3.10", "02"], ColumnInput("numbers"), [3.1, 2.0]),
+        (["007", "2"], ColumnInput("numbers"), [7, 2]),
+        (["NA", "2"], ColumnInput("numbers"), [None, 2.0]),
+        ([1, 2], ColumnInput("words"), ["1", "2"]),
+        ([1.0, np.nan], ColumnInput("words"), ["1", None]),
+        ([1.0, 2.5], ColumnInput("words"), ["1.0", "2.5"]),
+        ([1.0, 2.5], ColumnInput("words", ("1", "2.50")), ["1", "2.50"]),
+        (["TRUE", "false", "NULL"], ColumnInput("booleans"), [True, False, None]),
+        (["NA", "a"], ColumnInput("words", ("a",), missing=True), [None, "a"]),
+        (["NA", "a"], ColumnInput("words", ("a", "NA"), missing=True), ["NA", "a"]),
+        (["NA", "a"], ColumnInput("words", ("a",)), ["NA", "a"]),
+        ([5, 6], ColumnInput("categories", ("5", "6")), ["5", "6"]),
+        (["05", "?"], ColumnInput("categories", (5, 6)), [5, None]),
+    ],
+)
+def test_converts_values(column: list[Any], wanted: ColumnInput, expected: list[Any]) -> None:
+    converted = convert(column, wanted)
+    assert converted == expected
+    assert [type(value) for value in converted] == [type(value) for value in expected]
+
+
+CELLS = st.sampled_from(
+    [
+        ["1", "2", "3"],
+        ["01", "02", "10"],
+        ["3.10", "3.9", "3.11"],
+        ["True", "False"],
+        ["NA", "EU", "US"],
+        ["a", "b", "c"],
+        ["1.0", "2.0", "10"],
+        ["0.5", "2.5", "NA"],
+    ]
+)
+
+
+@given(
+    columns=st.lists(st.tuples(CELLS, st.booleans()), min_size=1, max_size=3),
+    seed=st.integers(0, 1000),
+    encoder=st.sampled_from([OneHotEncoder(handle_unknown="ignore"), OrdinalEncoder(encoded_missing_value=-1)]),
+)
+def test_a_text_table_gives_the_rates_of_the_typed_frame(
+    columns: list[tuple[list[str], bool]], seed: int, encoder: Any
+) -> None:
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"sex": rng.choice(["F", "M"], 120)})
+    for i, (cells, _) in enumerate(columns):
+        table[f"c{i}"] = rng.choice(cells, 120)
+    names = list(table.columns)
+    table["hired"] = rng.choice(["no", "yes"], 120)
+    # As words, or in the types that pandas reads.
+    typed = table.copy()
+    read = pd.read_csv(io.StringIO(table.to_csv(index=False)))
+    for i, (_, as_words) in enumerate(columns):
+        if not as_words:
+            typed[f"c{i}"] = read[f"c{i}"]
+    model = encoded(encoder, names).fit(typed[names], table["hired"])
+    own = model.predict(typed[names]) == "yes"
+    try:
+        subject = text_subject(model, table)
+        decided = selected(subject)
+    except EvenhandError:
+        return
+    assert len(subject.people) == 120
+    for sex in "FM":
+        rows = (table["sex"] == sex).to_numpy()
+        assert decided[rows].mean() == own[rows].mean()
