@@ -186,7 +186,7 @@ def test_a_regressor_receives_its_types(people: pd.DataFrame) -> None:
     subject = text_subject(function, table, kind="number")
     np.testing.assert_allclose(subject.regressor.predict_numbers(subject.people.individuals), function(table))
     assert isinstance(subject.regressor, NumberModel)
-    assert "level" in subject.regressor.caution
+    assert subject.regressor.types.conversions["level"].input.type == "words"
 
 
 # What fitted estimators state.

@@ -25,7 +25,7 @@ from evenhand.errors import (
     OptionError,
 )
 from evenhand.groups import GroupMetrics
-from evenhand.models import AdditiveNetwork, Regressor, Scorer, Subject, ask_numbers
+from evenhand.models import AdditiveNetwork, Regressor, Scorer, Subject, ask_numbers, find_caution
 from evenhand.schema import People, PeopleWeights, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.text import join_names
@@ -132,7 +132,7 @@ def audit_number_model(
         label_only=False,
         white_box=bool(certificates) or bounds is not None,
         why_not=why_not,
-        caution=str(getattr(regressor, "caution", "")),
+        caution=find_caution(regressor),
     )
     return _make_result(
         model,

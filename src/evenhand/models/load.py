@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
+from evenhand.models.blackbox.estimator import wrap_estimator
+from evenhand.models.blackbox.fairlearn_model import adapt_fairlearn, is_fairlearn
 from evenhand.models.blackbox.questions import summarize_error
+from evenhand.models.blackbox.type_search import with_caution
 from evenhand.models.encodings import require_encodings
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.mlflow_folder import find_model_file, find_registered, is_logged_model, is_registered
@@ -276,6 +279,11 @@ def _wrap_object(
         from evenhand.models.blackbox.onnx_model import open_onnx
 
         return open_onnx(source.SerializeToString(), schema, name=name)
+    if is_fairlearn(source):
+        name = name or type(source).__name__
+        adapted = adapt_fairlearn(source, schema, name=name)
+        scorer = wrap_estimator(adapted, schema, like=like, name=name, ledger=ledger, untyped=untyped)
+        return with_caution(scorer, adapted.caution)
     torch = sys.modules.get("torch")  # a PyTorch model exists only after PyTorch was imported
     if torch is not None and isinstance(source, torch.nn.Module | torch.export.ExportedProgram):
         from evenhand.models.blackbox.torch_module import wrap_module
@@ -283,8 +291,6 @@ def _wrap_object(
         return wrap_module(source, schema, name=name)
     if hasattr(source, "predict") and not isinstance(source, type):
         if hasattr(source, "classes_") or hasattr(source, "get_params"):
-            from evenhand.models.blackbox.estimator import wrap_estimator
-
             return wrap_estimator(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
         from evenhand.models.blackbox.function import wrap_function
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from evenhand.errors import ModelError
+from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
 
@@ -50,11 +51,12 @@ class Scorer(Protocol):
         ...
 
 
-def find_caution(scorer: Scorer) -> str:
-    """Return what a reader must know about how a model was asked, behind whatever wraps it; empty if nothing."""
+def find_caution(scorer: object) -> str:
+    """Return the caution of a model behind its wrappers: the column types that it receives, and others; may be empty."""
     while isinstance(scorer, WrappedScorer):
         scorer = scorer.model
-    return str(getattr(scorer, "caution", ""))
+    types: ColumnTypes = getattr(scorer, "types", AS_READ)
+    return " ".join(filter(None, [types.describe(), getattr(scorer, "caution", "")]))
 
 
 class WrappedScorer:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evenhand.errors import ModelError
+from evenhand.errors import EvenhandError, ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.questions import (
@@ -155,6 +155,8 @@ class EstimatorModel:
     def _call(self, method: str, asked: Any) -> Any:
         try:
             return getattr(self.model, method)(asked)
+        except EvenhandError:
+            raise
         except Exception as error:
             raise refusal_error(error, location=self.name, asked=asked) from error
 

@@ -105,7 +105,8 @@ class _Walk:
         if getattr(step, "_preprocessor", None) is not None:  # gradient boosting with categories
             self.visit(step._preprocessor, columns)
         elif (inner := _inner_estimator(step)) is not None:
-            return self.visit(inner, columns)
+            width = getattr(inner, "n_features_in_", len(columns.names))
+            return self.visit(inner, Columns(columns.names[:width], columns.aligned))
         if library == "sklearn" and kind not in UNDECIDED:
             self._state(columns, [NUMBER] * len(columns.names))
         return Columns([], aligned=False)

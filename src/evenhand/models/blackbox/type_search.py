@@ -122,7 +122,7 @@ def with_caution(box: BoxT, text: str) -> BoxT:
 
 
 def _with_types(box: BoxT, types: ColumnTypes) -> BoxT:
-    changed: BoxT = dataclasses.replace(box, types=types, caution=types.describe())  # type: ignore[type-var]  # a Protocol
+    changed: BoxT = dataclasses.replace(box, types=types)  # type: ignore[type-var]  # a Protocol
     return changed
 
 

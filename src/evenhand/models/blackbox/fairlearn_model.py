@@ -1,0 +1,155 @@
+"""Fitted classifiers of fairlearn as scikit-learn classifiers.
+
+``ThresholdOptimizer`` needs ``sensitive_features`` to decide: these are read from the protected columns. It and
+``ExponentiatedGradient`` draw some decisions at random. They are drawn with a fixed seed, and their probabilities are
+the scores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import ModelError
+from evenhand.schema import Schema
+from evenhand.schema.words import word_of
+
+CLASSIFIERS = frozenset({"ExponentiatedGradient", "GridSearch", "ThresholdOptimizer"})
+
+
+@dataclass(frozen=True, eq=False)
+class FairlearnClassifier:
+    """A fitted classifier of fairlearn that decides about one frame.
+
+    Attributes:
+        model: The classifier.
+        estimator: One of the estimators that it combines.
+        sensitive: Columns of the sensitive features, if it needs them.
+        keys: The classifier's name of each group, by the group's values.
+        caution: What a reader must know about how it is asked.
+        classes_: Its labels.
+    """
+
+    model: Any
+    estimator: Any
+    sensitive: tuple[str, ...] = ()
+    keys: Mapping[tuple[str, ...], Any] = field(default_factory=dict)
+    caution: str = ""
+    classes_: tuple[int, int] = (0, 1)
+
+    @property
+    def feature_names_in_(self) -> list[str] | None:
+        """Columns of its frame: those of the estimator, then the sensitive features among no others."""
+        names = getattr(self.estimator, "feature_names_in_", None)
+        if names is None:
+            return None
+        return [*names, *(name for name in self.sensitive if name not in set(names))]
+
+    @property
+    def n_features_in_(self) -> int | None:
+        """Number of columns of the estimator."""
+        return getattr(self.estimator, "n_features_in_", None)
+
+    def predict(self, frame: Any) -> NDArray[Any]:
+        """Return the labels, drawn with a fixed seed where the classifier draws them."""
+        drawn = {} if type(self.model).__name__ == "GridSearch" else {"random_state": 0}
+        return np.asarray(self.model.predict(self._features(frame), **self._groups(frame), **drawn)).reshape(-1)
+
+    def predict_proba(self, frame: Any) -> NDArray[Any]:
+        """Return the probability of each label, shape (n, 2)."""
+        ask = getattr(self.model, "_pmf_predict", None) or self.model.predict_proba
+        return np.asarray(ask(self._features(frame), **self._groups(frame)))
+
+    def _features(self, frame: Any) -> Any:
+        return frame[list(self.estimator.feature_names_in_)] if self.sensitive else frame
+
+    def _groups(self, frame: Any) -> dict[str, Any]:
+        if not self.sensitive:
+            return {}
+        rows = [tuple(map(word_of, row)) for row in frame[list(self.sensitive)].itertuples(index=False)]
+        absent = next((row for row in rows if row not in self.keys), None)
+        if absent is not None:
+            raise ModelError(
+                f"the model has no threshold for the group {', '.join(absent)} of {', '.join(self.sensitive)}",
+                hint="leave this group out of the data, or fit the model with it",
+            )
+        return {"sensitive_features": np.array([self.keys[row] for row in rows])}
+
+
+def is_fairlearn(model: Any) -> bool:
+    """Return whether a model is a classifier of fairlearn that needs an adapter."""
+    kind = type(model)
+    return kind.__module__.partition(".")[0] == "fairlearn" and kind.__name__ in CLASSIFIERS
+
+
+def adapt_fairlearn(model: Any, schema: Schema, *, name: str | None) -> FairlearnClassifier:
+    """Adapt a fitted classifier of fairlearn.
+
+    Args:
+        model: The classifier.
+        schema: Schema of the data. The sensitive features are among its protected attributes.
+        name: Name of the model in messages.
+
+    Raises:
+        ModelError: It is not fitted, or its sensitive features are not among the protected attributes.
+    """
+    name = name or type(model).__name__
+    predictors = getattr(model, "predictors_", None)
+    estimator = getattr(model, "estimator_", None) if predictors is None else next(iter(predictors), None)
+    if estimator is None:
+        raise ModelError("the model is not fitted", location=name, hint="fit the model first")
+    if type(model).__name__ != "ThresholdOptimizer":
+        return FairlearnClassifier(model, estimator)
+    if getattr(estimator, "feature_names_in_", None) is None:
+        raise ModelError(
+            "the model was fitted on an array, which does not name the columns that it takes beside its sensitive "
+            "features",
+            location=name,
+            hint="fit it on a data frame, or give a function (module:function) of a data frame that asks it",
+        )
+    keys = {_split_key(key): key for key in model.interpolated_thresholder_.interpolation_dict}
+    fitting = _fitting_columns(keys, schema)
+    if not fitting:
+        raise ModelError(
+            f"the model has thresholds for the groups {', '.join(map(str, keys.values()))}, which are not those of "
+            "protected attributes",
+            location=name,
+            hint="name the columns of its `sensitive_features`: `protected=[...]`",
+        )
+    caution = ""
+    if len(fitting) > 1:
+        caution = (
+            f"The sensitive features of the model were taken from {', '.join(fitting[0])}, but they may also be "
+            f"{' or '.join(', '.join(names) for names in fitting[1:])}, which have the same values."
+        )
+    return FairlearnClassifier(model, estimator, fitting[0], keys, caution)
+
+
+def _split_key(key: Any) -> tuple[str, ...]:
+    """Return the values of a group. Fairlearn joins several by commas and escapes commas within them."""
+    if not isinstance(key, str):
+        return (word_of(key),)
+    parts = re.split(r"(?<!\\),", key)
+    return tuple(word_of(part.replace("\\,", ",").replace("\\\\", "\\")) for part in parts)
+
+
+def _fitting_columns(keys: Mapping[tuple[str, ...], Any], schema: Schema) -> list[tuple[str, ...]]:
+    """Return the combinations of protected attributes whose values are those of the groups."""
+    values = {attribute.name: _words(attribute) for attribute in schema.attributes if attribute.protected}
+    width = len(next(iter(keys)))
+    return [
+        names
+        for names in itertools.permutations(values, width)
+        if all(word in values[column] for key in keys for word, column in zip(key, names, strict=True))
+    ]
+
+
+def _words(attribute: Any) -> set[str]:
+    listed: Sequence[Any] = attribute.domain().tolist() if attribute.values is None else attribute.values
+    return {word_of(value) for value in listed}
