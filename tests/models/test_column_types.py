@@ -20,13 +20,14 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
 
 from evenhand.errors import EvenhandError, ModelError
-from evenhand.models import AdditiveNetwork, Subject, find_caution
+from evenhand.models import AdditiveNetwork, Subject, find_caution, load_model
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversion
 from evenhand.models.ledger import QuestionLedger
-from evenhand.schema import ColumnRoles, OutcomeRole, Schema
+from evenhand.schema import ColumnRoles, OutcomeRole, Schema, decode
 from evenhand.schema.words import parse_number
+from serving import serving
 
 INDEX = np.arange(400)
 
@@ -401,3 +402,73 @@ def test_a_text_table_gives_the_rates_of_the_typed_frame(
     for sex in "FM":
         rows = (table["sex"] == sex).to_numpy()
         assert decided[rows].mean() == own[rows].mean()
+
+
+# Other kinds of models.
+
+
+def test_an_endpoint_that_refuses_numbers_receives_words(people: pd.DataFrame) -> None:
+    def reply(instances: list[dict[str, Any]]) -> Any:
+        return {"predictions": ["yes" if person["level"] == "2" else "no" for person in instances]}
+
+    class Validation(list[Any]):
+        def __bool__(self) -> bool:
+            return True
+
+        def pop(self, *_: Any) -> Any:
+            return None if isinstance(service.requests[-1][0]["level"], str) else (422, {})
+
+    with serving(reply) as service:
+        service.first = Validation()
+        subject = text_subject(service.url, people)
+        np.testing.assert_array_equal(selected(subject), people["level"] == "2")
+        assert switches(subject) == {"level": "words"}
+        assert "level" in find_caution(subject.scorer)
+        subject.scorer._connection.close()  # type: ignore[attr-defined]  # an endpoint has one
+
+
+def test_schemas_alone_state_values_in_the_types_that_encoders_learnt() -> None:
+    schema = Schema.model_validate(
+        {
+            "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+            "attributes": [
+                {"name": "level", "kind": "integer", "lower": 1, "upper": 3},
+                {"name": "state", "kind": "categorical", "values": ["01", "10"]},
+            ],
+        }
+    )
+    typed = pd.DataFrame({"level": ["1", "2", "3", "1"], "state": [1, 10, 1, 10]})
+    model = encoded(OneHotEncoder(), ["level", "state"]).fit(typed, ["no", "yes", "no", "no"])
+    individuals = np.array([[1, 0], [2, 1], [3, 0], [1, 1]], dtype=np.float64)
+    scorer = load_model(model, schema)
+    np.testing.assert_allclose(scorer.scores(individuals), model.predict_proba(typed))
+    assert find_caution(scorer)
+
+
+def test_names_an_unseen_category(people: pd.DataFrame) -> None:
+    model = encoded(OneHotEncoder(), ["sex", "state"])
+    model.fit(people[["sex", "state", "points"]], people["hired"])
+    table = people.copy()
+    table.loc[[41, 7], "state"] = "99"
+    with pytest.raises(ModelError) as caught:
+        _ = text_subject(model, table).scorer
+    assert "'state', row 8" in caught.value.message
+    assert "'99'" in caught.value.message
+
+
+def test_frames_keep_the_spelling_of_numbers_in_columns_of_words() -> None:
+    schema = Schema.model_validate(
+        {
+            "target": {"name": "hired", "favourable": "yes"},
+            "attributes": [
+                {"name": "zip", "kind": "integer", "lower": 0, "upper": 100},
+                {"name": "member", "kind": "categorical", "values": [True, False]},
+                {"name": "price", "kind": "real", "lower": 0, "upper": 9, "written": {"given": "number"}},
+            ],
+        }
+    )
+    frame = pd.DataFrame({"zip": ["007", "12"], "member": ["TRUE", "FALSE"], "price": ["1", "2"]})
+    decoded = decode(schema, np.array([[7, 0, 1.0], [13, 1, 2.0]]), like=frame)
+    assert decoded["zip"].tolist() == ["007", "13"]
+    assert decoded["member"].tolist() == ["TRUE", "FALSE"]
+    assert decoded["price"].tolist() == [1.0, 2.0]

@@ -11,6 +11,7 @@ pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 from evenhand.errors import ModelError
 from evenhand.models import extract_white_box, favourable_score, load_model
 from evenhand.models.blackbox.onnx_model import OnnxModel, open_onnx
+from evenhand.schema import Schema
 from support import scaled
 
 F, D, L, S, B = "float", "double", "int64", "string", "bool"
@@ -292,3 +293,31 @@ def test_damaged_files_are_refused_or_are_models(data):
         return
     assert scores.shape == (len(PEOPLE), 2)
     assert np.isfinite(scores).all()
+
+
+def test_inputs_of_numbers_get_words_that_are_numbers_or_truth_values():
+    described = Schema.model_validate(
+        {
+            "target": {"name": "hired", "favourable": "yes", "values": ["no", "yes"]},
+            "attributes": [
+                {"name": "state", "kind": "categorical", "values": ["01", "02", "10"]},
+                {"name": "version", "kind": "categorical", "values": ["3.10", "3.9"]},
+                {"name": "member", "kind": "categorical", "values": ["False", "True"]},
+                {"name": "price", "kind": "real", "lower": 0, "upper": 9, "written": {"decimals": 2}},
+            ],
+        }
+    )
+    nodes = [
+        ("Cast", ["member"], ["m"], {"to": 1}),
+        ("Cast", ["state"], ["s"], {"to": 1}),
+        ("Add", ["m", "s"], ["a"], {}),
+        ("Add", ["a", "version"], ["b"], {}),
+        ("Sub", ["b", "price"], ["t"], {}),
+    ]
+    inputs = [("state", L, ["n", 1]), ("version", F, ["n", 1]), ("member", B, ["n", 1]), ("price", F, ["n", 1])]
+    scorer = load_model(graph(nodes, inputs, [("t", F)]), described)
+    people = np.array([[0, 0, 1, 2.5], [2, 1, 0, 9.0], [1, 0, 0, 3.25]])
+    expected = np.array([1 + 3.1 + 1 - 2.5, 10 + 3.9 - 9, 2 + 3.1 - 3.25])
+    np.testing.assert_allclose(favourable_score(scorer, people), 1 / (1 + np.exp(-expected)), rtol=1e-5)
+    network = extract_white_box(scorer)
+    np.testing.assert_allclose(favourable_score(network, people), 1 / (1 + np.exp(-expected)), rtol=1e-5)

@@ -188,7 +188,7 @@ class ColumnTypes:
         for name, conversion in self.conversions.items():
             names.setdefault(conversion.input.type, []).append(name)
         parts = [f"{', '.join(columns)} as {kind}" for kind, columns in names.items()]
-        return f"The text table does not state column types; the model receives {'; '.join(parts)}."
+        return f"The data do not state column types. The model receives {'; '.join(parts)}."
 
 
 AS_READ = ColumnTypes()

@@ -52,7 +52,7 @@ class Scorer(Protocol):
 
 
 def find_caution(scorer: object) -> str:
-    """Return the caution of a model behind its wrappers: the column types that it receives, and others; may be empty."""
+    """Return the cautions about a model behind its wrappers, such as the column types that it receives."""
     while isinstance(scorer, WrappedScorer):
         scorer = scorer.model
     types: ColumnTypes = getattr(scorer, "types", AS_READ)

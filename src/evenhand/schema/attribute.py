@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from evenhand.schema.words import outcome_key
+from evenhand.schema.words import outcome_key, truth_key
 from evenhand.typing import Booleans, Floats
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
@@ -276,11 +276,12 @@ class Attribute(BaseModel):
     def lacks_encoding(self) -> bool:
         """Whether a number that stands for a value would be a guess.
 
-        It is where nothing is said about a categorical attribute, unless its values are the numbers 0, 1, 2, ...
-        themselves. The order of an ordinal attribute's values is a statement, and its positions keep that order.
+        It is for a categorical attribute without encoding, unless its values are the numbers 0, 1, 2, ... themselves or
+        false and true. The order of an ordinal attribute's values is a statement, and its positions keep that order.
         """
         values = self.values or ()
-        return self.kind == "categorical" and self.encoding is None and values != tuple(range(len(values)))
+        plain = values == tuple(range(len(values))) or [truth_key(value) for value in values] == ["0", "1"]
+        return self.kind == "categorical" and self.encoding is None and not plain
 
     @property
     def first(self) -> float:

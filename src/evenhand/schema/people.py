@@ -15,7 +15,7 @@ from evenhand.schema.attribute import Attribute, NumberFormat, Value
 from evenhand.schema.outcome import OutcomeColumn
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, value_key
 from evenhand.schema.schema import Schema
-from evenhand.schema.words import outcome_key, read_number, word_of
+from evenhand.schema.words import outcome_key, read_number, truth_key, word_of
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
@@ -249,8 +249,16 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     if template.implementation.is_pandas():
         import pandas as pd
 
-        frame = pd.DataFrame(columns)
-        wanted = {name: like[name].dtype for name in frame.columns if name in like.columns}
+        as_numbers = {one.name for one in schema.attributes if one.written and one.written.given == "number"}
+        spelled = {
+            attribute.name: _spell_like(columns[attribute.name], like[attribute.name])
+            for attribute in schema.attributes
+            if not (attribute.written or all(isinstance(value, str) for value in attribute.values or (0,)))
+            and attribute.name in like.columns
+            and pd.api.types.is_string_dtype(like[attribute.name].dtype)
+        }
+        frame = pd.DataFrame(columns | spelled)
+        wanted = {name: like[name].dtype for name in frame.columns if name in like.columns and name not in as_numbers}
         lossy = {name for name in wanted if _cast_loses_values(frame[name], wanted[name])}
         frame = frame.astype({name: dtype for name, dtype in wanted.items() if name not in lossy})
         for name, series in carried.items():
@@ -265,6 +273,25 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
         if carried
         else (built.to_native())
     )
+
+
+def _spell_like(values: NDArray[Any], column: Any) -> NDArray[Any]:
+    """Write numbers and truth values as the words of a pandas column, such as ``3.10`` for 3.1 and ``TRUE`` for True.
+
+    Values that do not occur in the column stay as they are.
+    """
+    import pandas as pd
+
+    codes, distinct = pd.factorize(values)
+    words = {_spelling_key(word): word for word in reversed(column.dropna().unique().tolist())}
+    spelled = np.empty(len(distinct) + 1, dtype=object)
+    spelled[:-1] = [value if isinstance(value, str) else words.get(_spelling_key(value), value) for value in distinct]
+    spelled[-1] = np.nan  # missing values have the code -1
+    return spelled[codes]
+
+
+def _spelling_key(value: Any) -> str | float:
+    return truth_key(value) or read_number(value)
 
 
 def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:

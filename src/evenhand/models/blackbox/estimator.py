@@ -22,11 +22,11 @@ from evenhand.models.blackbox.questions import (
     refusal_error,
 )
 from evenhand.models.blackbox.type_search import settle_types, with_caution
-from evenhand.models.column_types import AS_READ, ColumnTypes
+from evenhand.models.column_types import AS_READ, ColumnTypes, find_unseen
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import Reply, match_labels
 from evenhand.models.scorer import check_scores
-from evenhand.schema import Attribute, Schema, Value
+from evenhand.schema import Attribute, Schema, Value, decode
 from evenhand.typing import Floats, Integers
 
 REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
@@ -232,17 +232,20 @@ def wrap_estimator(
             ledger=ledger or QuestionLedger(),
         )  # fmt: skip
         try:
-            if form != "numbers" and untyped:
+            inputs = learnt_inputs(model, columns or schema.names)
+            if form != "numbers" and like is None:
+                estimator = settle_types(estimator, inputs, decode(schema, people))
+            elif form != "numbers" and untyped:
                 estimator = settle_types(
                     estimator,
-                    learnt_inputs(model, columns or schema.names),
+                    inputs,
                     like,
                     probe=lambda box: _choose_scoring(box, people),
                     answers=EstimatorModel.answer_frame if form == "frame" else None,
                 )
             estimator = _choose_scoring(estimator, people)
         except ModelError as error:
-            refused = refused or error
+            refused = refused or _name_unseen(error, estimator, like)
             continue
         if form == "frame" and like is not None:
             check_same_people(estimator.decide, schema, like, location=name)
@@ -253,6 +256,28 @@ def wrap_estimator(
             return with_caution(estimator, describe_guess(estimator.predict, other.predict, people))
         return estimator
     raise refused or ModelError("the model cannot be asked", location=name)
+
+
+def _name_unseen(error: ModelError, estimator: EstimatorModel, like: Any) -> ModelError:
+    """Name the category that an estimator did not learn, where this is why it refuses to answer."""
+    if not re.search(r"unknown categor|unseen label", error.message, re.IGNORECASE):
+        return error
+    schema = estimator.schema
+    inputs = learnt_inputs(estimator.model, estimator.columns or schema.names)
+    frame = estimator.types.convert(like, estimator.name) if estimator.types else like
+    unseen = None if frame is None else find_unseen(inputs, frame)
+    if unseen is not None:
+        column, row, value = unseen
+        message = f"column {column!r}, row {row + 1}: the model did not learn the category {value!r}"
+        hint = f"leave this row out, or train the model with this category of {column!r}"
+        return ModelError(message, location=estimator.name, hint=hint)
+    domain = {name: schema[name].values or () for name in inputs if name in schema.names}
+    for name, values in domain.items():
+        absent = [value for value in values if inputs[name].closed and value not in (inputs[name].values or ())]
+        if absent:
+            message = f"attribute {name!r}: the model did not learn the category {absent[0]!r} of the schema"
+            return ModelError(message, location=estimator.name, hint=f"leave it out of the values of {name!r}")
+    return error
 
 
 def _match_classes(model: Any, schema: Schema, name: str) -> tuple[tuple[Value, ...], int]:

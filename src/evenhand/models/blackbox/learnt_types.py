@@ -29,6 +29,7 @@ NUMBER = ColumnInput("numbers", missing=True)
 
 UNDECIDED = frozenset(
     {
+        "ColumnTransformer",
         "CountVectorizer",
         "DictVectorizer",
         "DummyClassifier",
@@ -84,9 +85,9 @@ class _Walk:
         kind, library = type(step).__name__, type(step).__module__.partition(".")[0]
         if getattr(step, "categories_", None) is not None:
             return self._visit_encoder(step, columns)
-        if library == "catboost":
+        if library == "catboost" and step.is_fitted():
             return self._visit_catboost(step, columns)
-        if library in ("lightgbm", "xgboost"):
+        if library in ("lightgbm", "xgboost") and hasattr(step, "n_features_in_"):
             return self._visit_booster(step, columns)
         if kind == "Pipeline":
             for _, inner in step.steps:
@@ -96,7 +97,11 @@ class _Walk:
             return self._visit_column_transformer(step, columns)
         if kind == "FeatureUnion":
             return _side_by_side([self.visit(inner, columns) for _, inner in step.transformer_list])
-        if kind == "SimpleImputer" and np.asarray(step.statistics_).dtype.kind not in "fiu":
+        if (
+            kind == "SimpleImputer"
+            and hasattr(step, "statistics_")
+            and np.asarray(step.statistics_).dtype.kind not in "fiu"
+        ):
             self.imputed |= set(columns.names)
             aligned = columns.aligned and len(step.statistics_) == len(columns.names) and not step.add_indicator
             return Columns(columns.names, aligned)

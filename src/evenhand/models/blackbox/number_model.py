@@ -22,7 +22,7 @@ from evenhand.models.blackbox.type_search import settle_types, with_caution
 from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.regressor import check_numbers
-from evenhand.schema import Schema, attribute_to_yaml
+from evenhand.schema import Schema, attribute_to_yaml, decode
 from evenhand.typing import Floats
 
 
@@ -146,10 +146,13 @@ def wrap_regressor(
     for form in forms:
         asked = replace(model, form=form)
         try:
-            if form != "numbers" and untyped:
+            inputs = learnt_inputs(source, columns or schema.names) if fitted else {}
+            if form != "numbers" and like is None:
+                asked = settle_types(asked, inputs, decode(schema, people))
+            elif form != "numbers" and untyped:
                 asked = settle_types(
                     asked,
-                    learnt_inputs(source, columns or schema.names) if fitted else {},
+                    inputs,
                     like,
                     probe=lambda box: box.predict_numbers(people),
                     answers=NumberModel.answer_frame if form == "frame" else None,

@@ -73,8 +73,8 @@ def settle_types(
     inputs: Mapping[str, ColumnInput],
     frame: Any,
     *,
-    probe: Callable[[BoxT], object],
-    answers: Callable[[BoxT, Any], Floats] | None,
+    probe: Callable[[BoxT], object] | None = None,
+    answers: Callable[[BoxT, Any], Floats] | None = None,
 ) -> BoxT:
     """Give a black box the types of the columns of a text table that it expects.
 
@@ -84,7 +84,7 @@ def settle_types(
         box: The black box.
         inputs: The types that the model states, by column.
         frame: The text table.
-        probe: Asks a box about a few individuals.
+        probe: Asks a box about a few individuals. None if only stated types are used.
         answers: Answers of a box about the rows of a frame, shape (n, k). None if only refusals are looked at.
 
     Raises:
@@ -101,6 +101,8 @@ def settle_types(
         rows = _kept_rows(schema, frame)
         types.convert((frame if rows is None else frame.iloc[rows])[list(wanted)], box.name)
         box = _with_types(box, types)
+    if probe is None:
+        return box
     unstated = [name for name in schema.columns if name in frame.columns and name not in stated]
     others = {name: other_input(name, schema, frame[name]) for name in unstated}
     search = _TypeSearch(box, frame, {name: other for name, other in others.items() if other is not None}, probe)

@@ -19,7 +19,7 @@ from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.additive.tensors import Tensor, is_weights
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
-from evenhand.models.readers.onnx_signature import attribute_for_input
+from evenhand.models.readers.onnx_signature import attribute_for_input, word_numbers
 from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
 from evenhand.schema import Attribute, Schema
 
@@ -145,9 +145,7 @@ def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
         return column_cell(position, attribute, lambda entries: entries.astype(dtype))
     values = data_values(attribute)
     if values.dtype.kind == "U" and np.dtype(dtype).kind != "U":
-        values = (
-            np.arange(len(values)) if attribute.encoding == "one-hot" else attribute.inputs(attribute.domain())[:, 0]
-        )
+        values = word_numbers(attribute)
     if np.dtype(dtype).kind == "U" and values.dtype.kind == "f" and all(float(value).is_integer() for value in values):
         values = values.astype(np.int64)
     read = values.astype(dtype)

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.questions import plain_numbers
+from evenhand.models.column_types import read_number
 from evenhand.schema import Attribute, Schema, decode
+from evenhand.schema.words import truth_key
 from evenhand.typing import Floats
 
 NUMBER_TYPES = {
@@ -107,8 +109,11 @@ def _text_values(values: NDArray[Any], attribute: str, name: str) -> NDArray[Any
 def _plain_values(
     values: NDArray[Any], attribute: Attribute, entries: Floats, dtype: np.dtype[Any], name: str
 ) -> NDArray[Any]:
-    if _is_worded(attribute):
-        values = entries if attribute.encoding == "one-hot" else attribute.inputs(entries)[:, 0]
+    if attribute.values is None:
+        values = entries
+    elif _lists_words(attribute):
+        numbers = np.append(word_numbers(attribute), np.nan)
+        values = numbers[np.where(np.isnan(entries), -1, entries).astype(np.int64)]
     if dtype.kind != "f" and np.isnan(entries).any():
         raise ModelError(
             f"attribute {attribute.name!r} has missing values, and the model takes whole numbers only",
@@ -118,8 +123,29 @@ def _plain_values(
     return values.astype(dtype)
 
 
-def _is_worded(attribute: Attribute) -> bool:
-    """Whether the data's own values are words, for which an input of numbers gets the encoding's numbers."""
+def word_numbers(attribute: Attribute) -> Floats:
+    """Return the numbers that an input of numbers gets for the words that an attribute lists, shape (values,).
+
+    They are those of its encoding. Without one, words that are numbers or truth values stand for themselves, and others
+    for their positions.
+    """
+    own = _own_numbers(attribute)
+    if own is not None:
+        return own
+    return attribute.domain() if attribute.encoding == "one-hot" else attribute.inputs(attribute.domain())[:, 0]
+
+
+def _own_numbers(attribute: Attribute) -> Floats | None:
+    values = attribute.values or ()
+    truths = [truth_key(value) for value in values]
+    numbers = [
+        read_number(value) if truth is None else float(truth) for value, truth in zip(values, truths, strict=True)
+    ]
+    known = [number for number in numbers if number is not None]
+    return np.array(known, dtype=np.float64) if attribute.encoding is None and len(known) == len(values) else None
+
+
+def _lists_words(attribute: Attribute) -> bool:
     return any(isinstance(value, str) for value in attribute.values or ()) and attribute.edges is None
 
 
@@ -129,7 +155,8 @@ def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
     own = [attribute_for_input(name, schema) for name in numeric]
     if own == [None]:
         return list(schema.attributes)
-    return [attribute for attribute in own if attribute is not None and _is_worded(attribute)]
+    worded = [attribute for attribute in own if attribute is not None and _lists_words(attribute)]
+    return [attribute for attribute in worded if _own_numbers(attribute) is None]
 
 
 # What the outputs of an ONNX graph are: labels, and scores that are probabilities or logits of those labels.
