@@ -83,7 +83,7 @@ def test_any_data_frame_is_read(make):
         ({"target": "selected"}, OptionError, "twice"),
         ({"favourable": "yess"}, SchemaError, "does not occur"),
         ({"decision": "score"}, SchemaError, "which label"),
-        ({"score": "hired"}, DataError, "expected numbers"),
+        ({"score": "hired"}, DataError, "expected a finite number"),
         ({"protected": ["notes"]}, DataError, "list values"),
     ],
 )

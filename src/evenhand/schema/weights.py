@@ -13,6 +13,8 @@ from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import check_index, read_columns
 from evenhand.schema.columns import add_columns, add_weights, list_columns, require_column
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_membership, read_memberships
+from evenhand.schema.rows import CodedColumn, is_missing
+from evenhand.schema.words import read_number
 from evenhand.typing import Floats, Integers
 
 METHODS = {
@@ -96,17 +98,7 @@ class ReplicateWeights:
         """
         columns = []
         for name in role.columns:
-            try:
-                column = np.asarray(table[name].to_numpy(), dtype=np.float64)[rows]
-            except (TypeError, ValueError):
-                raise DataError(f"expected numbers in the column of replicate weights, {name!r}") from None
-            wrong = np.flatnonzero(~np.isfinite(column))
-            if len(wrong):
-                raise DataError(
-                    f"column {name!r}, row {int(rows[wrong[0]]) + 1}: expected a finite replicate weight, got "
-                    f"{column[wrong[0]]} ({len(wrong):,} such rows)",
-                    hint="leave those rows out",
-                )
+            column = read_numbers(table[name], rows, "replicate weight")
             if column.sum() <= 0:
                 raise DataError(f"expected replicate weights above 0 in sum in column {name!r}, got {column.sum():g}")
             columns.append(column / column.mean())
@@ -225,27 +217,22 @@ def weights_of(column: Any, rows: Integers) -> PeopleWeights:
 
 
 def read_numbers(column: Any, rows: Any, role: str) -> Floats:
-    """Return the scores or weights of some rows.
+    """Read the numbers of some rows, in any spelling.
 
     Raises:
-        DataError: one is missing, or not a finite number.
+        DataError: if a cell is missing, or not a finite number.
     """
-    try:
-        cells = column.to_numpy()
-        if cells.dtype.kind in "cmM":  # NumPy converts dates to nanoseconds and drops imaginary parts
-            raise TypeError
-        numbers = np.asarray(cells, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"expected numbers in the column of {role}s, {column.name!r}") from None
+    coded = CodedColumn.read(column)
+    numbers = coded.numbers(read_number)
     wrong = rows[~np.isfinite(numbers[rows])]
     if len(wrong):
+        value = coded.at(int(wrong[0]))
         raise DataError(
             f"column {column.name!r}, row {int(wrong[0]) + 1}: expected a finite number as {role}, got "
-            f"{numbers[wrong[0]]} ({len(wrong):,} such rows)",
+            f"{'an empty cell' if is_missing(value) else repr(value)} ({len(wrong):,} such rows)",
             hint=f"leave those rows or the column of {role}s out",
         )
-    found: Floats = numbers[rows]
-    return found
+    return np.asarray(numbers[rows])
 
 
 def name_sample_columns(
