@@ -49,6 +49,7 @@ class ChangeLine(ResultPart):
             exact, without one; unknown where there is none.
         pairing: how the interval came about.
         verdict: whether the interval leaves out 0, and on which side.
+        caution: What to know of the number in either audit, such as selective true labels; empty if nothing.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ChangeLine(ResultPart):
     change: Quantity
     pairing: Pairing
     verdict: Verdict
+    caution: str = ""
 
 
 class ComparedAudit(ResultPart):

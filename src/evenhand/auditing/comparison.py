@@ -100,7 +100,9 @@ def compare_audits(
         pairing=pairing,
         confidence=config.confidence,
         comparisons=known,
-        lines=tuple(_finish(one, level, config.confidence, known) for one in pending),
+        lines=tuple(
+            _finish(one, level, config.confidence, known, _find_caution(before, after, one)) for one in pending
+        ),
         left_out=tuple(left_out),
         unit=(before.groups.outcome and before.groups.outcome.unit) or "",
         seed=0,
@@ -173,7 +175,16 @@ def _card(audit: AuditResult) -> ComparedAudit:
     )
 
 
-def _finish(one: PendingChange, level: float, confidence: float, comparisons: int) -> ChangeLine:
+def _find_caution(before: AuditResult, after: AuditResult, change: PendingChange) -> str:
+    """Return the cautions about selective true labels of a number in both audits."""
+    name, by, group = change.name, change.by, change.group
+    cautions = [audit.groups.label_caution(name, by, group) for audit in (before, after)]
+    if cautions[0] == cautions[1]:
+        return cautions[0]
+    return "; ".join(f"{when}: {text}" for when, text in zip(("before", "after"), cautions, strict=True) if text)
+
+
+def _finish(one: PendingChange, level: float, confidence: float, comparisons: int, caution: str) -> ChangeLine:
     """Return a line with the interval of its change."""
     values = quantity_value(one.before), quantity_value(one.after)
     change: Quantity
@@ -202,6 +213,7 @@ def _finish(one: PendingChange, level: float, confidence: float, comparisons: in
         change=change,
         pairing=one.pairing,
         verdict=verdict,
+        caution=caution,
     )
 
 

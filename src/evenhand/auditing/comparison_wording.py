@@ -148,7 +148,8 @@ def name_line(line: ChangeLine) -> str:
 def _row(line: ChangeLine, pairing: str) -> TableRow:
     # Decimals, as gaps, or in the unit of a number that is decided.
     change: ReportedNumber = show_quantity(line.change, line.name if line.name in MEASURED else "accuracy_difference")
-    detail = line.pairing if isinstance(line.change, Observed) and line.pairing != pairing else ""
+    pairs = line.pairing if isinstance(line.change, Observed) and line.pairing != pairing else ""
+    detail = "; ".join(part for part in (pairs, line.caution) if part)
     return TableRow(
         (name_line(line), _report_number(line.before, line), _report_number(line.after, line), change, line.verdict),
         detail,

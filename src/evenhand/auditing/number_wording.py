@@ -11,6 +11,7 @@ from evenhand.core import Block, Column, Document, Facts, Fold, Heading, Note, R
 from evenhand.groups import (
     describe_outcome,
     describe_weights,
+    label_notes,
     number_answers,
     number_blocks,
     number_sentences,
@@ -48,6 +49,7 @@ def build_document(audit: AuditResult) -> Document:
                 "and proofs count every person alike: they are unweighted."
             )
         )
+    blocks += label_notes(audit.groups.label_coverage, audit.groups.breakdowns, truth="number")
     found = number_sentences(audit.groups)[:FINDINGS]
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += number_answers(audit.groups)

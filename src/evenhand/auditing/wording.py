@@ -34,6 +34,7 @@ from evenhand.groups import (
     headline_sentences,
     label_answers,
     label_blocks,
+    label_notes,
     label_sentences,
     label_terms,
     overall_table,
@@ -97,6 +98,12 @@ def build_document(audit: AuditResult) -> Document:
     if audit.interrupted:
         blocks.append(Note("Interrupted: this audit holds what was found before.", "caution"))
     blocks += rule_notes(audit.groups)
+    each = audit.groups.by_label
+    blocks += (
+        label_notes(audit.groups.label_coverage, audit.groups.breakdowns)
+        if each is None
+        else label_notes(each.overall.label_coverage, each.breakdowns)
+    )
     if audit.groups.weights is not None and not audit.model.recorded:
         blocks.append(
             Note(
@@ -109,7 +116,6 @@ def build_document(audit: AuditResult) -> Document:
     blocks += [Text(items=tuple(found), role="finding")] if found else []
     blocks += answers(audit)
     blocks += [Note(f"Not run: {item.what}: {item.reason}", "caution") for item in audit.not_run]
-    each = audit.groups.by_label
     blocks += small_notes(audit.groups) if each is None else small_group_notes(each.breakdowns, each.min_group_size)
     if audit.groups.thresholds is not None:
         blocks.append(Heading("Other thresholds", level=3))

@@ -69,7 +69,8 @@ def write_croissant(audit: AuditResult, risks: Sequence[GroupAtRisk]) -> str:
         if len(breakdown.by) == 1
     ]
     known = [
-        f"Base rate (share whose true label is favourable): {format_percent(data.base_rate)}."
+        f"Base rate (share whose true label is favourable): {format_percent(data.base_rate)}"
+        + (f", of the {data.people - data.unlabelled:,} people with a true label." if data.unlabelled else ".")
         if data.base_rate is not None
         else "True labels are not known."
     ]

@@ -305,22 +305,23 @@ def _group_numbers(groups: GroupMetrics) -> Iterator[EvidenceNumber]:
 
     titles = METRIC_TITLES | NUMBER_TITLES
 
-    def measured(metrics: Mapping[str, Quantity], of: str, group: dict[str, str]) -> Iterator[EvidenceNumber]:
+    def measured(metrics: Mapping[str, Quantity], of: str, group: dict[str, str], by: str) -> Iterator[EvidenceNumber]:
         for name, quantity in metrics.items():
             known = name if name in titles else "own_metric"
+            caution = groups.label_caution(name, by, of if by else "")
             yield EvidenceNumber(
                 part="performance",
                 name=known,
                 words=titles.get(name, name),
-                of=of,
+                of=f"{of}; {caution}" if caution else of,
                 group=group,
                 quantity=quantity,
             )
 
-    yield from measured(groups.overall, "everybody", {})
+    yield from measured(groups.overall, "everybody", {}, "")
     for breakdown in groups.breakdowns:
         for group in breakdown.groups:
-            yield from measured(group.metrics, group.label, group.values)
+            yield from measured(group.metrics, group.label, group.values, "_x_".join(breakdown.by))
     for breakdown in groups.breakdowns:
         yield from _gap_numbers(breakdown)
 
@@ -336,7 +337,7 @@ def _gap_numbers(breakdown: Breakdown) -> Iterator[EvidenceNumber]:
             part="gap",
             name=gap.name if known else "own_metric",
             words=NUMBER_GAP_TITLES.get(gap.name) or title_gap(gap),
-            of=f"{join_names(breakdown.by)}{sides}{left_out}",
+            of=f"{join_names(breakdown.by)}{sides}{left_out}{f'; {gap.caution}' if gap.caution else ''}",
             quantity=gap.value,
         )
 

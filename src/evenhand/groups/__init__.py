@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics, read_metrics
     from evenhand.groups.gaps import small_group_notes, title_gap
     from evenhand.groups.kept import KeptDecisions
+    from evenhand.groups.label_coverage import LabelCount, LabelCoverage, find_caution
     from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
     from evenhand.groups.labels import (
         LABEL_GAP_TITLES,
@@ -35,7 +36,14 @@ if TYPE_CHECKING:
     )
     from evenhand.groups.membership import Membership, group_by_attribute
     from evenhand.groups.metrics import number_combinations
-    from evenhand.groups.names import GAP_NAMES, GAP_TITLES, METRIC_NAMES, METRIC_TITLES, OVERALL_NAMES
+    from evenhand.groups.names import (
+        DECISION_METRICS,
+        GAP_NAMES,
+        GAP_TITLES,
+        METRIC_NAMES,
+        METRIC_TITLES,
+        OVERALL_NAMES,
+    )
     from evenhand.groups.number_words import (
         NUMBER_GAP_TITLES,
         NUMBER_TITLES,
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
         four_fifths_sentence,
         gap_answers,
         headline_sentences,
+        label_notes,
         overall_table,
         rule_notes,
         small_notes,
@@ -78,6 +87,7 @@ if TYPE_CHECKING:
     from evenhand.groups.thresholds import Curve, ThresholdCurves, format_threshold, threshold_answers, threshold_table
 
 __all__ = [
+    "DECISION_METRICS",
     "DRAWN",
     "GAP_NAMES",
     "GAP_TITLES",
@@ -101,6 +111,8 @@ __all__ = [
     "GroupMetrics",
     "KeptDecisions",
     "LabelBreakdown",
+    "LabelCount",
+    "LabelCoverage",
     "LabelGap",
     "LabelGroup",
     "LabelMetrics",
@@ -121,6 +133,7 @@ __all__ = [
     "describe_labels",
     "describe_outcome",
     "describe_weights",
+    "find_caution",
     "format_threshold",
     "four_fifths_sentence",
     "gap_answers",
@@ -128,6 +141,7 @@ __all__ = [
     "headline_sentences",
     "label_answers",
     "label_blocks",
+    "label_notes",
     "label_sentences",
     "label_terms",
     "measure_decisions",

@@ -14,8 +14,9 @@ from evenhand.core import Assignments, Config, setting
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics
-from evenhand.groups.gaps import GroupComparison, compute_gaps
+from evenhand.groups.gaps import GroupComparison, add_cautions, compute_gaps
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
+from evenhand.groups.label_coverage import DECISIONS, LabelCoverage, count_labels
 from evenhand.groups.membership import Membership, find_references, group_by_attribute, group_by_values
 from evenhand.groups.metrics import (
     TENTHS,
@@ -405,6 +406,7 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
         favourable=favourable,
         min_group_size=config.min_group_size,
         overall=overall,
+        label_coverage=_cover_labels(tally, np.zeros(len(tally.n), dtype=np.int64), 1)[0],
         breakdowns=tuple(
             _build_breakdown(memberships, chosen, tally, config, references, why_no_scores=why_no_scores)
             for chosen in sets
@@ -453,16 +455,18 @@ def _build_breakdown(
     ]
     counted = count_groups(tally, group, len(keys))
     measured = compute_metrics(counted, config.confidence, why_no_scores=why_no_scores)
+    coverage = _cover_labels(tally, group, len(keys))
     groups = tuple(
         Group(
             values=named,
             size=size,
             effective_size=float(effective) if counted.weighted else None,
             small=bool(effective < config.min_group_size),
-            metrics=found,
+            metrics=metrics,
+            label_coverage=covered,
         )
-        for named, size, effective, found in zip(
-            values, counted.size.tolist(), counted.effective.tolist(), measured, strict=True
+        for named, size, effective, metrics, covered in zip(
+            values, counted.size.tolist(), counted.effective.tolist(), measured, coverage, strict=True
         )
     )
     # The reference of an intersection is that of each of its attributes.
@@ -471,10 +475,22 @@ def _build_breakdown(
     return Breakdown(
         by=tuple(memberships[i].name for i in chosen),
         groups=groups,
-        gaps=compute_gaps(
-            GroupComparison(counted, labels, config.confidence, config.min_group_size, reference=reference)
+        gaps=add_cautions(
+            compute_gaps(
+                GroupComparison(counted, labels, config.confidence, config.min_group_size, reference=reference)
+            ),
+            groups,
         ),
         unknown=int(everybody.n.sum() - tally.n.sum()),
+    )
+
+
+def _cover_labels(tally: ContingencyTable, group: Integers, groups: int) -> Sequence[LabelCoverage | None]:
+    """Count the people with a true label in each group, by decision; None where there is nothing missing."""
+    if tally.true_labels is None or (tally.true_labels >= 0).all():
+        return [None] * groups
+    return count_labels(
+        group, groups, tally.selected.astype(np.int64), DECISIONS, tally.true_labels >= 0, counts=tally.n
     )
 
 

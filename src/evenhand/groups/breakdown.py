@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import WIDE_ROWS
+from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.groups.names import DENOMINATORS
 from evenhand.stats import Quantity, Unknown, quantity_value
 
@@ -28,6 +29,8 @@ class Group(BaseModel):
             selected, the share whose true label is favourable), ``mean_score`` (of the favourable label),
             ``calibration_gap`` (mean score - base rate). Without true labels there are the selection rate and the mean
             score alone.
+        label_coverage: People with a true label by decision, which all metrics that need true labels rest on; None if
+            everyone in the group has a true label, or true labels are not given.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +40,7 @@ class Group(BaseModel):
     effective_size: float | None = None
     small: bool
     metrics: dict[str, Quantity]
+    label_coverage: LabelCoverage | None = None
 
     @property
     def label(self) -> str:
@@ -61,6 +65,8 @@ class Gap(BaseModel):
             without sign), with intervals that hold together; ``value`` is then the largest of them without sign (the
             ratio: the smallest).
         not_assessable: groups left out because the denominator of their rate is too small, and how large it is.
+        caution: What to know of the gap: in which compared groups true labels are selective (see ``LabelCoverage``);
+            empty if in none, and of gaps that need no true labels.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,6 +79,7 @@ class Gap(BaseModel):
     reference: str = ""
     by_group: dict[str, Quantity] = {}
     not_assessable: dict[str, int] = {}
+    caution: str = ""
 
     def without_counts(self, groups: Collection[str]) -> Self:
         """Return the same without how large the denominator of some groups is, where it is not all their people."""
@@ -122,7 +129,9 @@ class Breakdown(BaseModel):
         """
         left_out = Unknown(reason=reason)
         groups = tuple(
-            one.model_copy(update={"metrics": dict.fromkeys(one.metrics, left_out)}) if one.small else one
+            one.model_copy(update={"metrics": dict.fromkeys(one.metrics, left_out), "label_coverage": None})
+            if one.small
+            else one
             for one in self.groups
         )
         small = {group.label for group in groups if group.small}

@@ -12,6 +12,7 @@ import numpy as np
 
 from evenhand.errors import OptionError
 from evenhand.groups.breakdown import Breakdown, Gap
+from evenhand.groups.gaps import add_cautions
 from evenhand.groups.membership import Membership
 from evenhand.groups.metrics import NO_LABEL
 from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
@@ -240,8 +241,9 @@ def _add_to(
         else:
             left_out[group.label] = len(rows)
     reference = next((gap.reference for gap in breakdown.gaps if gap.reference), "")
-    gaps = breakdown.gaps if len(groups) < 2 else (*breakdown.gaps, _gap(metric.name, known, reference, left_out))
-    return breakdown.model_copy(update={"groups": tuple(groups), "gaps": gaps})
+    gaps: tuple[Gap, ...] = () if len(groups) < 2 else (_gap(metric.name, known, reference, left_out),)
+    gaps = add_cautions(gaps, groups)
+    return breakdown.model_copy(update={"groups": tuple(groups), "gaps": breakdown.gaps + gaps})
 
 
 def _gap(name: str, known: Mapping[str, Observed], reference: str, left_out: dict[str, int]) -> Gap:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from evenhand.core import Block, Column, Note, Table, TableRow
-from evenhand.groups.breakdown import Breakdown, Gap
-from evenhand.groups.label_result import LabelBreakdown
+from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.label_coverage import describe_selective
+from evenhand.groups.label_result import LabelBreakdown, LabelGroup
 from evenhand.groups.metrics import GroupCounts, RateCounts
-from evenhand.groups.names import DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
+from evenhand.groups.names import DECISION_METRICS, DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
 from evenhand.stats import (
     Observed,
     Proved,
@@ -30,6 +31,8 @@ from evenhand.stats import (
 )
 from evenhand.text import join_names, list_some
 from evenhand.typing import Floats, Integers
+
+AnyGap = TypeVar("AnyGap", bound=Gap)
 
 
 class _Extremes(NamedTuple):
@@ -242,6 +245,20 @@ def mean_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
         value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
     )
     return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+
+
+def add_cautions(gaps: Iterable[AnyGap], groups: Iterable[Group | LabelGroup]) -> tuple[AnyGap, ...]:
+    """Return the gaps, with a caution on those that rest on selective true labels.
+
+    The caution of a gap names the groups that it compares; of an unknown gap, all groups that are large enough.
+    """
+    coverage = {group.label: group.label_coverage for group in groups if not group.small}
+
+    def caution(gap: Gap) -> str:
+        left_out = () if isinstance(gap.value, Unknown) else gap.not_assessable
+        return "" if gap.metric in DECISION_METRICS else describe_selective(coverage, left_out)
+
+    return tuple(gap.model_copy(update={"caution": caution(gap)}) for gap in gaps)
 
 
 class _Distances(NamedTuple):

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from evenhand.core import Document, Result, ResultPart
 from evenhand.groups.breakdown import Gap
+from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.stats import Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class LabelGroup(ResultPart):
             the true), ``mean_grade_error`` (given minus true, in steps of the order) and ``weighted_kappa``.
         confusion: people by true label (rows) and given label (columns), in the order of ``LabelMetrics.labels``; of
             groups by one attribute alone, where true labels are known.
+        label_coverage: People with a true label by decided label, which all metrics that need true labels rest on; None
+            if everyone in the group has a true label, or true labels are not given.
     """
 
     values: dict[str, str]
@@ -51,6 +54,7 @@ class LabelGroup(ResultPart):
     at_least: dict[str, Quantity] = Field(default_factory=dict)
     metrics: dict[str, Quantity] = Field(default_factory=dict)
     confusion: tuple[tuple[int, ...], ...] = ()
+    label_coverage: LabelCoverage | None = None
 
     @property
     def label(self) -> str:
@@ -61,7 +65,7 @@ class LabelGroup(ResultPart):
         """Return the group with all its numbers unknown but its size."""
         rates = {label: dict.fromkeys(found, left_out) for label, found in self.rates.items()}
         others = {name: dict.fromkeys(getattr(self, name), left_out) for name in ("at_least", "metrics")}
-        return self.model_copy(update={"rates": rates, "confusion": (), **others})
+        return self.model_copy(update={"rates": rates, "confusion": (), "label_coverage": None, **others})
 
 
 class LabelBreakdown(ResultPart):

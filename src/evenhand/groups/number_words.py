@@ -19,7 +19,8 @@ from evenhand.core import (
 )
 from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.gaps import format_not_assessable, small_group_notes
-from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels, weighted_by
+from evenhand.groups.label_coverage import find_caution
+from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels, label_notes, weighted_by
 from evenhand.stats import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
 from evenhand.text import format_count, join_names
 
@@ -54,6 +55,7 @@ def build_document(result: GroupMetrics) -> Document:
         f"{outcome.name} of {format_count(result.people, 'person', 'people')}",
         describe_outcome(result),
         (
+            *label_notes(result.label_coverage, result.breakdowns, truth="number"),
             *(Text(sentence, role="finding") for sentence in number_sentences(result)),
             *number_answers(result),
             *small_group_notes(result.breakdowns, result.min_group_size),
@@ -110,12 +112,12 @@ def number_blocks(result: GroupMetrics, *, level: int) -> Iterator[Block]:
         f"Everybody together, observed{_in_unit(result)}; with {levels} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
-            TableRow((NUMBER_TITLES[name], show_quantity(result.overall[name], name)))
+            TableRow((NUMBER_TITLES[name], show_quantity(result.overall[name], name)), result.label_caution(name))
             for name in NUMBER_TITLES
             if name in result.overall
         ),
         usual="observed",
-        tiles=True,
+        tiles=not find_caution(result.label_coverage),
     )
     for breakdown in result.breakdowns:
         yield from _breakdown_blocks(result, breakdown, outcome, level)
@@ -149,7 +151,7 @@ def _breakdown_blocks(
             tuple(
                 TableRow(
                     (NUMBER_GAP_TITLES[gap.name], show_quantity(gap.value, gap.name), gap.best, gap.worst),
-                    format_not_assessable(gap),
+                    "; ".join(part for part in (format_not_assessable(gap), gap.caution) if part),
                 )
                 for gap in breakdown.gaps
             ),
@@ -163,7 +165,9 @@ def _breakdown_blocks(
         tuple(
             TableRow(
                 (group.label, group.size, *(show_quantity(group.metrics[name], name) for name in names)),
-                too_few if group.small else "",
+                "; ".join(
+                    part for part in (too_few if group.small else "", find_caution(group.label_coverage)) if part
+                ),
                 faint=group.small,
             )
             for group in breakdown.groups

@@ -12,7 +12,9 @@ import numpy as np
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.analysis import GroupConfig
 from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.gaps import add_cautions
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
+from evenhand.groups.label_coverage import HALVES, LabelCoverage, count_labels
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import NO_WEIGHT, number_combinations
 from evenhand.groups.names import DECISION_METRICS
@@ -234,6 +236,7 @@ def _build_result(
     if len(memberships) > 1:
         sets.append(list(range(len(memberships))))
     everybody = _sample(numbers, np.zeros(len(people), dtype=np.int64), ["everybody"])
+    middle = float(np.median(numbers.decided))
     return GroupMetrics(
         people=len(people),
         weights=numbers.weighted,
@@ -241,7 +244,10 @@ def _build_result(
         favourable=str(schema.target.favourable),
         min_group_size=config.min_group_size,
         overall=_measure(everybody, config.confidence)[0],
-        breakdowns=tuple(_build_breakdown([memberships[i] for i in chosen], numbers, config) for chosen in sets),
+        label_coverage=_cover_labels(numbers, np.zeros(len(people), dtype=np.int64), 1, middle)[0],
+        breakdowns=tuple(
+            _build_breakdown([memberships[i] for i in chosen], numbers, config, middle) for chosen in sets
+        ),
         calibration=tuple(
             cell for membership in memberships for cell in _calibration_bins(membership, numbers, config.confidence)
         ),
@@ -299,7 +305,17 @@ def _known_groups(membership: Membership) -> Booleans:
     return np.asarray(membership.codes < len(membership.known))
 
 
-def _build_breakdown(memberships: Sequence[Membership], numbers: _Numbers, config: GroupConfig) -> Breakdown:
+def _cover_labels(numbers: _Numbers, group: Integers, groups: int, middle: float) -> Sequence[LabelCoverage | None]:
+    """Count the people with a true number in each group, by half of the decided numbers; None if none is missing."""
+    labelled = numbers.labelled
+    if labelled is None or labelled.all():
+        return [None] * groups
+    return count_labels(group, groups, (numbers.decided > middle).astype(np.int64), HALVES, labelled)
+
+
+def _build_breakdown(
+    memberships: Sequence[Membership], numbers: _Numbers, config: GroupConfig, middle: float
+) -> Breakdown:
     known = np.logical_and.reduce([_known_groups(one) for one in memberships])
     unknown = int((~known).sum())
     if unknown:
@@ -308,20 +324,30 @@ def _build_breakdown(memberships: Sequence[Membership], numbers: _Numbers, confi
     group, keys = number_combinations([(one.codes, len(one.labels)) for one in memberships])
     values = [{one.name: one.labels[code] for one, code in zip(memberships, key, strict=True)} for key in keys.tolist()]
     sample = _sample(numbers, group, [", ".join(named.values()) for named in values])
+    coverage = _cover_labels(numbers, group, len(keys), middle)
     groups = tuple(
         Group(
             values=named,
             size=size,
             effective_size=None if sample.weights is None else effective,
             small=effective < config.min_group_size,
-            metrics=found,
+            metrics=metrics,
+            label_coverage=covered,
         )
-        for named, size, effective, found in zip(
-            values, sample.size.tolist(), sample.effective.tolist(), _measure(sample, config.confidence), strict=True
+        for named, size, effective, metrics, covered in zip(
+            values,
+            sample.size.tolist(),
+            sample.effective.tolist(),
+            _measure(sample, config.confidence),
+            coverage,
+            strict=True,
         )
     )
     return Breakdown(
-        by=tuple(one.name for one in memberships), groups=groups, gaps=_compute_gaps(sample, config), unknown=unknown
+        by=tuple(one.name for one in memberships),
+        groups=groups,
+        gaps=add_cautions(_compute_gaps(sample, config), groups),
+        unknown=unknown,
     )
 
 

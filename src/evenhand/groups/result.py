@@ -27,8 +27,9 @@ from evenhand.core import (
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gaps import describe_size, format_not_assessable, is_distinguishable, reference_table, title_gap
 from evenhand.groups.kept import KeptDecisions
-from evenhand.groups.label_result import LabelMetrics
-from evenhand.groups.names import METRIC_TITLES, number_name
+from evenhand.groups.label_coverage import LabelCoverage, describe_selective, find_caution
+from evenhand.groups.label_result import LabelBreakdown, LabelMetrics
+from evenhand.groups.names import DECISION_METRICS, METRIC_TITLES, number_name
 from evenhand.groups.proxies import ProxyRates, proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.threshold_rates import ThresholdRates, rate_blocks
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
@@ -119,6 +120,8 @@ class GroupMetrics(Result):
         effective_size: how many people of equal weight say as much; None without weights.
         min_group_size: the smallest denominator of a rate that is compared between groups.
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
+        label_coverage: People with a true label by decision, which all metrics that need true labels rest on; None if
+            everyone has a true label, or true labels are not given.
         breakdowns: one per protected attribute, then one for their intersection if there are several.
         people_fingerprint: SHA-256 of everybody's groups and true label, in the order of the data.
         kept: what was decided about each person, and the score, to be compared with another audit; None unless asked
@@ -144,6 +147,7 @@ class GroupMetrics(Result):
     favourable: str
     min_group_size: int = SMALL
     overall: dict[str, Quantity]
+    label_coverage: LabelCoverage | None = None
     breakdowns: tuple[Breakdown, ...]
     calibration: tuple[CalibrationBin, ...] = ()
     people_fingerprint: str = ""
@@ -155,6 +159,26 @@ class GroupMetrics(Result):
     outcome: NumberOutcome | None = None
     proxies: tuple[ProxyRates, ...] = ()
     labels: LabelMetrics | None = None
+
+    def label_caution(self, name: str, by: str = "", group: str = "") -> str:
+        """Describe the selective true labels that a number rests on; empty if there are none, or it needs no labels.
+
+        Args:
+            name: Metric, or gap.
+            by: Attributes of the groups, joined by ``_x_``; empty for everyone.
+            group: Label of the group; empty for a gap.
+        """
+        if name in DECISION_METRICS:
+            return ""
+        breakdown = next((one for one in self.breakdowns if "_x_".join(one.by) == by), None)
+        if breakdown is None:
+            covered = None if by else self.label_coverage
+        elif not group:
+            gap = breakdown.gap(name)
+            return "" if gap is None else gap.caution
+        else:
+            covered = next((one.label_coverage for one in breakdown.groups if one.label == group), None)
+        return find_caution(covered)
 
     @property
     def by_label(self) -> LabelMetrics | None:
@@ -212,6 +236,7 @@ def _build_document(result: GroupMetrics) -> Document:
         f"Favourable decision: {result.favourable}; a person is selected who is given it.",
         (
             *rule_notes(result),
+            *label_notes(result.label_coverage, result.breakdowns),
             *(Text(sentence, role="finding") for sentence in headline_sentences(result)),
             *(Text(sentence, role="finding") for sentence in proxy_sentences(result.proxies, weighted_by(result))),
             *gap_answers(result),
@@ -319,12 +344,32 @@ def overall_table(result: GroupMetrics) -> Table:
         f"Everybody together, observed{weighted_by(result)}; with {confidence_levels(result)} intervals",
         (Column("metric"), Column("value", numeric=True)),
         tuple(
-            TableRow((METRIC_TITLES.get(name, name), show_quantity(quantity, number_name(name))))
+            TableRow(
+                (METRIC_TITLES.get(name, name), show_quantity(quantity, number_name(name))), result.label_caution(name)
+            )
             for name, quantity in result.overall.items()
         ),
         usual="observed",
-        tiles=True,
+        tiles=not find_caution(result.label_coverage),
     )
+
+
+def label_notes(
+    coverage: LabelCoverage | None, breakdowns: Sequence[Breakdown | LabelBreakdown], *, truth: str = "label"
+) -> Iterator[Note]:
+    """Yield cautions where true labels (or numbers) are selective, for everyone and by each attribute."""
+    everyone, single = find_caution(coverage), [one for one in breakdowns if len(one.by) == 1]
+    found = {"everyone": everyone} if everyone else {}
+    for breakdown in single if not everyone else ():
+        groups = {group.label: group.label_coverage for group in breakdown.groups}
+        found |= {f"by {breakdown.by[0]}": caution} if (caution := describe_selective(groups)) else {}
+    if found:
+        counts = "; ".join(f"{about}: {caution.partition(': ')[2]}" for about, caution in found.items())
+        yield Note(
+            f"Selective labels ({counts}). All numbers that compare with true {truth}s describe people with a true "
+            f"{truth} only, and may be far off for the others.",
+            "caution",
+        )
 
 
 def small_notes(result: GroupMetrics) -> Iterator[Note]:
@@ -369,7 +414,7 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
             tuple(
                 TableRow(
                     (title_gap(gap), show_quantity(gap.value, number_name(gap.name)), gap.best, gap.worst),
-                    "; ".join(part for part in (describe_size(gap), format_not_assessable(gap)) if part),
+                    "; ".join(part for part in (describe_size(gap), format_not_assessable(gap), gap.caution) if part),
                 )
                 for gap in breakdown.gaps
             ),
@@ -399,6 +444,7 @@ def calibration_blocks(result: GroupMetrics, *, level: int = 2) -> Iterator[Bloc
     if not result.calibration:
         return
     yield Heading("Calibration by group", level, detail=True)
+    yield from label_notes(result.label_coverage, result.breakdowns)
     for by in dict.fromkeys(one.by for one in result.calibration):
         yield Figure(
             "calibration",
@@ -453,6 +499,7 @@ def threshold_section(result: GroupMetrics, *, level: int = 2) -> Iterator[Block
     """Yield what other thresholds would do; nothing without scores."""
     if result.threshold_rates is not None or result.thresholds is not None:
         yield Heading("Other thresholds", level, anchor="thresholds", detail=True)
+        yield from label_notes(result.label_coverage, result.breakdowns)
     if result.threshold_rates is not None:
         yield from rate_blocks(result.threshold_rates)
     if result.thresholds is not None:
@@ -471,6 +518,8 @@ def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:
             about=about,
             next_step=f"bring at least {least} people of each group",
         )
+    # With selective labels, error rates cannot tell why selection rates differ.
+    truth = breakdown.gap("equal_opportunity_difference") is not None and not find_caution(result.label_coverage)
     if difference.reference:
         other = difference.worst if difference.best == difference.reference else difference.best
         notes = [f"selection rate of {other} against the reference {difference.reference}{weighted_by(result)}"]
@@ -488,7 +537,7 @@ def _gap_answer(breakdown: Breakdown, result: GroupMetrics) -> Metric:
         show_quantity(difference.value, difference.name),
         tuple(notes),
         about=about,
-        next_step=_next_step(difference, ratio, truth=breakdown.gap("equal_opportunity_difference") is not None),
+        next_step=_next_step(difference, ratio, truth=truth),
     )
 
 
@@ -519,7 +568,8 @@ def _too_few(result: GroupMetrics) -> str:
 
 def _group_row(group: Group, names: list[str], too_few: str) -> TableRow:
     cells = [show_quantity(group.metrics[name], number_name(name)) if name in group.metrics else "" for name in names]
-    detail = f"{too_few}: in no gap" if group.small else ""
+    parts = f"{too_few}: in no gap" if group.small else "", find_caution(group.label_coverage)
+    detail = "; ".join(part for part in parts if part)
     effective = () if group.effective_size is None else (f"{group.effective_size:,.0f}",)
     return TableRow((group.label, group.size, *effective, *cells), detail, faint=group.small)
 

@@ -31,6 +31,7 @@ from evenhand.groups import (
     NUMBER_TITLES,
     OVERALL_NAMES,
     Gap,
+    find_caution,
     rankings,
 )
 from evenhand.llm import LanguageModelAudit, LanguageModelComparison
@@ -185,6 +186,19 @@ class Gate:
         known, source = measure_values(audit), self.parsed
         named = {format_expression(node): node for node in _names(source.tree)}
         return [(name, _evaluate_name(node, known, source)) for name, node in named.items()]
+
+    def cautions(self, audit: GatedResult) -> list[str]:
+        """Return what to know of the numbers that the condition names: which rest on selective true labels."""
+        known, selective = measure_values(audit), _find_cautions(audit)
+        found = []
+        for node in _names(self.parsed.tree):
+            name, rest, _ = _name_parts(node)
+            found += [
+                f"{name}.{by}: {selective[name, by]}" if by else f"{name}: {selective[name, by]}"
+                for by in known.get(name, {})
+                if (name, by) in selective and (not rest or ".".join(rest) == by)
+            ]
+        return list(dict.fromkeys(found))
 
     def not_assessable(self, audit: GatedResult) -> list[str]:
         """Return what the condition names and this audit cannot assess, each with the reason.
@@ -430,6 +444,28 @@ def _groups_left_out(audit: AuditResult | rankings.RankingResult) -> dict[tuple[
                 found |= {(f"{kind}_{metric}_difference", proxies.by): least + list_some(small)
                           for kind in ("probable", "bounded")}  # fmt: skip
     return found
+
+
+def _find_cautions(audit: GatedResult) -> dict[tuple[str, str], str]:
+    """Return name and attributes of every number that rests on selective true labels -> its caution."""
+    if isinstance(audit, AuditComparison):
+        return {(line.name, line.by): line.caution for line in audit.lines if line.caution and not line.group}
+    if not isinstance(audit, AuditResult):
+        return {}
+    found, groups = {(gap.name, by): gap.caution for by, gap in _list_gaps(audit)}, audit.groups
+    found |= {(name, ""): groups.label_caution(name) for name in groups.overall}
+    if groups.labels is not None:
+        overall = groups.labels.overall
+        found |= {(name, ""): find_caution(overall.label_coverage) for name in overall.metrics}
+    if audit.residual_subgroups is not None:
+        found["worst_subgroup_residual", ""] = find_caution(groups.label_coverage)
+    for proxies in groups.proxies:
+        for metric in PROXY_METRICS:
+            found |= {
+                (f"{kind}_{metric}_difference", proxies.by): groups.label_caution(metric)
+                for kind in ("probable", "bounded")
+            }
+    return {key: caution for key, caution in found.items() if caution}
 
 
 def _name_parts(node: Name) -> tuple[str, list[str], str | None]:

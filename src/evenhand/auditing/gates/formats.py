@@ -17,11 +17,10 @@ from evenhand.text import format_significant, strip_unprintable
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULE = "fairness-gate"
-LEVELS = {"failed": "error", "not assessable": "warning"}
 
 
 def format_sarif(outcomes: Sequence[GateOutcome], *, subject: str, allow_unassessable: bool = False) -> str:
-    """Return a SARIF 2.1.0 log with one result for every condition that does not pass.
+    """Return a SARIF 2.1.0 log with one result for every condition that does not pass, or passes with a caution.
 
     A result's fingerprint is of the condition and what it was asked of, so that it is the same from run to run while
     its numbers change.
@@ -34,15 +33,14 @@ def format_sarif(outcomes: Sequence[GateOutcome], *, subject: str, allow_unasses
     found = []
     uri = subject if "://" in subject else quote(_relative_path(subject))
     for outcome in outcomes:
-        if outcome.status == "passed":
+        if not outcome.is_reported:
             continue
-        noted = outcome.status == "not assessable" and allow_unassessable
         identity = json.dumps([RULE, subject, " ".join(outcome.expression.split())])
         found.append(
             {
                 "ruleId": RULE,
                 "ruleIndex": 0,
-                "level": "note" if noted else LEVELS[outcome.status],
+                "level": outcome.level(allow_unassessable=allow_unassessable),
                 "message": {"text": f"{subject}: {outcome.message}"},
                 "locations": [
                     {
@@ -108,6 +106,8 @@ def format_junit(
             suite, "testcase", {"classname": subject, "name": strip_unprintable(outcome.expression), "time": "0"}
         )
         if outcome.status == "passed":
+            if outcome.cautions:
+                ET.SubElement(case, "system-out").text = strip_unprintable(outcome.message)
             continue
         unassessable = "skipped" if allow_unassessable else "error"
         kind = "failure" if outcome.status == "failed" else unassessable
@@ -117,13 +117,12 @@ def format_junit(
 
 
 def format_annotations(outcomes: Sequence[GateOutcome], *, subject: str, allow_unassessable: bool = False) -> list[str]:
-    """Return workflow commands of GitHub Actions, a line for every condition that does not pass."""
+    """Return workflow commands of GitHub Actions, a line for every condition that does not pass or has a caution."""
     lines = []
     for outcome in outcomes:
-        if outcome.status == "passed":
+        if not outcome.is_reported:
             continue
-        noted = outcome.status == "not assessable" and allow_unassessable
-        level = "notice" if noted else LEVELS[outcome.status]
+        level = outcome.level(allow_unassessable=allow_unassessable).replace("note", "notice")
         place = "" if "://" in subject else f"file={_escape_property(_relative_path(subject))},line=1,"
         message = outcome.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         lines.append(f"::{level} {place}title=Evenhand::{message}")
@@ -148,7 +147,10 @@ def format_step_summary(outcomes: Sequence[GateOutcome], summary: str) -> str:
         lines += ["| condition | outcome | measured |", "| --- | --- | --- |"]
         lines += [
             "| "
-            + " | ".join(_escape_cell(cell) for cell in (f"`{one.expression}`", one.status, ", ".join(one.measured)))
+            + " | ".join(
+                _escape_cell(cell)
+                for cell in (f"`{one.expression}`", "; ".join((one.status, *one.cautions)), ", ".join(one.measured))
+            )
             + " |"
             for one in outcomes
         ]
@@ -172,22 +174,36 @@ class GateOutcome(NamedTuple):
             groups, else ``passed``.
         measured: the numbers that it names, each with its value: ``flip_rate.sex = 0.062``.
         reasons: why it cannot be assessed; also of a condition that fails all the same.
+        cautions: What to know of the numbers, such as true labels that are known for selected people only.
     """
 
     expression: str
     status: Literal["passed", "failed", "not assessable"]
     measured: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
-        """Return what came of it, in a sentence."""
+        """The outcome in a sentence, with its cautions."""
         numbers = f" ({', '.join(self.measured)})" if self.measured else ""
-        if self.status == "failed":
-            return f"this holds: {self.expression}{numbers}"
-        if self.status == "passed":
-            return f"this does not hold: {self.expression}{numbers}"
-        return f"not assessable in {self.expression}: {'; '.join(self.reasons)}"
+        outcome = {
+            "failed": f"this holds: {self.expression}{numbers}",
+            "passed": f"this does not hold: {self.expression}{numbers}",
+            "not assessable": f"not assessable in {self.expression}: {'; '.join(self.reasons)}",
+        }[self.status]
+        return "; caution: ".join((outcome, *self.cautions))
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the outcome is worth a line: it does not pass, or passes with a caution."""
+        return self.status != "passed" or bool(self.cautions)
+
+    def level(self, *, allow_unassessable: bool) -> str:
+        """Return the SARIF level: ``error``, ``warning`` or ``note``."""
+        if self.status == "not assessable" and not allow_unassessable:
+            return "warning"
+        return "error" if self.status == "failed" else "note"
 
 
 def check_gates(gates: Sequence[Gate], result: GatedResult) -> list[GateOutcome]:
@@ -206,7 +222,11 @@ def _check_gate(gate: Gate, result: GatedResult) -> GateOutcome:
         for name, value in gate.measured(result)
     )
     return GateOutcome(
-        gate.expression, "failed" if failed else "not assessable" if reasons else "passed", measured, reasons
+        gate.expression,
+        "failed" if failed else "not assessable" if reasons else "passed",
+        measured,
+        reasons,
+        tuple(gate.cautions(result)),
     )
 
 

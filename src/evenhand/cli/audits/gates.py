@@ -94,10 +94,11 @@ class GateOptions:
     def _say(self, outcomes: list[GateOutcome]) -> None:
         unclear = False
         for outcome in outcomes:
-            if outcome.status == "failed":
+            if outcome.status == "failed" or (outcome.status == "passed" and outcome.cautions):
                 typer.echo(f"--fail-on: {outcome.message}", err=True)
-            for reason in outcome.reasons if outcome.status == "not assessable" and not self.allow_unassessable else ():
-                typer.echo(f"--fail-on: not assessable in {outcome.expression}: {reason}", err=True)
+            if outcome.status == "not assessable" and not self.allow_unassessable:
+                for reason in (*outcome.reasons, *outcome.cautions):
+                    typer.echo(f"--fail-on: not assessable in {outcome.expression}: {reason}", err=True)
                 unclear = True
         if unclear:
             hint = "more people of those groups, or more answers, settle it; --allow-unassessable lets it pass"

@@ -12,6 +12,8 @@ import numpy as np
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.analysis import GroupConfig
 from evenhand.groups.breakdown import Breakdown, Group
+from evenhand.groups.gaps import add_cautions
+from evenhand.groups.label_coverage import LabelCoverage, count_labels
 from evenhand.groups.label_result import LabelBreakdown, LabelGroup, LabelMetrics
 from evenhand.groups.labels.counts import (
     LabelComparison,
@@ -26,6 +28,7 @@ from evenhand.groups.result import GroupMetrics
 from evenhand.models import Reply, Scorer, ask_people
 from evenhand.schema import NEITHER, GivenLabels, People, RecordedLabels
 from evenhand.stats import Quantity
+from evenhand.typing import Integers
 
 
 def measure_labels(
@@ -135,7 +138,14 @@ def _build_result(
         labels=labels,
         ordered=given.ordered,
         min_group_size=config.min_group_size,
-        overall=_describe_groups(everybody, [{}], given, config, confusions=True)[0],
+        overall=_describe_groups(
+            everybody,
+            [{}],
+            given,
+            config,
+            _cover_labels(given, np.zeros(len(people), dtype=np.int64), 1),
+            confusions=True,
+        )[0],
         breakdowns=tuple(
             _build_breakdown([memberships[i] for i in chosen], given, references, config) for chosen in sets
         ),
@@ -162,26 +172,40 @@ def _build_breakdown(
         group, [", ".join(one.values()) for one in values], given.decided, given.truth, len(given.names)
     )
     reference = next((i for i, named in enumerate(values) if named.items() <= references.items()), None)
+    coverage = _cover_labels(given, group, len(keys))
+    groups = _describe_groups(counts, values, given, config, coverage, confusions=len(memberships) == 1)
+    comparison = LabelComparison(
+        counts,
+        tuple(map(str, given.names)),
+        given.ordered,
+        config.confidence,
+        config.min_group_size,
+        reference,
+        config.seed,
+    )
     return LabelBreakdown(
         by=tuple(one.name for one in memberships),
-        groups=tuple(_describe_groups(counts, values, given, config, confusions=len(memberships) == 1)),
-        gaps=compute_label_gaps(
-            LabelComparison(
-                counts,
-                tuple(map(str, given.names)),
-                given.ordered,
-                config.confidence,
-                config.min_group_size,
-                reference,
-                config.seed,
-            )
-        ),
+        groups=tuple(groups),
+        gaps=add_cautions(compute_label_gaps(comparison), groups),
         unknown=unknown,
     )
 
 
+def _cover_labels(given: GivenLabels, group: Integers, groups: int) -> Sequence[LabelCoverage | None]:
+    """Count the people with a true label in each group, by decided label; None where there is nothing missing."""
+    if given.truth is None or (given.truth >= 0).all():
+        return [None] * groups
+    return count_labels(group, groups, given.decided, list(map(str, given.names)), given.truth >= 0)
+
+
 def _describe_groups(
-    counts: LabelCounts, values: list[dict[str, str]], given: GivenLabels, config: GroupConfig, *, confusions: bool
+    counts: LabelCounts,
+    values: list[dict[str, str]],
+    given: GivenLabels,
+    config: GroupConfig,
+    coverage: Sequence[LabelCoverage | None],
+    *,
+    confusions: bool,
 ) -> list[LabelGroup]:
     names, level = list(map(str, given.names)), config.confidence
     rates = {name: measure_label_rates(counts, i, level) for i, name in enumerate(names)}
@@ -198,6 +222,7 @@ def _describe_groups(
             at_least={name: reached[name][i] for name in grades},
             metrics=over[i],
             confusion=() if tables is None else tuple(map(tuple, tables[i].tolist())),
+            label_coverage=coverage[i],
         )
         for i, named in enumerate(values)
     ]

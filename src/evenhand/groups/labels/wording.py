@@ -19,8 +19,10 @@ from evenhand.core import (
     Text,
 )
 from evenhand.groups.gaps import format_not_assessable, small_group_notes
+from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
 from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
+from evenhand.groups.result import label_notes
 from evenhand.stats import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
 from evenhand.text import format_count, format_level, format_percent, join_names, list_some
 
@@ -34,6 +36,7 @@ def build_document(result: LabelMetrics) -> Document:
         f"{result.target} of {format_count(result.people, 'person', 'people')}",
         describe_labels(result),
         (
+            *label_notes(result.overall.label_coverage, result.breakdowns),
             *(Text(sentence, role="finding") for sentence in label_sentences(result)),
             *label_answers(result),
             *small_group_notes(result.breakdowns, result.min_group_size),
@@ -96,19 +99,19 @@ def label_answers(result: LabelMetrics) -> list[Metric]:
 
 def label_blocks(result: LabelMetrics, *, level: int) -> Iterator[Block]:
     """Yield everybody's labels, then gaps, rates and confusions by each attribute."""
-    everybody = result.overall
+    everybody, caution = result.overall, find_caution(result.overall.label_coverage)
     levels = _levels(result)
     if everybody.metrics:
         yield Table(
             f"Everybody together, observed; with {levels} intervals",
             (Column("metric"), Column("value", numeric=True)),
             tuple(
-                TableRow((title, show_quantity(everybody.metrics[name], name)))
+                TableRow((title, show_quantity(everybody.metrics[name], name)), caution)
                 for name, title in LABEL_TITLES.items()
                 if name in everybody.metrics
             ),
             usual="observed",
-            tiles=True,
+            tiles=not caution,
         )
     for breakdown in result.breakdowns:
         yield from _breakdown_blocks(result, breakdown, level, levels)
@@ -143,7 +146,7 @@ def _gap_table(result: LabelMetrics, gaps: list[LabelGap], title: str, levels: s
     rows = tuple(
         TableRow(
             (_title_gap(gap, ordered=result.ordered), show_quantity(gap.value, gap.name), gap.best, gap.worst),
-            format_not_assessable(gap),
+            "; ".join(part for part in (format_not_assessable(gap), gap.caution) if part),
         )
         for gap in gaps
     )
@@ -242,7 +245,8 @@ def _rate_tables(result: LabelMetrics, breakdown: LabelBreakdown, levels: str) -
 def _group_row(result: LabelMetrics, group: LabelGroup, numbers: list[tuple[Quantity, str]]) -> TableRow:
     few = f"fewer than {result.min_group_size} people: in no gap" if group.small else ""
     shown = (show_quantity(quantity, name) for quantity, name in numbers)
-    return TableRow((group.label, group.size, *shown), few, faint=group.small)
+    detail = "; ".join(part for part in (few, find_caution(group.label_coverage)) if part)
+    return TableRow((group.label, group.size, *shown), detail, faint=group.small)
 
 
 def _gap_answer(result: LabelMetrics, breakdown: LabelBreakdown) -> Metric:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError
+from evenhand.groups.label_coverage import DECISIONS, count_labels
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, VALIDATED, ProxyDifference, ProxyRate, ProxyRates
 from evenhand.schema import GroupProbabilities, KnownGroups, check_index, read_column
 from evenhand.stats import Estimated, Quantity, Unknown, bonferroni, clopper_pearson, normal_quantile
@@ -118,6 +119,10 @@ def measure_proxies(
         large = [k for k, one in enumerate(found) if not one.small]
         differences += list(_compare(metric, given, totals, large, confidence))
     assumption = ASSUMPTION + LABELS * (labels is not None)
+    if labels is not None and (labels < 0).any():
+        everyone = np.zeros(len(labels), dtype=np.int64)
+        caution = count_labels(everyone, 1, decided.astype(np.int64), DECISIONS, labels >= 0)[0].caution
+        assumption += f" {caution[0].upper()}{caution[1:]}." if caution else ""
     if known is not None:
         assumption += VALIDATED.format(known=format_count(len(known.member), "person", "people"))
     return ProxyRates(
