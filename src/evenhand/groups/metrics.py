@@ -30,8 +30,8 @@ NO_WEIGHT = "no person here has a weight above 0"
 IF_EMPTY = {
     "selection_rate": "there are no people here",
     "base_rate": NO_LABEL,
-    "true_positive_rate": "no person here is known to have the favourable true label",
-    "false_positive_rate": "no person here is known to have an unfavourable true label",
+    "true_positive_rate": "no true label here is known to be favourable",
+    "false_positive_rate": "no true label here is known to be unfavourable",
     "accuracy": NO_LABEL,
     "precision": "no selected person here has a known true label",
     "false_discovery_rate": "no selected person here has a known true label",
