@@ -154,7 +154,8 @@ def audit_predictions(
         arrays: ``y_pred``; or ``y_true, y_pred``; or ``y_true, y_pred, sensitive_features``. All may be given by name.
         sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
             an array of shape (n, k).
-        y_true: True labels. Without them, no error rates are computed.
+        y_true: True labels, missing where unknown. Error rates are over people with a true label, selection rates over
+            everyone. Without true labels, no error rates are computed.
         y_pred: Decisions: two labels, or more of which one is favourable; several labels or grades, each compared
             (``kind="labels"``, ``order=``); or numbers, such as prices. None if ``threshold`` is applied to the scores.
         y_score: Scores of the favourable decision, for calibration or for ``threshold``.
