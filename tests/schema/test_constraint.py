@@ -90,40 +90,40 @@ def test_combined_as_in_python(pair):
 
 
 FAULTS = [
-    ("age >", "should stand here", 5),
-    ("age = 3", "one = compares nothing", 4),
-    ("height > 3", "'height' is neither an attribute nor a value", 0),
-    ("education == Prof", "'Prof' is not a value of 'education'", 13),
-    ("education > 3 +", "should stand here", 15),
-    ("rooms < 2", "has no order", 6),
-    ("education + 1 == 2", "are not numbers", 0),
-    ("code(age) == 2", "is a number and has no codes", 5),
-    ("code(size) == 2", "there is no attribute 'size'", 5),
-    ("sex == f", "'sex' is protected", 0),
-    ("age", "neither true nor false", 0),
-    ("age > 3 age", "should end", 8),
-    ("(age > 3", "there should be )", 8),
-    ("education in (Preschool)", "values in braces", 13),
-    ("education in {Preschool; x}", "means nothing", 23),
-    ("education == 'Prof", "the quote is not closed", 13),
-    ("one_hot(age, rooms)", "not a column of zeros and ones", 8),
-    ("age > 3 and __import__('os')", "there is no function '__import__'", 12),
-    ("", "should stand here", 0),
-    ("age > 17 ->", "should stand here", 11),
-    ("age > 17 -> rooms", "neither true nor false", 12),
-    ("age > 17 -> age > 16 -> age > 15", "should end", 21),
-    ("(" * 60 + "age > 1" + ")" * 60, "levels deep", 50),
-    ("not " * 5000 + "age > 1", "levels deep", 200),
+    ("age >", 5),
+    ("age = 3", 4),
+    ("height > 3", 0),
+    ("education == Prof", 13),
+    ("education > 3 +", 15),
+    ("rooms < 2", 6),
+    ("education + 1 == 2", 0),
+    ("code(age) == 2", 5),
+    ("code(size) == 2", 5),
+    ("sex == f", 0),
+    ("age", 0),
+    ("age > 3 age", 8),
+    ("(age > 3", 8),
+    ("education in (Preschool)", 13),
+    ("education in {Preschool; x}", 23),
+    ("education == 'Prof", 13),
+    ("one_hot(age, rooms)", 8),
+    ("age > 3 and __import__('os')", 12),
+    ("", 0),
+    ("age > 17 ->", 11),
+    ("age > 17 -> rooms", 12),
+    ("age > 17 -> age > 16 -> age > 15", 21),
+    ("(" * 60 + "age > 1" + ")" * 60, 50),
+    ("not " * 5000 + "age > 1", 200),
 ]
 
 
-@pytest.mark.parametrize(("text", "message", "column"), FAULTS)
-def test_faults_point_at_their_place(text, message, column):
+@pytest.mark.parametrize(("text", "column"), FAULTS)
+def test_faults_mark_their_position(text, column):
     with pytest.raises(OptionError) as caught:
         parse_constraint(text, SCHEMA.attributes, ["sex"])
-    what, _, pointer = caught.value.message.split("\n")
-    assert message in what
+    _, _, pointer = caught.value.message.split("\n")
     assert pointer.index("^") == column + 4
+    assert caught.value.location == "`constraints=`"
 
 
 def test_one_hot_says_that_exactly_one_is_set():
@@ -138,9 +138,9 @@ def test_one_hot_says_that_exactly_one_is_set():
     # The entry of a flag that means 1 is its position, here 0.
     turned = parse_constraint("one_hot(flag_rents, flag_owns, flag_free)", schema.attributes)
     assert turned.holds(rows).tolist() == [sum(row[3:]) == 2 for row in rows]
-    # Only where it is all that is said does a search move the columns together.
+    # A search moves the columns together only if the constraint is a single one_hot call.
     assert parse_constraint("one_hot(rents, owns) or free == 1", schema.attributes).group == ()
-    with pytest.raises(OptionError, match="all different"):
+    with pytest.raises(OptionError):
         parse_constraint("one_hot(rents, rents)", schema.attributes)
 
 

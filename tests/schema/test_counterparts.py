@@ -160,12 +160,12 @@ def row(**values):
         ({"dependencies": [{**DEPENDENCY, "betwen": []}]}, "did you mean 'between'"),
         ({"links": [row(Male="Wife", Female="Husband")]}, "row 1 pairs 'Male' with 'Wife', which the rule .* forbids"),
         ({"links": [row(Male="Husband", Femal="Wife")]}, "'Femal' is not a value of 'sex'.*did you mean 'Female'"),
-        ({"links": [row(Male="Husband")]}, "nothing stands for it"),
+        ({"links": [row(Male="Husband")]}, "row 1 has 1 value"),
         ({"links": [LINK, LINK]}, "'relationship' is already moved by links, number 1"),
         ({"links": [{**LINK, "move": "sex"}]}, "expected two attributes, got 'sex' twice"),
         (
             {"links": [LINK, {"when": "relationship", "move": "sex", "rows": [{"Husband": "Male", "Wife": "Female"}]}]},
-            "circle: relationship moves with sex, sex moves with relationship",
+            "cycle: relationship moves with sex, sex moves with relationship",
         ),
         (
             {"links": [{**LINK, "rows": [*LINK["rows"], {"Male": "Own-child", "Female": "Wife"}]}]},

@@ -1,4 +1,4 @@
-"""One attribute of an individual: its kind, its domain, how a model sees it."""
+"""Attributes of an individual: kind, domain, number format and model encoding."""
 
 from __future__ import annotations
 
@@ -15,42 +15,38 @@ from evenhand.schema.words import outcome_key, truth_key
 from evenhand.typing import Booleans, Floats
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
-"""A value as it stands in a user's data. Strict: ``1`` and ``True`` stay what they are."""
+"""A cell value of the user's data. Strict types keep ``1`` and ``True`` apart."""
 
 Kind: TypeAlias = Literal["categorical", "ordinal", "integer", "real"]
 Missing: TypeAlias = Literal["refuse", "keep", "drop"]
 
-
-# Numbers that are written as words, such as $1,200.50: how they are read and written back.
-
 PARTS = re.compile(r"([^\d]*)(\d(?:.*\d)?)([^\d]*)", re.DOTALL)
-"""What stands before the number, the number from its first to its last digit, and what stands behind."""
+"""Prefix, digits with separators, and suffix of a formatted number."""
 
 NEGATIVE = re.compile(r"-|\u2212|\(|\)")
-"""What says that a number is negative: a hyphen, a minus sign, or parentheses."""
+"""Signs of a negative number: a hyphen, a minus sign or parentheses."""
 
 SEPARATORS = (".", ",", " ", "\u00a0", "\u202f", "'", "\u2019")
-"""What may stand between thousands; the first two may stand before the decimals."""
+"""Thousands separators; the first two are also decimal separators."""
 
 MAX_DECIMALS = 12
 
 
 class NumberFormat(BaseModel):
-    """How a number is written in the data.
+    """Format of numbers stored as text, such as ``$1,200.50``.
 
-    A word is only read as a number if the number is written back as this very word. So a model that was trained on the
-    words is given what stands in the data, and words of the same form for other values of the attribute.
+    A word is read as a number only if formatting the number restores the same word. A model that was trained on words
+    therefore receives the words of the data.
 
     Attributes:
-        before, after: what stands around the digits, blanks included, e.g. ``"$"`` and ``" €"``.
-        negative: how minus one is written, the digit 1 standing for all digits: ``"($1)"``, ``"$-1"``, ``"1-"``. If
-            left out, a hyphen comes first: ``"-$1"``.
-        thousands: what stands between groups of three digits; empty for nothing.
-        lakhs: whether only the last group has three digits, and those before it two: 12,34,567.
-        decimal: what stands before the decimals.
-        decimals: how many there are, at most.
-        fixed: whether there are always so many; else zeros at the end are left out.
-        given: what the model gets in a data frame, as it was trained: the ``word``, or the ``number``.
+        before, after: Text around the digits, including spaces, e.g. ``"$"`` and ``" €"``.
+        negative: Format of minus one: ``"($1)"``, ``"$-1"``, ``"1-"``. Default: a leading hyphen, ``"-$1"``.
+        thousands: Thousands separator. Default: none.
+        lakhs: Whether to group the digits above the thousands in pairs: 12,34,567.
+        decimal: Decimal separator.
+        decimals: Maximum number of decimals.
+        fixed: Whether to keep trailing zeros.
+        given: Form of the column that the model was trained on: ``word`` or ``number``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,81 +62,76 @@ class NumberFormat(BaseModel):
     given: Literal["word", "number"] = "word"
 
     def read(self, word: str) -> float:
-        """Return the number that a word stands for; NaN if it is not written so."""
-        found = PARTS.fullmatch(word.strip())
-        if found is None:
+        """Parse a word; NaN if it does not have this format."""
+        word = word.strip()
+        match = PARTS.fullmatch(word)
+        if match is None:
             return math.nan
-        digits = found[2].replace(self.thousands, "") if self.thousands else found[2]
+        digits = match[2].replace(self.thousands, "") if self.thousands else match[2]
         try:
             number = float(digits.replace(self.decimal, "."))
         except ValueError:
             return math.nan
-        return next((one for one in (number, -number) if self.write(one) == word.strip()), math.nan)
+        return next((signed for signed in (number, -number) if self.write(signed) == word), math.nan)
 
     def write(self, number: float) -> str:
-        """Return the word for a number, rounded to the decimals."""
+        """Format a number, rounded to the decimals."""
         digits = f"{abs(number):,.{self.decimals}f}"
         if not self.fixed and "." in digits:
             digits = digits.rstrip("0").removesuffix(".")
-        whole, _, rest = digits.partition(".")
+        whole, _, fraction = digits.partition(".")
         if self.lakhs:
             whole = re.sub(r"(?<=\d)(?=(\d\d)*\d{3}$)", ",", whole.replace(",", ""))
-        form = f"{self.before}1{self.after}"
+        template = f"{self.before}1{self.after}"
         if number < 0 and any(digit in "123456789" for digit in digits):
-            form = self.negative or f"-{form}"
-        before, _, after = form.partition("1")
-        tail = self.decimal + rest if rest else ""
-        return f"{before}{whole.replace(',', self.thousands)}{tail}{after}"
+            template = self.negative or f"-{template}"
+        before, _, after = template.partition("1")
+        decimals = self.decimal + fraction if fraction else ""
+        return f"{before}{whole.replace(',', self.thousands)}{decimals}{after}"
 
 
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
-    """Return how numbers are written in words, if all are written alike; None if not.
+    """Infer the number format that all words share; None if there is no such format.
 
-    ``1,200`` alone may be 1200 or 1.2: groups of three digits throughout are taken for thousands.
+    ``1,200`` alone may be 1200 or 1.2. The separator is a thousands separator if all groups have three digits.
     """
-    parts = [PARTS.fullmatch(word) for word in words]
-    if not words or any(one is None for one in parts):
+    matches = [match for word in words if (match := PARTS.fullmatch(word))]
+    if not words or len(matches) < len(words):
         return None
-    found = [one for one in parts if one is not None]
-    before, after, negative = _guess_signs({(one[1], one[3]) for one in found})
-    used = [sign for sign in SEPARATORS if any(sign in one[2] for one in found)]
-    for thousands, decimal in itertools.product([*used, ""], [".", ","]):
-        if thousands == decimal or not {*used} <= {thousands, decimal}:
+    signs = _guess_signs({(match[1], match[3]) for match in matches})
+    numbers = [match[2] for match in matches]
+    used = [separator for separator in SEPARATORS if any(separator in number for number in numbers)]
+    for thousands, decimal, fixed, lakhs in itertools.product([*used, ""], ".,", (True, False), (False, True)):
+        decimals = max(len(number.rpartition(decimal)[2]) if decimal in number else 0 for number in numbers)
+        if thousands == decimal or not {*used} <= {thousands, decimal} or decimals > MAX_DECIMALS:
             continue
-        most = max(len(one[2].rpartition(decimal)[2]) if decimal in one[2] else 0 for one in found)
-        if most > MAX_DECIMALS:
-            continue
-        for fixed, lakhs in itertools.product((True, False), (False, True)):
-            guess = NumberFormat(
-                before=before, after=after, negative=negative, thousands=thousands, lakhs=lakhs, decimal=decimal,
-                decimals=most, fixed=fixed,
-            )  # fmt: skip
-            if not any(math.isnan(guess.read(word)) for word in words):
-                return guess
+        style = {"thousands": thousands, "lakhs": lakhs, "decimal": decimal, "decimals": decimals, "fixed": fixed}
+        number_format = signs.model_copy(update=style)
+        if not any(math.isnan(number_format.read(word)) for word in words):
+            return number_format
     return None
 
 
-def _guess_signs(around: set[tuple[str, str]]) -> tuple[str, str, str | None]:
-    """Return what stands around positive numbers, and how minus one is written where no hyphen comes first.
+def _guess_signs(affixes: set[tuple[str, str]]) -> NumberFormat:
+    """Infer the format of positive and negative signs from the text before and after each number.
 
-    Of two ways the one with a hyphen, a minus sign or parentheses more than the other is that of negative numbers. In
-    one way alone there is only a hyphen at the start to tell it by: other signs may as well be decoration.
+    Of two affixes that differ only in a hyphen, a minus sign or parentheses, the longer belongs to negative numbers. If
+    all words have the same affixes, only a leading hyphen is a sign: other characters may be decoration.
     """
-    bare = {pair: tuple(NEGATIVE.sub("", one).strip() for one in pair) for pair in around}
-    plain = min(around, key=lambda pair: (len(NEGATIVE.findall("".join(pair))), pair))
-    kept = [one.strip() for one in plain]
-    signed = next(
-        (one for one in around - {plain} if bare[one] == bare[plain] and kept[0] in one[0] and kept[1] in one[1]), None
-    )
-    if len(around) == 1 and plain[0].startswith("-"):
-        return plain[0][1:], plain[1], None
-    if signed is None or signed == (f"-{plain[0]}", plain[1]):
-        return *plain, None
-    return *plain, f"{signed[0]}1{signed[1]}"
+    unsigned = {pair: tuple(NEGATIVE.sub("", affix).strip() for affix in pair) for pair in affixes}
+    positive = min(affixes, key=lambda pair: (len(NEGATIVE.findall("".join(pair))), pair))
+    before, after = positive
+    if len(affixes) == 1 and before.startswith("-"):
+        return NumberFormat(before=before[1:], after=after)
+    for prefix, suffix in affixes - {positive, (f"-{before}", after)}:
+        same = unsigned[prefix, suffix] == unsigned[positive]
+        if same and before.strip() in prefix and after.strip() in suffix:
+            return NumberFormat(before=before, after=after, negative=f"{prefix}1{suffix}")
+    return NumberFormat(before=before, after=after)
 
 
 class AffineEncoding(BaseModel):
-    """The model's input is ``(value - offset) / scale``."""
+    """Model input ``(value - offset) / scale``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -152,29 +143,28 @@ Encoding: TypeAlias = Literal["code", "one-hot", "value"] | AffineEncoding | tup
 
 
 class Attribute(BaseModel):
-    """One attribute, by name; its bounds travel with it.
+    """An attribute of an individual and its domain.
 
-    An individual's entry for this attribute is one float: the position in ``values`` for a categorical
-    or ordinal attribute, the number itself for an integer or real one, NaN where it is missing.
+    The entry of an individual is one float: the position in ``values`` for a categorical or ordinal attribute, the
+    number itself for an integer or real attribute, and NaN for a missing value.
 
     Attributes:
-        name: the column it comes from.
-        kind: ``categorical`` (nominal), ``ordinal`` (ordered values), ``integer`` or ``real``.
-        values: the domain of a categorical or ordinal attribute, in the order of its codes.
-        lower, upper: the domain of an integer or real attribute, both ends included.
-        edges: for an ordinal attribute made from a numeric column, the bin edges e0 < e1 < ... < en;
-            code i holds e_i <= x < e_{i+1}, the last bin its upper end too. ``values`` are then labels.
-        encoding: how a network that takes plain numbers sees it: ``code`` (position in ``values``),
-            ``one-hot``, ``value`` (the number itself), ``{offset, scale}``, or one number per value. None where
-            nothing says it: positions stand in then, and a model that is fed with them is refused
-            (see ``lacks_encoding``).
-        protected: whether a decision must not depend on it.
-        missing: what to do with a missing value: ``refuse`` it with an error, ``drop`` the person, or
-            ``keep`` it and hand it to the model as missing (the domain itself never contains it).
-        unknown: what stands in the data where the value is not known, such as ``Prefer not to say``; with it, even if
-            it lists nothing, missing values count as unknown too. The model gets what stands there. People of unknown
-            value are left out of every figure by this attribute, and stay in all others.
-        written: how a number (integer, real, or cut by ``edges``) is written in the data, where it is written as words.
+        name: Column name.
+        kind: ``categorical`` (unordered), ``ordinal`` (ordered values), ``integer`` or ``real``.
+        values: Domain of a categorical or ordinal attribute, in the order of the codes.
+        lower, upper: Inclusive bounds of an integer or real attribute.
+        edges: Bin edges e0 < e1 < ... < en of an ordinal attribute that was made from a numeric column. Code i means
+            e_i <= x < e_{i+1}; the last bin includes its upper edge. ``values`` are the bin labels.
+        encoding: Input of a network that takes plain numbers: ``code`` (position in ``values``), ``one-hot``, ``value``
+            (the number itself), ``{offset, scale}``, or one number per value. None means unspecified: positions are
+            used, and a model that reads them is rejected (see ``lacks_encoding``).
+        protected: Whether decisions must not depend on this attribute.
+        missing: Treatment of missing values: ``refuse`` raises an error, ``drop`` drops the row, ``keep`` passes the
+            missing value to the model. The domain never contains missing values.
+        unknown: Values that mean "unknown", such as ``Prefer not to say``. With any list, even an empty one, missing
+            values are unknown too. The model receives the original value. Rows with an unknown value are excluded from
+            results by this attribute only.
+        written: Format of a number that the data store as text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -193,16 +183,15 @@ class Attribute(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_defaults(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        given = dict(given)
-        if given.get("kind") in ("integer", "real"):
-            given.setdefault("encoding", "value")
-        edges = given.get("edges")
-        if edges is not None and given.get("values") is None and isinstance(edges, list | tuple) and len(edges) > 1:
-            given["values"] = bin_labels([float(edge) for edge in edges])
-        return given
+    def _fill_defaults(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        edges = data.get("edges")
+        if data.get("kind") in ("integer", "real"):
+            data = {"encoding": "value"} | data
+        if data.get("values") is None and isinstance(edges, list | tuple) and len(edges) > 1:
+            data = data | {"values": bin_labels([float(edge) for edge in edges])}
+        return data
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Attribute:
@@ -211,23 +200,19 @@ class Attribute(BaseModel):
         else:
             self._check_bounds()
         if self.kind == "real" and self.protected:
-            raise ValueError(
-                "a protected attribute needs finitely many values: make it ordinal with `edges: [...]`, or integer"
-            )
+            raise ValueError("a protected attribute cannot be real: make it ordinal with `edges: [...]`, or integer")
         if self.protected and self.missing == "keep":
             raise ValueError(
                 "a protected attribute cannot keep missing values: count them with `unknown: []`, or use "
                 "`missing: drop` or `refuse`"
             )
         if self.unknown is not None and self.missing == "drop":
-            raise ValueError(
-                "`unknown` keeps people whose value is missing, and `missing: drop` drops them: choose one"
-            )
+            raise ValueError("`unknown` keeps rows with missing values and `missing: drop` drops them: remove one")
         if self.written is not None and self.is_discrete and self.edges is None:
-            raise ValueError(f"`written` is how a number is written, and a {self.kind} attribute holds none")
-        both = [value for value in self.unknown or () if value in (self.values or ())]
-        if both:
-            raise ValueError(f"{both[0]!r} is among the values and stands for an unknown one: choose one")
+            raise ValueError(f"`written` requires a numeric attribute, got kind {self.kind}")
+        overlap = [value for value in self.unknown or () if value in (self.values or ())]
+        if overlap:
+            raise ValueError(f"{overlap[0]!r} is listed in both `values` and `unknown`: remove it from one")
         return self
 
     def _check_values(self) -> None:
@@ -236,48 +221,48 @@ class Attribute(BaseModel):
         if len({(type(v) is bool, v) for v in self.values}) != len(self.values):
             raise ValueError("values must be distinct")
         if self.lower is not None or self.upper is not None:
-            raise ValueError(f"lower and upper belong to integer and real attributes, not to a {self.kind} one")
+            raise ValueError(f"lower and upper require kind integer or real, got {self.kind}")
         if self.edges is not None:
             if self.kind != "ordinal":
-                raise ValueError("edges belong to an ordinal attribute")
+                raise ValueError(f"edges require kind ordinal, got {self.kind}")
             if len(self.edges) != len(self.values) + 1 or np.any(np.diff(self.edges) <= 0):
                 raise ValueError(f"edges must be {len(self.values) + 1} increasing numbers for {len(self.values)} bins")
         if self.encoding == "value" or isinstance(self.encoding, AffineEncoding):
-            raise ValueError(f"encoding of a {self.kind} attribute is code, one-hot or one number per value")
+            raise ValueError(f"encoding of a {self.kind} attribute must be code, one-hot or one number per value")
         if isinstance(self.encoding, tuple) and len(self.encoding) != len(self.values):
-            raise ValueError(f"encoding lists {len(self.encoding)} numbers for {len(self.values)} values")
+            raise ValueError(f"encoding has {len(self.encoding)} numbers for {len(self.values)} values")
 
     def _check_bounds(self) -> None:
         if self.values is not None or self.edges is not None:
-            raise ValueError(f"values and edges belong to categorical and ordinal attributes, not to {self.kind} ones")
+            raise ValueError(f"values and edges require kind categorical or ordinal, got {self.kind}")
         if self.lower is None or self.upper is None:
             raise ValueError(f"a {self.kind} attribute needs lower and upper")
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower <= self.upper):
-            raise ValueError(f"lower {self.lower:g} and upper {self.upper:g} must be finite, lower not above upper")
+            raise ValueError(f"lower and upper must be finite and ordered, got {self.lower:g} and {self.upper:g}")
         if self.kind == "integer":
             if self.lower != int(self.lower) or self.upper != int(self.upper):
                 raise ValueError("the bounds of an integer attribute must be whole numbers")
             if max(abs(self.lower), abs(self.upper)) > 2**53:
-                raise ValueError("bounds beyond 2**53 cannot be held exactly")
+                raise ValueError("the bounds of an integer attribute must be between -2**53 and 2**53")
         if self.encoding != "value" and not isinstance(self.encoding, AffineEncoding):
-            raise ValueError(f"encoding of an {self.kind} attribute is value or {{offset, scale}}")
+            raise ValueError(f"encoding of a numeric attribute must be value or {{offset, scale}}, got {self.encoding}")
 
     @property
     def is_discrete(self) -> bool:
-        """Whether entries are positions in ``values`` (categorical or ordinal)."""
+        """Whether the attribute is categorical or ordinal."""
         return self.kind in ("categorical", "ordinal")
 
     @property
     def ordered(self) -> bool:
-        """Whether ranges of this attribute make sense (everything but categorical)."""
+        """Whether the entries have an order."""
         return self.kind != "categorical"
 
     @property
     def lacks_encoding(self) -> bool:
-        """Whether a number that stands for a value would be a guess.
+        """Whether the numbers that encode a categorical attribute are unknown.
 
-        It is for a categorical attribute without encoding, unless its values are the numbers 0, 1, 2, ... themselves or
-        false and true. The order of an ordinal attribute's values is a statement, and its positions keep that order.
+        False for values 0, 1, 2, ... and for false and true, which are their own positions, and for ordinal attributes,
+        whose order is stated.
         """
         values = self.values or ()
         plain = values == tuple(range(len(values))) or [truth_key(value) for value in values] == ["0", "1"]
@@ -285,42 +270,42 @@ class Attribute(BaseModel):
 
     @property
     def first(self) -> float:
-        """The smallest entry of the domain."""
+        """Smallest entry of the domain."""
         return 0.0 if self.is_discrete else float(self.lower or 0.0)
 
     @property
     def last(self) -> float:
-        """The largest entry of the domain."""
+        """Largest entry of the domain."""
         return float(len(self.values or ()) - 1) if self.is_discrete else float(self.upper or 0.0)
 
     @property
     def last_number(self) -> float:
-        """The largest number of the domain, in the units of the data."""
+        """Largest number of the domain, in the units of the data."""
         return self.last if self.edges is None else self.edges[-1]
 
     @property
     def size(self) -> int | None:
-        """The number of entries in the domain, an exact integer; None for a real attribute."""
+        """Number of entries in the domain; None for a real attribute."""
         return None if self.kind == "real" else int(self.last) - int(self.first) + 1
 
     @property
     def width(self) -> int:
-        """How many inputs of a plain network this attribute takes."""
+        """Number of network inputs."""
         return len(self.values or ()) if self.encoding == "one-hot" else 1
 
     def domain(self) -> Floats:
-        """Return all entries, in order, shape (size,). Only for attributes with finitely many."""
+        """List all entries of a finite domain in ascending order, shape (size,)."""
         if self.size is None:
-            raise ValueError(f"{self.name} is real: its domain cannot be listed")
+            raise ValueError(f"expected a finite domain, got the real attribute {self.name}")
         return np.arange(int(self.first), int(self.last) + 1, dtype=np.float64)
 
     def contains(self, entries: Floats) -> Booleans:
-        """Return which entries lie in the domain; missing (NaN) does not."""
+        """Check elementwise whether entries are in the domain; missing entries (NaN) are not."""
         inside = (entries >= self.first) & (entries <= self.last)
         return np.asarray(inside if self.kind == "real" else inside & (entries == np.floor(entries)))
 
     def inputs(self, entries: Floats) -> Floats:
-        """Return entries (n,) as the numbers that a plain network takes, shape (n, width)."""
+        """Encode entries (n,) as network inputs, shape (n, width)."""
         if self.encoding == "one-hot":
             return np.asarray(entries[:, None] == np.arange(self.width), dtype=np.float64)
         if isinstance(self.encoding, AffineEncoding):
@@ -332,27 +317,26 @@ class Attribute(BaseModel):
         return entries[:, None]
 
     def find_value(self, word: str, *, quoted: bool) -> float | None:
-        """Return the entry of a discrete attribute that a word stands for; None if it is none or several.
+        """Find the entry of a word in a discrete domain; None if there is no match or the word is ambiguous.
 
-        A word without quotes may be a number in other digits: 2.50 for 2.5. Quotes tell 1 and "1" apart where both are
-        values.
+        An unquoted word also matches an equal number: 2.50 matches 2.5. Quotes distinguish 1 from "1".
         """
         values = self.values or ()
-        same = [i for i, value in enumerate(values) if str(value) == word]
+        matches = [i for i, value in enumerate(values) if str(value) == word]
         if not quoted:
-            same = same or [i for i, value in enumerate(values) if _equals_number(value, word)]
-        if len(same) > 1:
-            same = [i for i in same if isinstance(values[i], str) == quoted]
-        return float(same[0]) if len(same) == 1 else None
+            matches = matches or [i for i, value in enumerate(values) if _equals_number(value, word)]
+        if len(matches) > 1:
+            matches = [i for i in matches if isinstance(values[i], str) == quoted]
+        return float(matches[0]) if len(matches) == 1 else None
 
     def describe_domain(self) -> str:
-        """Return the values, the first 20 at most, or the ends of the range, in the data's own words."""
+        """Format the first 20 values, or the bounds."""
         if self.values is None:
             return f"{self.text(self.first)} to {self.text(self.last)}"
         return f"{{{', '.join(map(str, self.values[:20]))}{', ...' if len(self.values) > 20 else ''}}}"
 
     def text(self, entry: float) -> str:
-        """Return one entry in the data's own words."""
+        """Format an entry as a value of the data."""
         if math.isnan(entry):
             return "missing"
         if self.values is not None:
@@ -361,15 +345,15 @@ class Attribute(BaseModel):
 
 
 def bin_labels(edges: list[float]) -> tuple[str, ...]:
-    """Return readable names of the bins between consecutive edges, e.g. ``"10 to 20"``."""
+    """Format the bins between consecutive edges, e.g. ``"10 to 20"``."""
     return tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))
 
 
-def find_value(given: Value, values: Iterable[Value]) -> Value | None:
-    """Return the value that is written the same, or else means the same (``1`` means ``1.0`` and ``"1"``)."""
+def find_value(label: Value, values: Iterable[Value]) -> Value | None:
+    """Find a value by its spelling, or else by its meaning (``1`` means ``1.0`` and ``"1"``)."""
     values = tuple(values)
-    same = (value for value in values if str(value) == str(given))
-    return next(same, next((value for value in values if outcome_key(value) == outcome_key(given)), None))
+    same = (value for value in values if str(value) == str(label))
+    return next(same, next((value for value in values if outcome_key(value) == outcome_key(label)), None))
 
 
 def _equals_number(value: object, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What ties the attributes of one person together: functional dependencies, and values that stand for each other."""
+"""Relations between the attributes of an individual: dependencies, and links for counterparts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from evenhand.text import suggest_name
 from evenhand.typing import Floats
 
 Entries: TypeAlias = Mapping[float, float]
-"""From an entry of one attribute to an entry of another."""
+"""Entries of one attribute, by the entries of another."""
 
 
 class Dependency(BaseModel):
-    """One attribute determines another: people with the first value of a pair have its second value.
+    """Functional dependency: the first attribute determines the second.
 
-    A value of the first attribute that the map does not list occurs in no plausible person.
+    A value of the first attribute that is not in the map is implausible.
 
     Attributes:
-        between: the attribute that determines, and the one that is determined.
-        map: value of the first -> value of the second. Where no second value repeats, it is used both ways.
+        between: Determining and determined attribute.
+        map: Value of the second attribute, by value of the first. A map without repeated values applies both ways.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,15 +39,15 @@ class Dependency(BaseModel):
 
 
 class Link(BaseModel):
-    """Values of one attribute that stand for each other when another attribute changes.
+    """Corresponding values of an attribute under changes of another attribute.
 
-    A row maps values of ``when`` to the value of ``move`` that stands for the row there: in ``{Male: Husband, Female:
-    Wife}`` the counterpart of a husband is a wife. A value that is in no row stays as it is.
+    With the row ``{Male: Husband, Female: Wife}`` for the attributes sex and relationship, the counterpart of a husband
+    is a wife. Values without a row do not change.
 
     Attributes:
-        when: the attribute that changes.
-        move: the attribute that moves along.
-        rows: value of ``when`` -> value of ``move``.
+        when: Attribute that changes.
+        move: Attribute that changes with it.
+        rows: Corresponding values of ``move``, by value of ``when``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,12 +59,12 @@ class Link(BaseModel):
 
 @dataclass(frozen=True)
 class Proposal:
-    """A rule, a dependency or a link that data suggest.
+    """Rule, dependency or link that is suggested by data.
 
     Attributes:
-        entry: what a schema would have under ``rules``, ``dependencies`` or ``links``.
-        evidence: why, in a few words: ``seen 1, expected 6,536``.
-        accepted: whether it enters the schema unless a person deletes it; else only once a person confirms it.
+        entry: Entry of ``rules``, ``dependencies`` or ``links``.
+        evidence: Short evidence, such as ``seen 1, expected 6,536``.
+        accepted: Whether the entry applies unless a person deletes it, rather than only after a person confirms it.
     """
 
     entry: str | Dependency | Link
@@ -73,22 +73,25 @@ class Proposal:
 
 
 def entries_of(mapping: Mapping[Value, Value], keys: Attribute, values: Attribute, location: str) -> Entries:
-    """Return a map of values as one of entries.
+    """Convert the keys and values of a mapping to entries.
 
     Raises:
-        SchemaError: a value is not in its attribute's domain.
+        SchemaError: A key or value is not in the domain of its attribute.
     """
-    return {_key_entry(keys, key, location): _entry(values, value, location) for key, value in mapping.items()}
+    return {
+        _to_entry(keys, _parse_key(keys, key), location): _to_entry(values, value, location)
+        for key, value in mapping.items()
+    }
 
 
-def _key_entry(attribute: Attribute, key: Value, location: str) -> float:
-    # JSON has no keys but texts: there a key stands for the number or the truth value that it spells.
+def _parse_key(attribute: Attribute, key: Value) -> Value:
+    # JSON keys are always text: read them as a number or Boolean if only that is in the domain.
     if isinstance(key, str) and _find_entry(attribute, key) is None:
         with suppress(ValueError):
-            spelled = json.loads(key)
-            if isinstance(spelled, bool | int | float) and _find_entry(attribute, spelled) is not None:
-                return _entry(attribute, spelled, location)
-    return _entry(attribute, key, location)
+            parsed = json.loads(key)
+            if isinstance(parsed, bool | int | float) and _find_entry(attribute, parsed) is not None:
+                return parsed
+    return key
 
 
 def _find_entry(attribute: Attribute, value: Value) -> float | None:
@@ -99,130 +102,110 @@ def _find_entry(attribute: Attribute, value: Value) -> float | None:
     return float(value)
 
 
-def _entry(attribute: Attribute, value: Value, location: str) -> float:
+def _to_entry(attribute: Attribute, value: Value, location: str) -> float:
     entry = _find_entry(attribute, value)
     if entry is None:
-        near = suggest_name(str(value), map(str, attribute.values or ()))
-        raise SchemaError(
-            f"{value!r} is not a value of {attribute.name!r}",
-            location=location,
-            hint=f"{near}its domain is {attribute.describe_domain()}",
+        hint = (
+            f"{suggest_name(str(value), map(str, attribute.values or ()))}its domain is {attribute.describe_domain()}"
         )
+        raise SchemaError(f"{value!r} is not a value of {attribute.name!r}", location=location, hint=hint)
     return entry
 
 
-def look_up(known: Entries, entries: Floats) -> Floats:
-    """Return what entries (n,) map to, shape (n,); NaN where nothing is listed."""
-    keys = np.array(sorted(known), dtype=np.float64)
-    values = np.array([*(known[key] for key in keys), np.nan])
-    places = np.minimum(np.searchsorted(keys, entries), len(keys) - 1)
-    return np.asarray(values[np.where(keys[places] == entries, places, len(keys))])
+def look_up(mapping: Entries, entries: Floats) -> Floats:
+    """Map entries (n,), shape (n,); NaN for entries that are not in the mapping."""
+    keys = np.array(sorted(mapping), dtype=np.float64)
+    values = np.array([*(mapping[key] for key in keys), np.nan])
+    positions = np.minimum(np.searchsorted(keys, entries), len(keys) - 1)
+    return np.asarray(values[np.where(keys[positions] == entries, positions, len(keys))])
 
 
-def _require_names(names: Sequence[str], known: Sequence[str], location: str) -> None:
-    """Refuse a name that is not an attribute's, and one attribute in two places.
-
-    Raises:
-        SchemaError: the message suggests the nearest name.
-    """
-    for name in names:
-        if name not in known:
-            hint = f"{suggest_name(name, known)}the attributes are: {', '.join(known)}"
+def _require_names(pair: tuple[str, str], names: Sequence[str], location: str) -> None:
+    """Check that a pair of names are two different attributes."""
+    for name in pair:
+        if name not in names:
+            hint = f"{suggest_name(name, names)}the attributes are: {', '.join(names)}"
             raise SchemaError(f"there is no attribute {name!r}", location=location, hint=hint)
-    if len(set(names)) < len(names):
-        raise SchemaError(f"expected two attributes, got {names[0]!r} twice", location=location)
+    if pair[0] == pair[1]:
+        raise SchemaError(f"expected two attributes, got {pair[0]!r} twice", location=location)
 
 
 def check_dependencies(dependencies: Sequence[Dependency], attributes: Sequence[Attribute]) -> None:
-    """Refuse dependencies that name what is not in the schema, or one pair of attributes twice.
+    """Check the names and values of dependencies.
 
     Raises:
-        SchemaError: naming the dependency, counted from 1.
+        SchemaError: An attribute or a value is unknown, or two dependencies have the same attributes.
     """
-    known = {attribute.name: attribute for attribute in attributes}
-    seen: dict[frozenset[str], str] = {}
+    by_name = {attribute.name: attribute for attribute in attributes}
+    locations: dict[frozenset[str], str] = {}
     for number, dependency in enumerate(dependencies, 1):
         location = f"dependencies, number {number}"
-        _require_names(dependency.between, list(known), location)
-        one, other = dependency.between
-        entries_of(dependency.map, known[one], known[other], location)
-        first = seen.setdefault(frozenset(dependency.between), location)
+        _require_names(dependency.between, list(by_name), location)
+        source, determined = dependency.between
+        entries_of(dependency.map, by_name[source], by_name[determined], location)
+        first = locations.setdefault(frozenset(dependency.between), location)
         if first != location:
             raise SchemaError(
-                f"{one} and {other} already have a dependency: {first}",
+                f"{source} and {determined} already have a dependency: {first}",
                 location=location,
-                hint="keep one of them: a map without repeated values is used both ways",
+                hint="delete one of them: a map without repeated values applies both ways",
             )
 
 
 def check_links(links: Sequence[Link], attributes: Sequence[Attribute], constraints: Sequence[Constraint]) -> None:
-    """Refuse links under which it is unclear who a counterpart is, or under which the counterpart breaks a rule.
+    """Check that links define unique counterparts that obey the rules.
 
     Args:
-        links: see ``Link``.
-        attributes: all attributes, in the order of an individual's entries.
-        constraints: the rules of the schema.
+        links: Links of the schema.
+        attributes: All attributes, in the order of an individual's entries.
+        constraints: Rules of the schema.
 
     Raises:
-        SchemaError: an unknown name or value, a value in two rows, an attribute that two links move, links in a
-            circle, or a row that a rule forbids.
+        SchemaError: A name or value is unknown, a value is in two rows, two links move the same attribute, the links
+            form a cycle, or a row violates a rule.
     """
     names = [attribute.name for attribute in attributes]
-    moved: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for number, link in enumerate(links, 1):
         location = f"links, number {number}"
         _require_names((link.when, link.move), names, location)
-        first = moved.setdefault(link.move, location)
+        first = locations.setdefault(link.move, location)
         if first != location:
-            raise SchemaError(
-                f"{link.move!r} is already moved by {first}", location=location, hint="put all rows under one link"
-            )
+            message, hint = f"{link.move!r} is already moved by {first}", "put all rows under one link"
+            raise SchemaError(message, location=location, hint=hint)
         _check_rows(link, attributes, constraints, location)
-    _check_circles(links)
+    _check_cycles({link.move: link.when for link in links})
 
 
 def _check_rows(link: Link, attributes: Sequence[Attribute], constraints: Sequence[Constraint], location: str) -> None:
     names = [attribute.name for attribute in attributes]
     columns = [names.index(link.when), names.index(link.move)]
     when, move = (attributes[column] for column in columns)
-    about = [constraint for constraint in constraints if set(constraint.columns) <= set(columns)]
+    rules = [constraint for constraint in constraints if set(constraint.columns) <= set(columns)]
     person = np.array([[attribute.first for attribute in attributes]])
-    listed: dict[float, int] = {}
+    row_numbers: dict[float, int] = {}
     for number, row in enumerate(link.rows, 1):
         if len(row) < 2:
-            raise SchemaError(
-                f"row {number} has {len(row)} value, and nothing stands for it",
-                location=location,
-                hint=f"a row names at least two values of {link.when!r}",
-            )
+            hint = f"list at least two values of {link.when!r}"
+            raise SchemaError(f"row {number} has {len(row)} value, expected 2 or more", location=location, hint=hint)
         for key, value in entries_of(row, when, move, location).items():
-            if listed.setdefault(value, number) != number:
-                raise SchemaError(
-                    f"{move.text(value)!r} is in row {listed[value]} and in row {number}",
-                    location=location,
-                    hint="a value stands in one row only: join the two rows, or leave one out",
-                )
+            if row_numbers.setdefault(value, number) != number:
+                message = f"{move.text(value)!r} is in row {row_numbers[value]} and in row {number}"
+                raise SchemaError(message, location=location, hint="join the two rows, or delete the value from one")
             person[0, columns] = key, value
-            broken = next((one for one in about if not one.holds(person)[0]), None)
-            if broken is not None:
-                raise SchemaError(
-                    f"row {number} pairs {when.text(key)!r} with {move.text(value)!r}, which the rule "
-                    f"{broken.text!r} forbids",
-                    location=location,
-                    hint="correct the row or the rule",
-                )
+            violated = next((rule for rule in rules if not rule.holds(person)[0]), None)
+            if violated is not None:
+                pair = f"{when.text(key)!r} with {move.text(value)!r}"
+                message = f"row {number} pairs {pair}, which the rule {violated.text!r} forbids"
+                raise SchemaError(message, location=location, hint="correct the row or the rule")
 
 
-def _check_circles(links: Sequence[Link]) -> None:
-    above = {link.move: link.when for link in links}
-    for start in above:
+def _check_cycles(sources: Mapping[str, str]) -> None:
+    for start in sources:
         path = [start]
-        while path[-1] in above and path[-1] not in path[:-1]:
-            path.append(above[path[-1]])
+        while path[-1] in sources and path[-1] not in path[:-1]:
+            path.append(sources[path[-1]])
         if path[-1] in path[:-1]:
-            circle = path[path.index(path[-1]) :]
-            raise SchemaError(
-                "the links form a circle: " + ", ".join(f"{move} moves with {when}" for move, when in pairwise(circle)),
-                location="links",
-                hint="leave one of them out",
-            )
+            steps = pairwise(path[path.index(path[-1]) :])
+            message = "the links form a cycle: " + ", ".join(f"{move} moves with {when}" for move, when in steps)
+            raise SchemaError(message, location="links", hint="delete one of them")
