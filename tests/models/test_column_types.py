@@ -25,7 +25,7 @@ from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversion
 from evenhand.models.ledger import QuestionLedger
-from evenhand.schema import ColumnRoles, OutcomeRole, Schema, decode
+from evenhand.schema import ColumnRoles, OutcomeRole, Schema, decode, encode
 from evenhand.schema.words import parse_number
 from serving import serving
 
@@ -472,3 +472,20 @@ def test_frames_keep_the_spelling_of_numbers_in_columns_of_words() -> None:
     assert decoded["zip"].tolist() == ["007", "13"]
     assert decoded["member"].tolist() == ["TRUE", "FALSE"]
     assert decoded["price"].tolist() == [1.0, 2.0]
+
+
+def test_names_a_number_of_the_domain_that_an_encoder_did_not_learn(people: pd.DataFrame) -> None:
+    table = people.assign(level=np.array(["1", "2", "4"])[INDEX % 3])
+    model = encoded(OneHotEncoder(), ["sex", "level"]).fit(table[["sex", "level", "points"]], table["hired"])
+    with pytest.raises(ModelError) as caught:
+        _ = text_subject(model, table).scorer
+    assert "'level'" in caught.value.message
+    assert "'3'" in caught.value.message
+    schema = text_subject(model, table).people.schema
+    listed = schema["level"].model_copy(
+        update={"kind": "categorical", "values": ("1", "2", "4"), "lower": None, "upper": None, "encoding": None}
+    )
+    attributes = tuple(listed if one.name == "level" else one for one in schema.attributes)
+    people_read = encode(schema.model_copy(update={"attributes": attributes}), read_text(table))
+    subject = Subject(model, replace(people_read, untyped=True))
+    np.testing.assert_array_equal(selected(subject), model.predict(table[["sex", "level", "points"]]) == "yes")

@@ -87,6 +87,7 @@ def load_model(
         SchemaError: the target is a number (see ``load_regressor``).
     """
     schema.target.require_labels("this analysis")
+    untyped = untyped and like is not None
     if isinstance(source, str) and is_registered(source):
         source, name = find_registered(source), name or source
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
@@ -139,6 +140,7 @@ def load_regressor(
     """
     from evenhand.models.blackbox.number_model import wrap_regressor
 
+    untyped = untyped and like is not None
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         path = Path(source)
         if path.suffix.lower() in NUMBER_LOADERS and path.exists():

@@ -27,7 +27,11 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import Reply, match_labels
 from evenhand.models.scorer import check_scores
 from evenhand.schema import Attribute, Schema, Value, decode
+from evenhand.schema.rows import list_values
 from evenhand.typing import Floats, Integers
+
+MAX_DOMAIN = 10_000
+"""Values of an attribute up to which they are compared with the categories that a model learnt."""
 
 REPEATABLE = ("sklearn", "xgboost", "lightgbm", "catboost")
 """Libraries whose fitted classifiers give the same person the same answer."""
@@ -233,9 +237,9 @@ def wrap_estimator(
         )  # fmt: skip
         try:
             inputs = learnt_inputs(model, columns or schema.names)
-            if form != "numbers" and like is None:
-                estimator = settle_types(estimator, inputs, decode(schema, people))
-            elif form != "numbers" and untyped:
+            if form != "numbers" and (untyped or like is None):
+                estimator = settle_types(estimator, inputs, decode(schema, people) if like is None else like)
+            if form != "numbers" and untyped:
                 estimator = settle_types(
                     estimator,
                     inputs,
@@ -264,19 +268,27 @@ def _name_unseen(error: ModelError, estimator: EstimatorModel, like: Any) -> Mod
         return error
     schema = estimator.schema
     inputs = learnt_inputs(estimator.model, estimator.columns or schema.names)
-    frame = estimator.types.convert(like, estimator.name) if estimator.types else like
-    unseen = None if frame is None else find_unseen(inputs, frame)
+    unseen = None if like is None else find_unseen(inputs, estimator.types.convert(like, estimator.name))
     if unseen is not None:
         column, row, value = unseen
         message = f"column {column!r}, row {row + 1}: the model did not learn the category {value!r}"
         hint = f"leave this row out, or train the model with this category of {column!r}"
         return ModelError(message, location=estimator.name, hint=hint)
-    domain = {name: schema[name].values or () for name in inputs if name in schema.names}
-    for name, values in domain.items():
-        absent = [value for value in values if inputs[name].closed and value not in (inputs[name].values or ())]
-        if absent:
-            message = f"attribute {name!r}: the model did not learn the category {absent[0]!r} of the schema"
-            return ModelError(message, location=estimator.name, hint=f"leave it out of the values of {name!r}")
+    for attribute in schema.attributes:
+        given = inputs.get(attribute.name)
+        if given is None or attribute.size is None or attribute.size > MAX_DOMAIN:
+            continue
+        alone = Schema(target=schema.target, attributes=(attribute,))
+        domain = estimator.types.convert(decode(alone, attribute.domain()[:, None]), estimator.name)
+        unseen = find_unseen({attribute.name: given}, domain)
+        if unseen is not None:
+            return ModelError(
+                f"attribute {attribute.name!r}: the model did not learn the category {unseen[2]!r}, which is in the "
+                "domain of the schema",
+                location=estimator.name,
+                hint=f"list the categories that the model learnt in the schema: {attribute.name!r} as categorical with "
+                f"values {list_values(given.values)}",
+            )
     return error
 
 
