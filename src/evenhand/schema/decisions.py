@@ -1,4 +1,4 @@
-"""Decisions that were already made: read from a table of people, with true labels and scores where these are known."""
+"""Recorded decisions, with true labels and scores where they are known."""
 
 from __future__ import annotations
 
@@ -56,26 +56,24 @@ from evenhand.typing import Booleans, Floats, Integers
 
 @dataclass(frozen=True)
 class RecordedDecisions:
-    """Decisions that were made about people; the model that made them is not needed.
+    """Recorded decisions about people.
 
     Attributes:
         people: Everyone with a decision. Their attributes define the groups, and their target is the decision.
             ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
-        selected: who was given the favourable decision, shape (n,).
-        scores: what the decisions were made from, high where the favourable decision is likely, shape (n,); None where
-            scores are not known.
-        risks: the scores as they were given where low ones are good; ``scores`` are 1 minus these, or without a range
-            of 0 to 1 their negatives. None where high ones are good.
-        weights: how much each person counts; None where all count alike.
+        selected: Mask of favourable decisions, shape (n,).
+        scores: Scores of the favourable decision, shape (n,); None if they are not known.
+        risks: Scores as recorded if low scores are favourable; ``scores`` are then 1 minus these, or their negatives if
+            they are not within [0, 1]. None if high scores are favourable.
+        weights: Sample weights; None for equal weights.
         truth: Column of the true labels; None without one.
         undecided: Number of rows left out because they have no decision.
-        thresholds: what made the decisions of the scores; None where they were recorded.
-        decided_by: column of the decision, or of the score that made it.
-        memberships: groups that are known by probability alone.
-        decision_words, truth_words: labels of the decision and of the true label, and how the favourable ones were
-            settled; None where a number or a score decides, or true labels are not known.
-        score_sums: sums of the scores of the people that each entry stands for, where people were counted by what they
-            share (``people.counts``); ``scores`` is None then.
+        thresholds: Thresholds that made the decisions; None if decisions were recorded.
+        decided_by: Column of the decision, or of the score.
+        memberships: Groups that are known by probability.
+        decision_words, truth_words: Labels of the decision and of the true label, and how the favourable ones were
+            settled; None if a score decides, or true labels are not known.
+        score_sums: Sums of the scores in each cell if rows were counted (``people.counts``); ``scores`` is then None.
     """
 
     people: People
@@ -99,11 +97,11 @@ class RecordedDecisions:
 
     @property
     def low_is_good(self) -> bool:
-        """Whether scores were given of which low ones are good."""
+        """Whether low scores are favourable."""
         return self.risks is not None or (self.score_sums is not None and self.score_sums.low_is_good)
 
     def at(self, rows: Integers) -> RecordedDecisions:
-        """Return the decisions about some of the people, by their positions among these, in that order."""
+        """Return the decisions about the people at some positions, in that order."""
         weights = self.weights
         return replace(
             self,
@@ -112,32 +110,29 @@ class RecordedDecisions:
             scores=None if self.scores is None else self.scores[rows],
             risks=None if self.risks is None else self.risks[rows],
             weights=None if weights is None else weights.at(rows),
-            memberships=tuple(one.at(rows) for one in self.memberships),
+            memberships=tuple(membership.at(rows) for membership in self.memberships),
             score_sums=None if self.score_sums is None else self.score_sums.at(rows),
         )
 
     def merge(self) -> RecordedDecisions:
-        """Return people who were counted by what they share in one order, and each kind of them once.
-
-        Engines give cells in any order, pieces of data give the same cells again, and values may mean the same.
-        """
+        """Merge equal cells and sort them: engines return cells in any order, and pieces of data repeat them."""
         import narwhals as nw
 
         people, sums = self.people, self.score_sums
         assert people.counts is not None
         width = len(people.schema.attributes)
-        about = [people.individuals[:, :width], people.labels, self.selected, None if sums is None else sums.tenth]
-        key = np.column_stack([np.asarray(one, dtype=np.float64) for one in about if one is not None])
+        parts = [people.individuals[:, :width], people.labels, self.selected, None if sums is None else sums.tenth]
+        key = np.column_stack([np.asarray(part, dtype=np.float64) for part in parts if part is not None])
         order = np.lexsort(key.T[::-1])
         first = np.flatnonzero(np.r_[True, ~_are_equal(key[order][1:], key[order][:-1])])
-        kept = people.at(order[first])
+        merged = people.at(order[first])
         rows = np.arange(len(first))
         if people.schema.carries_rows:
-            kept.individuals[:, width] = rows
-        frame = nw.from_native(people.frame, eager_only=True)[kept.rows.tolist()].to_native()
+            merged.individuals[:, width] = rows
+        frame = nw.from_native(people.frame, eager_only=True)[merged.rows.tolist()].to_native()
         return replace(
             self,
-            people=replace(kept, rows=rows, frame=frame, counts=np.add.reduceat(people.counts[order], first)),
+            people=replace(merged, rows=rows, frame=frame, counts=np.add.reduceat(people.counts[order], first)),
             selected=self.selected[order[first]],
             score_sums=None if sums is None else sums.merge(order, first),
         )
@@ -145,7 +140,7 @@ class RecordedDecisions:
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """Numbers that were decided about people, such as premiums; the model that made them is not needed.
+    """Recorded numbers that were decided about people, such as premiums.
 
     Attributes:
         people: Everyone with a decided number. Their attributes define the groups, and their target is the number.
@@ -153,7 +148,7 @@ class RecordedNumbers:
         decided: Decided numbers, shape (n,).
         truth: Column of the true numbers; None without one.
         undecided: Number of rows left out because they have no decided number.
-        weights: how much each person counts; None where all count alike.
+        weights: Sample weights; None for equal weights.
     """
 
     people: People
@@ -165,29 +160,28 @@ class RecordedNumbers:
 
 @dataclass(frozen=True)
 class DecisionRoles:
-    """What the columns of a table of decisions are for; other columns are not looked at.
+    """Roles of the columns of a table of decisions; other columns are ignored.
 
     Attributes:
-        decision: column of the decision; None where the score decides.
-        protected: columns that groups are made by; with a schema, in place of those it marks.
-        target: column of the true label, if it is known.
-        score: column of the score of the favourable decision, if it is known.
-        weight: column of how much each person counts, if not all count alike.
+        decision: column of the decision; None if the score decides.
+        protected: columns that define the groups; by default those that the schema marks.
+        target: column of the true label.
+        score: column of the score of the favourable decision.
+        weight: column of the sample weight.
         favourable: the favourable decision; by default proposed from words such as ``1``, ``yes`` and ``approved``. For
             a number, ``higher`` or ``lower``.
         unfavourable: all other decisions; needed if there are several, unless ``outcome`` says ``label``.
         favourable_target: the favourable true label. By default it is the favourable decision if the columns have the
             same words; otherwise it is proposed from words, names and the association with the decisions, or refused.
-        target_name: name of the true label, where its column was named otherwise.
-        schema: what the protected columns mean; inferred from the data if left out.
-        threshold: from which score on the favourable decision is given, in place of a column of decisions (see
-            ``Thresholds.parse``).
-        accept_proposals: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
-        outcome: what the decision is; a label or a number as it looks if left out.
-        membership: what is known by probability alone, such as ``race`` -> group -> column of its probability.
-        known: by the same names other people, of known group, on whom the probabilities are calibrated.
-        replicates: columns of replicate weights beside ``weight``, and how they were made.
-        low_is_good: whether low scores speak for the favourable decision, as a risk does.
+        target_name: name of the true label, if it differs from that of its column.
+        schema: schema of the protected columns; inferred from the data by default.
+        threshold: minimum score of the favourable decision, instead of recorded decisions (see ``Thresholds.parse``).
+        accept_proposals: whether to accept the proposals for columns that cannot be attributes as they are.
+        outcome: kind of the decision; inferred from the data by default.
+        membership: attribute -> group -> column of the group's probability.
+        known: attribute -> people of known group, to calibrate these probabilities.
+        replicates: columns of replicate weights, and the method that made them.
+        low_is_good: whether low scores are favourable, as those of a risk.
     """
 
     decision: str | None = None
@@ -214,25 +208,24 @@ class DecisionRoles:
         check_type("favourable_target", self.favourable_target, SCALARS, "a label")
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers | RecordedLabels:
-        """Return the decisions in a data frame: yes or no, or several labels, or numbers where the column holds these.
+        """Read the decisions in a data frame: two labels, several labels, or numbers.
 
         Args:
-            frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person. The rows of a
-                lazy one (Polars, DuckDB, Spark, ...) are counted where they are: an entry of ``people`` stands for all
-                who share their values, as its ``counts`` say.
-            location: how to call the data in messages.
+            frame: any data frame that narwhals supports, one row per person. The rows of a lazy frame (Polars, DuckDB,
+                Spark, ...) are counted by its engine; an entry of ``people`` is then a cell with its ``counts``.
+            location: name of the data in messages.
 
         Raises:
-            EvenhandError: a column is missing or holds what it must not, or nothing says which label is favourable.
+            EvenhandError: if a column is missing or cannot be used, or the favourable label is not known.
         """
         import narwhals as nw
 
         thresholds = self._thresholds()
         if self.low_is_good and self.score is None:
             raise OptionError(
-                "expected scores of which low ones are good, got none",
+                "expected scores, got none",
                 location="`low_is_good=`",
-                hint="name them: `y_score=...`; of numbers that are decided say `favourable=lower`",
+                hint="name their column: `y_score=...`; for decided numbers, use `favourable=lower`",
             )
         names = self._list_protected(list_columns(frame, lazy=True))
         counted = self._count(frame, names, thresholds, location) if is_lazy(frame) else None
@@ -242,8 +235,8 @@ class DecisionRoles:
             outcome = self._outcome_of(table[self.decision], self.decision)
             if counted is not None and outcome.kind in ("number", "labels", "ordinal"):
                 raise DataError(
-                    f"column {self.decision!r} has {table[self.decision].n_unique():,} different values, and one "
-                    "favourable decision alone is counted where the rows are",
+                    f"column {self.decision!r} has {table[self.decision].n_unique():,} different values, and "
+                    "lazy rows are counted by a single favourable decision",
                     hint="name the `favourable=` label and say `kind=label`; or read a sample of the rows into memory",
                 )
             if outcome.kind == "number":
@@ -272,16 +265,16 @@ class DecisionRoles:
             counts=None if counts is None else counts[known],
             locate=None if counted is None else lambda column, _, value: locate_value(frame, column, value),
         )
-        kept = np.flatnonzero(known)[people.rows]
+        rows = np.flatnonzero(known)[people.rows]
         labels = None
         if truth is not None:
-            labels = np.where(truth.known[kept], np.where(truth.favourable[kept], len(made.names) - 1, 0), -1)
+            labels = np.where(truth.known[rows], np.where(truth.favourable[rows], len(made.names) - 1, 0), -1)
         if counted is not None:
-            people = replace(people, labels=labels, rows=kept)
+            people = replace(people, labels=labels, rows=rows)
             cells = self._of_cells(frame, counted, people, made.favourable, truth, thresholds)
             return replace(cells, **settled)
-        scores = None if self.score is None else read_numbers(table[self.score], kept, "score")
-        selected = made.favourable[kept]
+        scores = None if self.score is None else read_numbers(table[self.score], rows, "score")
+        selected = made.favourable[rows]
         if scores is not None:
             _refuse_codes(str(self.score), scores)
         if thresholds is not None and scores is not None:
@@ -292,16 +285,16 @@ class DecisionRoles:
         if self.low_is_good and scores is not None:
             risks, scores = scores, (1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0) - scores
         return RecordedDecisions(
-            people=replace(people, labels=labels, rows=kept),
+            people=replace(people, labels=labels, rows=rows),
             selected=selected,
             scores=scores,
             risks=risks,
-            weights=None if self.weight is None else read_weights(frame, self.weight, kept, self.replicates),
+            weights=None if self.weight is None else read_weights(frame, self.weight, rows, self.replicates),
             truth=self.target,
             undecided=int((~known).sum()),
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
-            memberships=read_memberships(table, kept, self.membership or {}, self.known or {}),
+            memberships=read_memberships(table, rows, self.membership or {}, self.known or {}),
             **settled,
         )
 
@@ -309,17 +302,16 @@ class DecisionRoles:
         """Count the rows of a lazy frame by attributes, decision, true label, and tenth of the score.
 
         Raises:
-            OptionError: something is asked for that needs every person.
+            OptionError: if an option needs the rows in memory.
         """
-        own = thresholds is not None and thresholds.attribute is not None
-        given = {"weight": self.weight, "membership": self.membership, "threshold": own}
-        for name, value in given.items():
+        by_group = thresholds is not None and thresholds.attribute is not None
+        for name, value in (("weight", self.weight), ("membership", self.membership), ("threshold", by_group)):
             if value:
                 raise OptionError(
-                    f"`{name}=` needs every person{' here' if own else ''}, and these rows are counted where they are",
+                    f"`{name}=`{' by group' if by_group else ''} needs rows in memory, got a lazy frame",
                     hint="leave it out, or read a sample of the rows into memory",
                 )
-        columns = dict.fromkeys([*names, *(one for one in (self.decision, self.target) if one is not None)])
+        columns = dict.fromkeys([*names, *(name for name in (self.decision, self.target) if name is not None)])
         return count_rows(
             frame,
             list(columns),
@@ -338,11 +330,11 @@ class DecisionRoles:
         truth: DecisionLabels | None,
         thresholds: Thresholds | None,
     ) -> RecordedDecisions:
-        """Return the decisions about people who were counted, in one order whatever counted them."""
-        kept, counts, sums = people.rows, counted.counts, counted.scores
-        selected = favourable[kept]
+        """Return the decisions about counted people, in an order that does not depend on the engine."""
+        rows, counts, sums = people.rows, counted.counts, counted.scores
+        selected = favourable[rows]
         if sums is not None:
-            sums = sums.at(kept)
+            sums = sums.at(rows)
             if sums.unusable.any():
                 first = locate_score(frame, str(self.score))
                 raise DataError(
@@ -352,18 +344,18 @@ class DecisionRoles:
                 )
             if thresholds is not None and counted.selected is not None:
                 thresholds.check_scale(sums.given_range)
-                selected = counted.selected[kept]
+                selected = counted.selected[rows]
             if truth is not None and self.target is not None and self.score is not None:
-                here = np.zeros(len(counts), dtype=np.int64)
-                here[kept] = counts[kept] * truth.known[kept]
-                columns = {name: CodedColumn.read(counted.table[name], here) for name in counted.table.columns}
+                labelled = np.zeros(len(counts), dtype=np.int64)
+                labelled[rows] = counts[rows] * truth.known[rows]
+                columns = {name: CodedColumn.read(counted.table[name], labelled) for name in counted.table.columns}
                 labels = columns[self.target]
                 good = sorted(set(labels.codes[truth.favourable].tolist()))
                 area = rank_scores(
                     frame, self.score, self.target, columns, [labels.values[code] for code in good], sums
                 )
                 sums = replace(sums, area=area)
-        people = replace(people, frame=counted.table.to_native(), counts=counts[kept])
+        people = replace(people, frame=counted.table.to_native(), counts=counts[rows])
         return RecordedDecisions(
             people=people,
             selected=selected,
@@ -375,31 +367,31 @@ class DecisionRoles:
         ).merge()
 
     def _thresholds(self) -> Thresholds | None:
-        """Return by what scores decide; None where decisions were recorded.
+        """Parse the thresholds of the scores; None if decisions are recorded.
 
         Raises:
-            OptionError: nothing says what was decided, or two things do.
+            OptionError: if there are neither decisions nor a threshold, or both.
         """
         if self.threshold is None or (isinstance(self.threshold, list | tuple) and not self.threshold):
             if self.decision is not None:
                 return None
             raise OptionError(
                 "expected decisions, or scores and a threshold",
-                hint="name a column of decisions, or let scores decide: `y_score=...` with `threshold=0.5`",
+                hint="name a column of decisions, or use scores: `y_score=...` with `threshold=0.5`",
             )
         if self.decision is not None:
             raise OptionError(
-                "expected decisions or a threshold that makes them of scores, got both",
-                hint="leave the decisions out to see what a threshold would decide",
+                "expected decisions or a threshold of scores, got both",
+                hint="leave the decisions out to apply the threshold",
             )
         if self.score is None:
-            raise OptionError("a threshold needs scores", hint="name them: `y_score=...`")
+            raise OptionError("a threshold needs scores", hint="name their column: `y_score=...`")
         return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
 
     def _read_outcomes(
         self, table: Any, counts: Integers | None, lazy: Any
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
-        """Read decisions and true labels; a score decides between the true labels, or else *selected* and its opposite.
+        """Read decisions and true labels. Without decisions, a score decides between the true labels.
 
         Args:
             table: narwhals table of the columns; counts: people per row, or None.
@@ -414,14 +406,9 @@ class DecisionRoles:
 
         decision, truth = read(self.decision), read(self.target)
         favourable, favourable_target = self.favourable, self.favourable_target
-        if (
-            decision
-            and truth
-            and favourable is not None
-            and favourable_target is None
-            and (decision.find(favourable) is None and truth.find(favourable) is not None)
-        ):
-            favourable, favourable_target = None, favourable
+        if decision and truth and favourable is not None and favourable_target is None:
+            stated_of_truth = decision.find(favourable) is None and truth.find(favourable) is not None
+            favourable, favourable_target = (None, favourable) if stated_of_truth else (favourable, None)
         if decision is None:
             wanted = favourable if favourable_target is None else favourable_target
             labels = None if truth is None else self._labels(truth, wanted)
@@ -444,11 +431,11 @@ class DecisionRoles:
         unfavourable: Sequence[Value] = (),
         settled: str = "stated",
     ) -> DecisionLabels:
-        """Read one column of labels; a schema that lists all of its words states which are favourable."""
-        known = None if self.schema is None or self.schema.target.kind != "label" else self.schema.target
-        listed = known is not None and all(find_value(word, known.values or ()) is not None for word in column.words)
-        if known is not None and listed and favourable is None:
-            favourable = known.favourable
+        """Read one column of labels; a schema that lists all of its words states the favourable one."""
+        target = None if self.schema is None or self.schema.target.kind != "label" else self.schema.target
+        listed = target is not None and all(find_value(word, target.values or ()) is not None for word in column.words)
+        if target is not None and listed and favourable is None:
+            favourable = target.favourable
         others = listed or (self.outcome is not None and self.outcome.kind == "label")
         return read_labels(column, favourable, unfavourable, others=others, settled=settled)
 
