@@ -17,7 +17,7 @@ from evenhand.schema.outcome import (
     DecisionLabels,
     LabelWords,
     OutcomeColumn,
-    different_labels,
+    infer_kind,
     infer_target,
     label_of,
     opposite_label,
@@ -232,7 +232,8 @@ class DecisionRoles:
         table = nw.from_native(frame, eager_only=True) if counted is None else counted.table
         counts = None if counted is None else counted.counts
         if self.decision is not None:
-            outcome = self._outcome_of(table[self.decision], self.decision)
+            decision = OutcomeColumn.read(CodedColumn.read(table[self.decision]), self.decision)
+            outcome = self._outcome_of(decision)
             if counted is not None and outcome.kind in ("number", "labels", "ordinal"):
                 raise DataError(
                     f"column {self.decision!r} has {table[self.decision].n_unique():,} different values, and "
@@ -240,9 +241,7 @@ class DecisionRoles:
                     hint="name the `favourable=` label and say `kind=label`; or read a sample of the rows into memory",
                 )
             if outcome.kind == "number":
-                column = OutcomeColumn.read(CodedColumn.read(table[self.decision]), self.decision)
-                number = infer_target(column, self.favourable, outcome)
-                return self._read_numbers(table, names, number, location)
+                return self._read_numbers(table, names, infer_target(decision, self.favourable, outcome), location)
             if outcome.kind in ("labels", "ordinal"):
                 return self._read_labels(table, names, outcome, location)
         made, truth = self._read_outcomes(table, counts, None if counted is None else frame)
@@ -440,7 +439,7 @@ class DecisionRoles:
         return read_labels(column, favourable, unfavourable, others=others, settled=settled)
 
     def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
-        """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
+        """Return the columns that define the groups, after checking that every named column exists."""
         names = list_names(() if self.protected is None else self.protected, "protected")
         if not names and self.schema is not None:
             names = self.schema.protected
@@ -464,17 +463,17 @@ class DecisionRoles:
                     raise OptionError(f"expected different columns as {roles[name]}= and {role}=, got {name!r} twice")
         return tuple(dict.fromkeys(names))
 
-    def _outcome_of(self, column: Any, name: str) -> OutcomeRole:
-        """Return what the decision is: as was said, as the schema's grades if it holds these, or as it looks."""
-        values, outcome = different_labels(column), self.outcome or OutcomeRole()
-        grades = None if self.schema is None else self.schema.target
-        if grades is not None and grades.kind == "ordinal" and outcome.kind in (None, "ordinal"):
-            order = outcome.order or grades.values or ()
-            if outcome.kind is not None or all(find_value(one, order) is not None for one in values):
+    def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
+        """Return the kind of the decision: as stated, as the schema's grades if it has these, or as inferred."""
+        outcome = self.outcome or OutcomeRole()
+        target = None if self.schema is None else self.schema.target
+        if target is not None and target.kind == "ordinal" and outcome.kind in (None, "ordinal"):
+            order = outcome.order or target.values or ()
+            if outcome.kind is not None or all(find_value(word, order) is not None for word in column.words):
                 outcome = replace(outcome, kind="ordinal", order=order)
-        outcome = replace(outcome, kind=outcome.kind or guess_kind(values, self.favourable, outcome.order))
+        outcome = replace(outcome, kind=infer_kind(column, self.favourable, outcome)[0])
         if outcome.kind != "number" and outcome.unit is not None:
-            raise OptionError(f"a unit belongs to a number, and {name!r} holds labels")
+            raise OptionError(f"a unit belongs to a number, and {column.name!r} holds labels")
         return outcome
 
     def _read_labels(self, table: Any, names: Sequence[str], outcome: OutcomeRole, location: str) -> RecordedLabels:

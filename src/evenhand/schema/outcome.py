@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, sort_key
-from evenhand.schema.target import DIRECTIONS, MOST_NUMERIC_LABELS, OutcomeRole, guess_kind
+from evenhand.schema.target import DIRECTIONS, MOST_NUMERIC_LABELS, OutcomeRole, TargetKind, guess_kind
 from evenhand.schema.words import (
     find_variants,
     folded,
@@ -403,11 +403,6 @@ def label_of(value: Any) -> Value | None:
     return label
 
 
-def different_labels(column: Any) -> set[Value]:
-    """Return the distinct labels of a column."""
-    return set(OutcomeColumn.read(CodedColumn.read(column), column.name).words)
-
-
 def opposite_label(label: Value) -> Value:
     """Return the label that does not occur where all labels are the same."""
     if isinstance(label, bool):
@@ -444,6 +439,19 @@ def read_label_codes(
 # The entry of an outcome column in a schema.
 
 
+def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
+    """Return the kind of an outcome, as stated or inferred, and its distinct labels or numbers.
+
+    Many distinct words that are all numbers, in any spelling, are numbers.
+    """
+    unknown = column.unknown_words([] if favourable is None else [favourable])
+    labels = {word for word in column.words if word not in unknown}
+    if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:
+        numbers = [read_number(label) for label in labels]
+        labels = set(numbers) if np.isfinite(numbers).all() else labels
+    return outcome.kind or guess_kind(labels, favourable, outcome.order), labels
+
+
 def infer_target(
     column: OutcomeColumn,
     favourable: Value | None = None,
@@ -457,16 +465,7 @@ def infer_target(
         SchemaError: if the favourable label cannot be proposed or does not occur.
     """
     outcome = outcome or OutcomeRole()
-    name, unknown = column.name, column.unknown_words([] if favourable is None else [favourable])
-    labels = {word for word in column.words if word not in unknown}
-    numbers = {label: read_number(label) for label in labels}
-    if (
-        outcome.kind in (None, "number")
-        and len(labels) > MOST_NUMERIC_LABELS
-        and np.isfinite([*numbers.values()]).all()
-    ):
-        labels = set(numbers.values())
-    kind = outcome.kind or guess_kind(labels, favourable, outcome.order)
+    name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
     if kind == "number":
         return _number_target(name, labels, favourable, outcome)
     if outcome.unit is not None:
