@@ -27,7 +27,6 @@ REFUSED = {
     r"\bprofiles that could exist\b": "plausible profiles",
     r"\bprovably (the )?(same|different)\b": "certified fair, certified unfair",
     r"\bgroup gap\b": "demographic parity difference",
-    r"\bfavourable true label\b": "base rate",
     r"\bscore minus truth\b|\bcame true\b": "calibration error, observed rate",
     r"\bDo scores mean what they say\b": "calibration by group",
     r"\bwhat an individual is\b": "data schema",

@@ -256,7 +256,8 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         raise OptionError(f"expected a list of names as `{argument}=`, got {names!r}", hint=f"{argument}=[{names!r}]")
-    listed = tuple(names) if isinstance(names, Iterable) and getattr(names, "ndim", 1) else None
+    scalar = getattr(names, "ndim", 1) == 0
+    listed = tuple(names) if isinstance(names, Iterable) and not scalar else None
     column = getattr(names, "name", None)
     hint = f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']"
     if listed is None or not all(isinstance(name, str) for name in listed):

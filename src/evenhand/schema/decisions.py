@@ -39,7 +39,7 @@ from evenhand.schema.rows import (
     rank_scores,
 )
 from evenhand.schema.schema import Schema
-from evenhand.schema.target import OutcomeRole, guess_kind
+from evenhand.schema.target import OutcomeRole
 from evenhand.schema.thresholds import Thresholds
 from evenhand.schema.weights import (
     PeopleWeights,

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evenhand.core import read_configuration
+
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
 """Candidates for the canonical spelling of a number."""
 
@@ -100,10 +102,9 @@ def find_variants(values: Iterable[Any]) -> list[list[Any]]:
 
 @cache
 def _data() -> dict[str, Any]:
-    import yaml
-
-    text = Path(__file__).with_name("words.yaml").read_text("utf-8")
-    data: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    data: dict[str, Any] = read_configuration(
+        Path(__file__).with_name("words.yaml"), example="words.yaml", entries="unknown"
+    )
     return data
 
 
