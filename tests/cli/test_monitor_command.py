@@ -30,7 +30,7 @@ def decisions(n, *, rates=(0.2, 0.5), seed=0):
     for i in range(n):
         sex = drawn.choice(["female", "male"])
         made = drawn.random() < rates[sex == "male"]
-        lines.append(json.dumps({"id": i, "sex": sex, "decision": int(made)}))
+        lines.append(json.dumps({"id": f"{seed}-{i}", "sex": sex, "decision": int(made)}))
     return lines
 
 
@@ -38,7 +38,7 @@ def decisions(n, *, rates=(0.2, 0.5), seed=0):
 def folder(tmp_path, monkeypatch):
     (tmp_path / "monitor.yaml").write_text(CONFIG)
     (tmp_path / "decisions.jsonl").write_text("\n".join(decisions(3000)) + "\n")
-    (tmp_path / "fair.jsonl").write_text("\n".join(decisions(1000, rates=(0.5, 0.5))))
+    (tmp_path / "fair.jsonl").write_text("\n".join(decisions(1000, rates=(0.5, 0.5), seed=1)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -127,12 +127,78 @@ def test_tables_and_the_log_of_a_served_shield(evenhand, folder):
 
 def test_lines_that_cannot_be_read_are_said_and_counted(evenhand, folder):
     text = (folder / "fair.jsonl").read_text()
-    (folder / "messy.jsonl").write_text(f'\n{{"sex": \n{text}\n[1]\n{{"sex": "male", "decision": "maybe"}}\n\n')
+    (folder / "messy.jsonl").write_text(f'\n{{"sex": \n{text}\n[1]\n{{"sex": "male", "decision": []}}\n\n')
     ran = evenhand(*WATCH, "messy.jsonl")
     assert ran.code == 0
     assert "note: line 2 takes no part: this is not JSON" in ran.err
-    assert "expected 0 or 1 in 'decision', got 'maybe'" in ran.err
+    assert "expected a word or a number in 'decision', got []" in ran.err
     assert "3 lines could not be read" in ran.out
+
+
+def write_words(folder, words, *, name="words.jsonl", fields="{favourable: hired}"):
+    (folder / "monitor.yaml").write_text(f"{CONFIG}fields: {fields}\n")
+    rows = [{"id": i, "sex": ["female", "male"][i % 2], "decision": word} for i, word in enumerate(words)]
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("word", ["withdrawn", "Hired", "N/A"])
+def test_a_word_without_a_meaning_is_an_error_with_its_count_and_line(evenhand, folder, word):
+    write_words(folder, [*["hired", "hired", "rejected", "rejected"] * 10, word, "hired", word])
+    ran = evenhand(*WATCH, "words.jsonl")
+    assert ran.code == 2
+    assert word in ran.err
+    assert "2 lines, the first of them line 41" in ran.err
+
+
+def test_words_of_a_stream_are_named_and_exit_with_3(folder):
+    write_words(folder, ["hired", "hired", "rejected", "rejected", "withdrawn"] * 20)
+    command = [*COMMAND, "monitor", "--config", folder / "monitor.yaml", "-"]
+    text = (folder / "words.jsonl").read_text()
+    ran = subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ran.returncode == 3, ran.stderr
+    assert "20 lines, the first of them line 5" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "fields", "absent"),
+    [
+        (["hired", "rejected"], "{favourable: offered, unfavourable: [hired, rejected]}", ["offered"]),
+        ([1, 0], "{}", ["x"]),
+    ],
+)
+def test_a_configured_value_that_never_occurs_exits_with_3(evenhand, folder, words, fields, absent):
+    write_words(folder, [word for word in words for _ in range(2)] * 30, fields=fields)
+    if "x" in absent:
+        config = (folder / "monitor.yaml").read_text()
+        (folder / "monitor.yaml").write_text(config.replace("[female, male]", "[female, male, x]"))
+    ran = evenhand(*WATCH, "words.jsonl", "--json", "-")
+    assert ran.code == 3
+    assert [entry.split(": ")[-1] for entry in ran.json["absent"]] == absent
+
+
+def test_a_monitor_that_compared_no_groups_exits_with_3(evenhand, folder):
+    text = (folder / "decisions.jsonl").read_text().replace("female", "F").replace("male", "M")
+    (folder / "renamed.jsonl").write_text(text)
+    ran = evenhand(*WATCH, "renamed.jsonl", "--json", "found.json")
+    assert ran.code == 3
+    assert "No alarm" not in ran.out
+    result = MonitorResult.from_json((folder / "found.json").read_text())
+    assert not result.compared
+    assert set(result.uncompared["sex"]) == {"F", "M"}
+    assert sum(result.uncompared["sex"].values()) == 3000
+
+
+def test_quoted_line_breaks_are_read_across_runs(evenhand, folder):
+    rows = [json.loads(line) for line in decisions(400)]
+    whole = "id,sex,decision,note\n" + "".join(
+        f'{row["id"]},{row["sex"]},{row["decision"]},"a ""b""\nc, {i}\n"\n' for i, row in enumerate(rows)
+    )
+    (folder / "table.csv").write_text(whole)
+    evenhand(*WATCH, "table.csv", "--state", "whole.json", "--quiet")
+    assert evenhand(*WATCH, "table.csv", "--json", "-").json["decisions"] == 400
+    (folder / "table.csv").write_text(whole + '401,male,1,"not closed\n')
+    ran = evenhand(*WATCH, "table.csv", "--json", "-")
+    assert (ran.json["decisions"], ran.json["skipped"]) == (400, 1)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from evenhand.cli.options import PageOptions
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.files import write_atomically
 from evenhand.interrupts import INTERRUPTED, InterruptCounter
+from evenhand.text import format_count
 
 if TYPE_CHECKING:
-    from evenhand.monitoring import Alarm, LineFile, LinePipe, Monitor, MonitorConfig
+    from evenhand.monitoring import Alarm, LineFault, LineFile, LinePipe, Monitor, MonitorConfig
 
 
 # One run of ``evenhand monitor``: lines in, alarms out, the state and the page kept up to date.
@@ -31,6 +32,8 @@ PAGE_SECONDS = 5.0
 PAUSE_SECONDS = 0.2
 """Until a file is looked at again."""
 FAULTS_SHOWN = 5
+UNWATCHED = 3
+"""Exit code if no groups were compared, or a configured value never occurred."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ class MonitorRun:
         )
         self.posted = int(kept.get("posted", len(self.monitor.alarms)))
         self.poster = AlarmPoster(config.webhook, self.name)
-        self.reader = LineReader(self.monitor, table=data.lower().endswith(".csv"), names=kept.get("names"))
+        self.words: dict[tuple[str, str], list[LineFault]] = {}
+        """Lines with a decision or label of no meaning, by field and word."""
+        table = data.lower().endswith(".csv")
+        self.reader = LineReader(self.monitor, table=table, names=kept.get("names"), rest=kept.get("rest", ""))
         self._note()
 
     def _load(self, config: MonitorConfig) -> tuple[Monitor, dict[str, Any]]:
@@ -107,6 +113,8 @@ class MonitorRun:
                     self._take(lines)
                     progress(f"{self.monitor.decisions:,} decisions", 0.5)
                 elif self._is_ended():
+                    if self.reader.rest:
+                        self._take([], last=True)
                     break
                 if self.streamed:
                     self._post()
@@ -131,12 +139,14 @@ class MonitorRun:
             time.sleep(PAUSE_SECONDS)
         return False
 
-    def _take(self, lines: list[bytes]) -> None:
-        from evenhand.monitoring import describe_selection
+    def _take(self, lines: list[bytes], *, last: bool = False) -> None:
+        from evenhand.monitoring import OutcomeWordError, describe_selection
 
-        events, faults = self.reader.read(lines)
+        events, faults = self.reader.read(lines, last=last)
         for fault in faults:
             self.skipped += 1
+            if isinstance(fault.error, OutcomeWordError):
+                self.words.setdefault((fault.error.field, fault.error.word), []).append(fault)
             self.fault = self.fault or f"line {fault.line}: {fault.error}"
             if self.skipped <= FAULTS_SHOWN and not self.output.quiet:
                 typer.echo(f"note: line {fault.line} takes no part: {fault.error.message}", err=True)
@@ -186,7 +196,7 @@ class MonitorRun:
         if self.following.state is not None and self.changed:
             more = {
                 "position": self.lines.position, "skipped": self.skipped, "names": self.reader.names,
-                "posted": self.posted,
+                "rest": self.reader.rest, "posted": self.posted,
             }  # fmt: skip
             try:
                 write_atomically(self.following.state, write_state(self.monitor, more=more))
@@ -214,8 +224,23 @@ class MonitorRun:
             except OSError as error:
                 raise DataError(f"the figures cannot be written: {error.strerror}", location=str(place)) from None
 
+    def _list_words(self) -> str:
+        """Return the words of decisions and labels that have no meaning, each with its lines and the first of them."""
+        return "; ".join(
+            f"{format_count(len(faults), 'line', 'lines')}, the first of them line {faults[0].line}: "
+            f"{faults[0].error.message}"
+            for faults in self.words.values()
+        )
+
     def finish(self, *, interrupted: bool) -> None:
-        """Write where everything stands, and leave with 1 after an alarm."""
+        """Write the result; exit with 1 after an alarm, with 3 if something configured was not watched.
+
+        Raises:
+            DataError: there is no decision, or decisions or labels of a file have words without a meaning.
+        """
+        if self.words and not self.streamed:
+            hint = next(iter(self.words.values()))[0].error.hint
+            raise DataError(f"words without a meaning: {self._list_words()}", location=self.name, hint=hint)
         if not self.monitor.decisions and not self.monitor.waiting:
             if interrupted:
                 raise typer.Exit(INTERRUPTED)
@@ -223,6 +248,8 @@ class MonitorRun:
                 f"there is no decision in {self.name}" + (f": {self.fault}" if self.fault else ""),
                 hint='a decision is a line such as {"sex": "female", "decision": 1}',
             )
+        from evenhand.monitoring import list_cautions
+
         result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
         self._write_figures()
         document = partial(result.document, self.name)
@@ -230,10 +257,17 @@ class MonitorRun:
         self.output.emit(result)
         if not self.streamed:
             self.output.show(document, written)
+        elif not self.output.quiet:
+            for caution in list_cautions(result):
+                typer.echo(f"note: {caution}", err=True)
+            if self.words:
+                typer.echo(f"note: words without a meaning: {self._list_words()}", err=True)
         if interrupted:
             raise typer.Exit(INTERRUPTED)
         if result.alarms:
             raise typer.Exit(1)
+        if result.absent or self.words or not result.compared:
+            raise typer.Exit(UNWATCHED)
 
 
 @grouped
@@ -250,8 +284,8 @@ def monitor(
 ) -> None:
     """Watch decisions while they are made: gaps between groups, with intervals and alarms that hold at every moment.
 
-    Exit code 1 if there was an alarm. While events are waited for, alarms and decisions to be audited are printed as
-    JSON lines; otherwise where everything stands at the end.
+    Exit code 1 if there was an alarm; 3 if no groups were compared, or a configured value never occurred. While events
+    are waited for, alarms and decisions to be audited are printed as JSON lines; otherwise the result at the end.
     """
     from evenhand.monitoring import read_monitor_config
 

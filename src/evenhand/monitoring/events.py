@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evenhand.errors import DataError
-from evenhand.monitoring.config import MonitorConfig
+from evenhand.monitoring.config import MonitorConfig, group_word
+from evenhand.schema.words import folded, means_unknown, outcome_key
 
-_TRUTH = {
-    True: 1.0,
-    False: 0.0,
-    "0": 0.0,
-    "1": 1.0,
-    "0.0": 0.0,
-    "1.0": 1.0,
-    "true": 1.0,
-    "false": 0.0,
-    "True": 1.0,
-    "False": 0.0,
-}
+MOST_CACHED = 64
+"""Maximum number of spellings of decisions and labels that are kept."""
+
+
+class OutcomeWordError(DataError):
+    """A decision or label with a word that has no meaning.
+
+    Args:
+        field: name of the field.
+        word: the word.
+    """
+
+    def __init__(self, message: str, *, field: str, word: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+        self.word = word
 
 
 class Event(NamedTuple):
@@ -31,6 +36,8 @@ class Event(NamedTuple):
         decision, label: 0 or 1; None if not given.
         score, proxy: between 0 and 1; None if not given or not needed.
         id: of the decision, as text.
+        other_decision, other_label: the word of the decision and of the label, if the configuration does not list it:
+            one such word means 0, a second one is an error.
     """
 
     groups: tuple[str | None, ...] | None
@@ -39,6 +46,88 @@ class Event(NamedTuple):
     score: float | None
     proxy: float | None
     id: str | None
+    other_decision: str | None = None
+    other_label: str | None = None
+
+
+class AnswerReader:
+    """Reads decisions or labels as 1 and 0.
+
+    Args:
+        field: name of the field.
+        favourable: the word that means 1; None: the truth value.
+        unfavourable: the words that mean 0; without them, one other word does.
+        entries: names of the configuration's entries for these words.
+    """
+
+    def __init__(self, field: str, favourable: Any, unfavourable: Sequence[Any], entries: tuple[str, str]) -> None:
+        self.field = field
+        self._listed = favourable is not None
+        self._favourable = outcome_key(1 if favourable is None else favourable)
+        self._unfavourable = set(map(outcome_key, unfavourable)) or (set() if self._listed else {"0"})
+        self._words = [1 if favourable is None else favourable, *unfavourable]
+        self._entries = entries
+        self._known: dict[Any, tuple[float, str | None]] = {}
+
+    def read(self, value: Any) -> tuple[float, str | None]:
+        """Return 1 or 0, and the word if the configuration does not list it.
+
+        Raises:
+            DataError: the value is not a word, a number or a truth value.
+            OutcomeWordError: the word has no meaning.
+        """
+        try:
+            return self._known[value]
+        except (KeyError, TypeError):
+            answer = self._interpret(value)
+        if len(self._known) < MOST_CACHED:
+            self._known[value] = answer
+        return answer
+
+    def _interpret(self, value: Any) -> tuple[float, str | None]:
+        if not isinstance(value, str | int | float):
+            raise DataError(f"expected a word or a number in {self.field!r}, got {_describe(value)}")
+        key = outcome_key(value)
+        if key == self._favourable:
+            return 1.0, None
+        if key in self._unfavourable:
+            return 0.0, None
+        near = next((word for word in self._words if folded(word) == folded(value)), None)
+        received = f"{_describe(value)} in {self.field!r}"
+        if near is not None:
+            message = f"{received} differs from {near!r} in case or blanks alone"
+            hint = "use one spelling in the data"
+        elif means_unknown(value):
+            message = f"{received} seems to mean unknown"
+            hint = "leave the field empty if it is not known"
+        elif not self._listed and len(self._words) == 1:
+            message = f"expected 1 or 0 in {self.field!r}, got {_describe(value)}"
+            hint = f"name the word that counts as 1: fields: {{{self._entries[0]}: VALUE}}"
+        elif not self._unfavourable:
+            return 0.0, key
+        else:
+            message = f"{received} is not among {', '.join(map(repr, self._words))}"
+            hint = f"add it: fields: {{{self._entries[1]}: [..., {key}]}}"
+        raise OutcomeWordError(message, field=self.field, word=key, hint=hint)
+
+    def learn(self, learned: str | None, word: str | None) -> str | None:
+        """Return the one word that means 0 without being listed.
+
+        Args:
+            learned: the word so far.
+            word: that of the next event.
+
+        Raises:
+            OutcomeWordError: these are two words.
+        """
+        if word is not None and learned is not None and word != learned:
+            raise OutcomeWordError(
+                f"{word!r} in {self.field!r} is a second word beside {self._words[0]!r}, after {learned!r}",
+                field=self.field,
+                word=word,
+                hint=f"list the words that count as 0: fields: {{{self._entries[1]}: [{learned}, {word}]}}",
+            )
+        return word if learned is None else learned
 
 
 class EventReader:
@@ -47,8 +136,11 @@ class EventReader:
     def __init__(self, config: MonitorConfig) -> None:
         self._by = tuple(config.groups.by)
         self._names = config.fields
-        self._favourable = None if config.fields.favourable is None else str(config.fields.favourable)
-        self._positive = None if config.fields.positive is None else str(config.fields.positive)
+        fields = config.fields
+        self.decisions = AnswerReader(
+            fields.decision, fields.favourable, fields.unfavourable, ("favourable", "unfavourable")
+        )
+        self.labels = AnswerReader(fields.label, fields.positive, fields.negative, ("positive", "negative"))
         measures = {watch.measure for watch in config.watch}
         self._decided = bool(measures & {"selection_rate", "equal_opportunity"})
         self._labelled = config.needs_labels
@@ -66,15 +158,12 @@ class EventReader:
             raise DataError(f"expected an object with fields, got {_describe(entry)}")
         get, names = entry.get, self._names
         groups = tuple([_read_value(get(name), name) for name in self._by])
-        given = get(names.decision)
-        decision = None if given is None or given == "" else self._read_answer(given, names.decision, self._favourable)
-        label = id = None
-        if self._labelled:
-            given = get(names.label)
-            if given is not None and given != "":
-                label = self._read_answer(given, names.label, self._positive)
-            given = get(names.id)
-            id = None if given is None or given == "" else str(given)
+        decision = label = other_decision = other_label = None
+        if not _is_empty(value := get(names.decision)):
+            decision, other_decision = self.decisions.read(value)
+        if self._labelled and not _is_empty(value := get(names.label)):
+            label, other_label = self.labels.read(value)
+        id = None if _is_empty(value := get(names.id)) else str(value)
         grouped = groups.count(None) < len(groups)
         if decision is None and (self._decided or not grouped):
             if label is None:
@@ -84,24 +173,12 @@ class EventReader:
                 )
             if id is None:
                 raise DataError(f"a label without {names.id!r} belongs to no decision")
-            return Event(None, None, label, None, None, id)
+            return Event(None, None, label, None, None, id, None, other_label)
         if self._audited and id is None:
             raise DataError(f"there is no {names.id!r}", hint="a decision that may be audited needs one")
         score = self._read_share(get(names.score), names.score) if self._scored else None
         proxy = self._read_share(get(self._proxy), self._proxy) if self._proxy is not None else None
-        return Event(groups, decision, label, score, proxy, id)
-
-    def _read_answer(self, given: Any, name: str, wanted: str | None) -> float:
-        if wanted is not None and not isinstance(given, list | dict):
-            return float(str(given) == wanted)
-        try:
-            return _TRUTH[given]
-        except (KeyError, TypeError):
-            entry = "favourable" if name == self._names.decision else "positive"
-            raise DataError(
-                f"expected 0 or 1 in {name!r}, got {_describe(given)}",
-                hint=f"say which value is counted as 1: fields: {{{entry}: VALUE}}",
-            ) from None
+        return Event(groups, decision, label, score, proxy, id, other_decision, other_label)
 
     def _read_share(self, given: Any, name: str) -> float:
         try:
@@ -113,16 +190,22 @@ class EventReader:
         return number
 
 
-def _read_value(given: Any, name: str) -> str | None:
-    if given.__class__ is str:
-        return given or None
-    if given is None or given != given:  # NaN is how tables write what is missing
+def _is_empty(value: Any) -> bool:
+    """Return whether a field holds nothing; tables write NaN for a missing value."""
+    return value is None or value == "" or value != value
+
+
+def _read_value(value: Any, name: str) -> str | None:
+    """Return the value of a group as text; None if it is missing."""
+    if _is_empty(value):
         return None
-    if isinstance(given, list | dict):
-        raise DataError(f"expected a value of {name!r}, got {_describe(given)}")
-    return str(given).lower() if isinstance(given, bool) else str(given)
+    if not isinstance(value, str | int | float):
+        if isinstance(value, list | dict):
+            raise DataError(f"expected a value of {name!r}, got {_describe(value)}")
+        value = str(value)
+    return group_word(value) or None
 
 
-def _describe(given: Any) -> str:
-    text = "nothing" if given is None else repr(given)
+def _describe(value: Any) -> str:
+    text = "nothing" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -18,6 +18,8 @@ from evenhand.monitoring.monitor import Monitor
 PIECE = 1 << 20
 """Bytes that are read at once."""
 LONGEST_LINE = 16 << 20
+LONGEST_ROW = 1 << 20
+"""Maximum number of characters in a row with line breaks."""
 HEAD = 1024
 """Bytes at the beginning of a file by which it is known again."""
 
@@ -149,40 +151,59 @@ class LinePipe:
 
 
 class LineReader:
-    """Makes events of lines: JSON objects, entries of the service's log, or rows of a table below its names.
+    """Reads events from lines: JSON objects, entries of the service's log, or rows of a table below its header.
 
     Args:
-        monitor: for which.
-        table: whether the first line has names of columns.
-        names: these names, where an earlier run has read them.
+        monitor: the monitor that takes the events.
+        table: whether the lines are a table.
+        names: the header, if an earlier run has read it.
+        rest: the first lines of a row that is not complete, as an earlier run kept it.
     """
 
-    def __init__(self, monitor: Monitor, *, table: bool, names: Sequence[str] | None = None) -> None:
+    def __init__(self, monitor: Monitor, *, table: bool, names: Sequence[str] | None = None, rest: str = "") -> None:
         self._monitor = monitor
         self._table = table
         self.names: list[str] | None = None if names is None else list(names)
+        self.rest = rest
         self._line = 0
 
-    def read(self, lines: Sequence[bytes]) -> tuple[list[Event], list[LineFault]]:
-        """Return the events of lines, and the lines of which none could be made."""
-        events, faults = [], []
-        read_event = self._monitor.read_event
+    def read(self, lines: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], list[LineFault]]:
+        """Return the events of lines, and the lines that have none.
+
+        Args:
+            lines: the next lines.
+            last: whether they are the last.
+        """
+        events: list[Event] = []
+        faults = []
+        other = None
         for line in lines:
             self._line += 1
-            if not line or line.isspace():
+            if not line or (line.isspace() and not self.rest):
                 continue
             try:
                 entry = self._split(line) if self._table else _parse_line(line)
                 if entry is not None:
-                    events.append(read_event(entry))
+                    event = self._monitor.reader.read(entry)
+                    other = self._monitor.check_words([event], other)
+                    events.append(event)
             except DataError as error:
                 faults.append(LineFault(self._line, error))
+        if last and self.rest:
+            self.rest = ""
+            faults.append(LineFault(self._line, DataError("a quoted cell is not closed")))
         return events, faults
 
     def _split(self, line: bytes) -> Mapping[str, Any] | None:
+        """Return the cells of a row by name; None for the header, and for a row that goes on in the next line."""
         try:
-            cells = next(csv.reader([line.decode("utf-8-sig" if self._line == 1 else "utf-8")], strict=True))
-        except (csv.Error, UnicodeDecodeError, StopIteration):
+            text = self.rest + line.decode("utf-8-sig" if self._line == 1 else "utf-8")
+            self.rest = ""
+            cells = next(csv.reader([text], strict=True))
+        except (csv.Error, UnicodeDecodeError, StopIteration) as error:
+            if "unexpected end of data" in str(error) and len(text) < LONGEST_ROW:
+                self.rest = text + "\n"
+                return None
             raise DataError("this is not a row of a table in UTF-8") from None
         if self.names is None:
             self.names = cells

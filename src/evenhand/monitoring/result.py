@@ -8,7 +8,7 @@ from pydantic import Field
 
 from evenhand.core import Document, Result, ResultPart
 from evenhand.monitoring.selection import LabelSelection
-from evenhand.text import format_count, format_percent
+from evenhand.text import format_count, format_percent, list_some
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,6 +131,10 @@ class MonitorResult(Result):
         awaited: decisions that are to be audited and are not yet.
         queued: decisions that wait, because the label of an audited one before them has not come.
         skipped: lines that could not be read.
+        repeated: decisions and labels whose id came before; they are counted once.
+        uncompared: decisions with a value that is not compared, by field and value.
+        missing: decisions without a value, by field.
+        absent: values of the configuration that never occurred.
         gaps: every comparison of every measure.
         alarms: all, in their order.
         selection: how many decisions have a label, by what was decided; None if nothing needs labels.
@@ -146,10 +150,19 @@ class MonitorResult(Result):
     awaited: int = Field(ge=0)
     queued: int = Field(ge=0)
     skipped: int = Field(default=0, ge=0)
+    repeated: int = Field(default=0, ge=0)
+    uncompared: dict[str, dict[str, int]] = Field(default_factory=dict)
+    missing: dict[str, int] = Field(default_factory=dict)
+    absent: tuple[str, ...] = ()
     gaps: tuple[MonitoredGap, ...]
     alarms: tuple[Alarm, ...]
     selection: LabelSelection | None = None
     histories: tuple[GapHistory, ...]
+
+    @property
+    def compared(self) -> bool:
+        """Whether any two groups were compared."""
+        return any(gap.first_count and gap.second_count for gap in self.gaps)
 
     def document(self, name: str = "") -> Document:
         """Return alarms, gaps with their intervals, and their course.
@@ -164,6 +177,47 @@ class MonitorResult(Result):
         import pandas as pd
 
         return pd.DataFrame([gap.model_dump() for gap in self.gaps])
+
+
+def list_cautions(result: MonitorResult) -> list[str]:
+    """Return cautions about the data."""
+    cautions = []
+    if selected := describe_selection(result.selection):
+        cautions.append(selected)
+    for field, counts in result.uncompared.items():
+        if counts:
+            words = list_some([f"{word!r} {n:,}" for word, n in sorted(counts.items(), key=lambda pair: -pair[1])])
+            decisions = format_count(sum(counts.values()), "decision has", "decisions have")
+            cautions.append(f"{decisions} a value of {field} that is not compared: {words}.")
+    for field, n in result.missing.items():
+        cautions.append(f"{format_count(n, 'decision has', 'decisions have')} no value of {field}.")
+    if result.absent:
+        cautions.append(f"Configured values that never occurred: {'; '.join(result.absent)}.")
+    if result.repeated:
+        cautions.append(f"{format_count(result.repeated, 'id was', 'ids were')} repeated; each counts once.")
+    place = 0
+    for watch, history in zip(result.config["watch"], result.histories, strict=True):
+        gaps = result.gaps[place : place + len(history.gaps)]
+        place += len(gaps)
+        if result.compared and not any(gap.first_count and gap.second_count for gap in gaps):
+            cautions.append(f"{watch['gap'] or watch['ratio']}: no groups were compared.")
+    if result.skipped:
+        cautions.append(f"{format_count(result.skipped, 'line', 'lines')} could not be read and took no part.")
+    if result.unmatched:
+        cautions.append(
+            f"{format_count(result.unmatched, 'label', 'labels')} took no part: of decisions that are not known, that "
+            "were not drawn to be audited, or that have a label already."
+        )
+    if result.given_up:
+        cautions.append(f"{format_count(result.given_up, 'decision', 'decisions')} no longer waited for their label.")
+    if result.queued:
+        cautions.append(
+            f"{format_count(result.queued, 'decision waits', 'decisions wait')} behind an audited one whose label has "
+            "not come: the base rate stands still until then."
+        )
+    elif result.awaited:
+        cautions.append(f"{format_count(result.awaited, 'audit', 'audits')} awaited.")
+    return cautions
 
 
 def _write_estimate(gap: MonitoredGap) -> str:

@@ -18,7 +18,10 @@ from evenhand.monitoring.result import Alarm
 from evenhand.typing import Floats
 
 VERSION = 1
-COUNTERS = ("decisions", "labels", "unmatched", "given_up", "seed", "identified", "rejected", "spacing", "points")
+COUNTERS = (
+    "decisions", "labels", "unmatched", "given_up", "seed", "identified", "rejected", "favourable", "positive",
+    "repeated", "other_decision", "other_label", "spacing", "points",
+)  # fmt: skip
 NOT_KEPT = {"webhook"}
 """Entries of a configuration that may change between two runs."""
 
@@ -58,6 +61,9 @@ def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
         "audited": [[name, None if one is None else places[id(one)]] for name, one in monitor.audited.items()],
         "selection": monitor.selection.state(),
         "held": [list(column) for column in monitor.held],
+        "counts": [[list(pair) for pair in counts.items()] for counts in monitor.counts],
+        "ids": base64.b64encode(np.array(list(monitor.ids), dtype="<u8").tobytes()).decode(),
+        "early": [list(pair) for pair in monitor.early.items()],
     }
 
 
@@ -117,6 +123,10 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     monitor.audited = {id: None if place is None else queue[place] for id, place in body["audited"]}
     if "selection" in body:  # states from before it was looked at have none
         monitor.selection.load(body["selection"])
+    if "counts" in body:
+        monitor.counts = [dict(pairs) for pairs in body["counts"]]
+        monitor.ids = dict.fromkeys(np.frombuffer(base64.b64decode(body["ids"]), dtype="<u8").tolist())
+        monitor.early = dict(body["early"])
     clock, codes, outcomes = body["held"]
     monitor.held = Rows(list(clock), [tuple(one) for one in codes], [tuple(one) for one in outcomes])
     return monitor

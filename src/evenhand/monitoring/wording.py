@@ -12,6 +12,7 @@ from evenhand.monitoring.result import (
     format_ends,
     format_gap,
     format_points,
+    list_cautions,
 )
 from evenhand.text import format_count, format_level, format_percent
 
@@ -26,9 +27,11 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
     if result.alarms:
         blocks.append(Note(format_count(len(result.alarms), "alarm", "alarms") + ".", "caution"))
         blocks.append(Text(items=tuple(f"{alarm.sentence}." for alarm in result.alarms), role="finding"))
-    else:
+    elif result.compared:
         blocks.append(Text("No alarm: no gap is shown to be larger than is tolerated.", role="finding"))
-    blocks += _describe_troubles(result)
+    else:
+        blocks.append(Note("No groups were compared: there are no two groups with enough decisions.", "caution"))
+    blocks += [Note(caution, "caution") for caution in list_cautions(result)]
     place = 0
     for number, watch in enumerate(result.config["watch"]):
         measure, form = (watch["gap"], "gap") if watch["gap"] else (watch["ratio"], "ratio")
@@ -60,30 +63,6 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
     return Document(
         f"Monitor of {name or 'decisions'}", f"{lead}.", tuple(blocks), brand="Evenhand monitor", made=result.provenance
     )
-
-
-def _describe_troubles(result: MonitorResult) -> list[Block]:
-    """Return what a reader must not miss about the data."""
-    said = []
-    if selected := describe_selection(result.selection):
-        said.append(selected)
-    if result.skipped:
-        said.append(f"{format_count(result.skipped, 'line', 'lines')} could not be read and took no part.")
-    if result.unmatched:
-        said.append(
-            f"{format_count(result.unmatched, 'label', 'labels')} took no part: of decisions that are not known, that "
-            "were not drawn to be audited, or that have a label already."
-        )
-    if result.given_up:
-        said.append(f"{format_count(result.given_up, 'decision', 'decisions')} no longer waited for their label.")
-    if result.queued:
-        said.append(
-            f"{format_count(result.queued, 'decision waits', 'decisions wait')} behind an audited one whose label has "
-            "not come: the base rate stands still until then."
-        )
-    elif result.awaited:
-        said.append(f"{format_count(result.awaited, 'audit', 'audits')} awaited.")
-    return [Note(one, "caution") for one in said]
 
 
 def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance: float, level: float) -> Table:

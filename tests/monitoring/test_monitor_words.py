@@ -1,0 +1,184 @@
+"""Words, repeated ids and the order of labels: a monitor's counts are those of a plain count over all events."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import DataError, OptionError
+from evenhand.monitoring import Event, Monitor, OutcomeWordError, read_state, write_state
+
+SPELLINGS = [(True, False), (1, 0), (1.0, 0.0), ("1", "0"), ("1.0", "0.0"), ("True", "False"), ("TRUE", "false")]
+
+
+def monitor(measure="selection_rate", values=("female", "male"), **fields):
+    return Monitor(
+        {
+            "groups": {"by": ["sex"], "values": {"sex": list(values)}},
+            "watch": [{"gap": measure, "tolerance": 0.02}],
+            "fields": fields,
+            "seed": 1,
+        }
+    )
+
+
+def event(i, decision, sex=None):
+    return {"id": i, "sex": sex or ["female", "male"][i % 2], "decision": decision}
+
+
+def rates(watching):
+    (gap,) = watching.intervals()
+    return gap.first_rate, gap.second_rate
+
+
+@given(
+    st.lists(st.booleans(), min_size=16, max_size=40), st.sampled_from([None, True, 1, "1", "true", 1.0]), st.randoms()
+)
+def test_spellings_of_true_and_false_are_one(decisions, favourable, rng):
+    watching, plain = monitor(favourable=favourable), monitor()
+    watching.add(event(i, rng.choice(SPELLINGS)[not made]) for i, made in enumerate(decisions))
+    plain.add(event(i, int(made)) for i, made in enumerate(decisions))
+    assert rates(watching) == rates(plain)
+
+
+WORDS = ["offered", "Offered", "declined", "withdrawn", "unknown", "offered ", "1"]
+
+
+@given(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), st.sampled_from([[], ["declined"], ["declined", "1"]])
+)
+def test_every_word_has_a_meaning_or_is_refused(words, unfavourable):
+    allowed, other = {"offered": 1, **dict.fromkeys(unfavourable, 0)}, None
+    for number, word in enumerate(words, start=1):
+        word = word.strip()
+        if word in allowed or word == other:
+            continue
+        if unfavourable or other or word in ("Offered", "unknown"):
+            refused = number
+            break
+        other = word
+    else:
+        refused = None
+    watching = monitor(favourable="offered", unfavourable=unfavourable)
+    events = [event(i, word) for i, word in enumerate(words)]
+    if refused is None:
+        watching.add(events)
+        assert watching.decisions == len(words)
+        assert watching.favourable == sum(word.strip() == "offered" for word in words)
+        return
+    with pytest.raises(OutcomeWordError) as caught:
+        watching.add(events)
+    assert caught.value.word == words[refused - 1].strip()
+    assert watching.decisions == 0
+    assert watching.other_decision is None
+
+
+def test_the_other_word_is_kept_with_the_state():
+    watching = monitor(favourable="offered")
+    watching.add([event(0, "offered"), event(1, "declined")])
+    again, _ = read_state(write_state(watching), watching.config)
+    again.add([event(2, "declined")])
+    with pytest.raises(OutcomeWordError):
+        again.add([event(3, "withdrawn")])
+
+
+def test_labels_are_closed_too():
+    watching = monitor("equal_opportunity", positive="repaid")
+    watching.add([event(0, 1) | {"label": "repaid"}, event(1, 1) | {"label": "defaulted"}])
+    for label in ("Repaid", "late", "n/a"):
+        with pytest.raises(OutcomeWordError):
+            watching.add([{"id": 9, "label": label}])
+    assert watching.labels == 2
+
+
+@pytest.mark.parametrize("fields", [{"favourable": "yes", "unfavourable": ["yes"]}, {"negative": [True]}])
+def test_a_word_has_one_meaning(fields):
+    with pytest.raises(OptionError):
+        monitor(**fields)
+
+
+def test_values_that_are_not_compared_are_counted():
+    values = ["female"] * 5 + ["male"] * 4 + ["Female"] * 3 + ["x"] * 2 + [None]
+    random.Random(0).shuffle(values)
+    watching = monitor(values=("female", "male", "other"))
+    watching.add({"sex": sex, "decision": 1} for sex in values)
+    result = watching.result()
+    assert result.uncompared == {"sex": {"Female": 3, "x": 2}}
+    assert result.missing == {"sex": 1}
+    assert [entry.split(": ")[-1] for entry in result.absent] == ["other"]
+
+
+def test_many_values_are_counted_together():
+    watching = monitor()
+    watching.add({"sex": f"s{i}", "decision": 1} for i in range(5000))
+    counts = watching.result().uncompared["sex"]
+    assert len(counts) < 500
+    assert sum(counts.values()) == 5000
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_groups_may_be_truth_values(spelling):
+    if not isinstance(spelling[0], str) or spelling[0].isalpha():
+        configured = [True, False] if isinstance(spelling[0], bool | str) else [1, 0]
+        watching = monitor(values=configured)
+        watching.add({"sex": spelling[i % 2], "decision": i % 3 == 0} for i in range(40))
+        assert watching.result().uncompared == {"sex": {}}
+
+
+def stream(seed, n=400):
+    """Decisions and their labels."""
+    rng = random.Random(seed)
+    made = [event(i, int(rng.random() < 0.5)) for i in range(n)]
+    return made, [{"id": i, "label": int(rng.random() < 0.6)} for i in range(n)]
+
+
+@given(st.integers(0, 10**6))
+def test_repeated_ids_count_once_and_labels_come_in_any_order(seed):
+    made, labels = stream(seed)
+    rng = random.Random(seed)
+    plain = monitor("equal_opportunity")
+    plain.add([one | {"label": label["label"]} for one, label in zip(made, labels, strict=True)])
+    copies = rng.sample(made, 30)
+    watching = monitor("equal_opportunity")
+    # Labels may come before or after; a decision comes before its copies.
+    late = [label for label in labels if rng.random() < 0.5]
+    early = [label for label in labels if label not in late]
+    watching.add([*rng.sample(early, len(early)), *made, *rng.sample(late + copies, len(late) + 30)])
+    result = watching.result()
+    assert (result.decisions, result.labels, result.repeated, result.unmatched) == (400, 400, 30, 0)
+    assert result.selection == plain.result().selection.model_copy(update={"shown": result.selection.shown})
+    halves = monitor("equal_opportunity")
+    events = [*early, *made, *late, *copies]
+    halves.add(events[:300])
+    halves, _ = read_state(write_state(halves), halves.config)
+    halves.add(events[300:])
+    whole = monitor("equal_opportunity")
+    whole.add(events)
+    assert write_state(halves) == write_state(whole)
+
+
+def test_labels_without_a_decision_are_named():
+    watching = monitor("equal_opportunity")
+    watching.add(
+        [event(0, 1), {"id": 7, "label": 1}, {"id": 7, "label": 0}, {"id": 0, "label": 1}, {"id": 0, "label": 1}]
+    )
+    result = watching.result()
+    assert (result.labels, result.unmatched, result.repeated) == (1, 2, 1)
+
+
+def test_events_of_a_log_are_read_without_their_words():
+    assert Event(("female",), 1.0, None, None, None, "a").other_decision is None
+
+
+def test_a_state_from_before_is_read():
+    watching = monitor()
+    watching.add([event(0, 1), event(1, 0)])
+    state = json.loads(write_state(watching))
+    assert {"counts", "ids", "early"} <= set(state["body"])
+
+
+def test_a_decision_that_is_a_list_is_refused():
+    with pytest.raises(DataError, match="expected a word or a number"):
+        monitor().add([event(0, [1])])
