@@ -6,7 +6,7 @@ The rows of a lazy frame are counted by its engine, which returns one row per co
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
@@ -30,7 +30,15 @@ from evenhand.schema import (
     locate_value,
     measure_range,
 )
-from evenhand.schema.words import find_variants, folded, means_unknown, outcome_key, word_of
+from evenhand.schema.words import (
+    find_variants,
+    folded,
+    means_no_outcome,
+    means_unknown,
+    outcome_key,
+    truth_key,
+    word_of,
+)
 from evenhand.text import format_count, list_some, suggest_name
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -280,20 +288,21 @@ def _read_attribute(rows: _Rows, name: str, config: DossierConfig) -> CategoryCo
     others = [word for word in column.names if word not in codes]
     if others:
         known = list(dict.fromkeys([*listed, *sorted(unknown - {""})]))
-        hint = f"{_propose(others, known)}enter each under `categories` or `unknown`; listed are: {list_some(known)}"
+        near = _propose(others, known, means_unknown)
+        hint = f"{near}enter each under `categories` or `unknown`; listed are: {list_some(known)}"
         message = f"words that are not among the categories of {name}"
         rows.refuse_words(message, "unlisted-category", field.column, column, others, hint)
     return CategoryColumn(column.look_up([codes[word] for word in column.names]), names)
 
 
-def _propose(words: Iterable[str], known: Sequence[str]) -> str:
+def _propose(words: Iterable[str], known: Sequence[str], means_none: Callable[[str], bool] = means_no_outcome) -> str:
     """Return hints for words that are near to known ones, or that mean "unknown"; nothing for others."""
     by_folded = {folded(word): word for word in known}
     hints = []
     for word in islice(words, MOST_LISTED):
         if folded(word) in by_folded:
             hints.append(f"{word!r} differs from {by_folded[folded(word)]!r} in case or blanks alone")
-        elif means_unknown(word):
+        elif means_none(word):
             hints.append(f"{word!r} seems to mean unknown")
         elif near := suggest_name(word, known):
             hints.append(f"{word!r}: {near.strip()}")
@@ -337,7 +346,7 @@ def _find_selected(column: CategoryColumn, words: Iterable[str], outcome: Outcom
     listed = [*outcome.selected, *outcome.rejected] or ["1", "0"]
     alone = outcome.selected and not outcome.rejected and len({keys[word] for word in others}) == 1
     variants = {folded(word) for word in listed}
-    if others and (not alone or any(means_unknown(word) or folded(word) in variants for word in others)):
+    if others and (not alone or any(means_no_outcome(word) or folded(word) in variants for word in others)):
         message = "words of the outcome that mean neither selected nor rejected"
         hint = f"{_propose(others, listed)}enter each under `selected`, `rejected` or `unknown`, such as "
         hint += f"outcome: {{selected: [{listed[0]}], rejected: [{others[0]}]}}"
@@ -351,7 +360,8 @@ def _require_words(
     """Refuse configured words that never occur."""
     keys = {outcome_key(word) for word in words}
     absent = [word for word in wanted if outcome_key(word) not in keys]
-    if absent:
+    # Where every word is a truth value, the opposite of a configured one is known without occurring.
+    if absent and not all(truth_key(word) for word in (*absent, *keys)):
         message = f"{join_words(absent)} never occurs in the outcome, whose words are"
         hint = f"{''.join(suggest_name(word, words) for word in absent)}correct the configuration"
         rows.refuse_words(message, "never-occurs", outcome.column, column, words, hint)
@@ -365,7 +375,7 @@ def _read_classes(
     keys = {outcome_key(word) for word in listed}
     others = [word for word in words if outcome_key(word) not in keys]
     if not outcome.classes:
-        others = [word for word in words if means_unknown(word)]
+        others = [word for word in words if means_no_outcome(word)]
         others += [word for variants in find_variants(listed) for word in variants]
     if others:
         message = "words that are not among the classes"

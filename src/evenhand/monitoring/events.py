@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig, group_word
-from evenhand.schema.words import folded, means_unknown, outcome_key
+from evenhand.schema.words import folded, means_no_outcome, outcome_key
 
 MOST_CACHED = 64
 """Maximum number of spellings of decisions and labels that are kept."""
@@ -97,7 +97,7 @@ class AnswerReader:
         if near is not None:
             message = f"{received} differs from {near!r} in case or blanks alone"
             hint = "use one spelling in the data"
-        elif means_unknown(value):
+        elif means_no_outcome(value):
             message = f"{received} seems to mean unknown"
             hint = "leave the field empty if it is not known"
         elif not self._listed and len(self._words) == 1:

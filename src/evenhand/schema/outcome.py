@@ -16,7 +16,7 @@ from evenhand.schema.words import (
     find_variants,
     folded,
     is_adverse_name,
-    means_unknown,
+    means_no_outcome,
     outcome_key,
     parse_number,
     plain_key,
@@ -151,7 +151,7 @@ class OutcomeColumn:
         A number is a code for "unknown" beside 0 and 1 only.
         """
         others = [word for word in self.words if word not in stated]
-        unknown = [word for word in others if means_unknown(word)]
+        unknown = [word for word in others if means_no_outcome(word)]
         numbers = [word for word in self.words if isinstance(word, int | float) and word not in unknown]
         codes = [code for code in unknown_codes(numbers) if code in others]
         truths = [number for number in numbers if truth_key(number) is not None]

@@ -125,6 +125,11 @@ def means_unknown(value: Any) -> bool:
     return isinstance(value, str) and _means("unknown", value)
 
 
+def means_no_outcome(value: Any) -> bool:
+    """Return whether the word of an outcome says that there is none; ``declined`` and ``refused`` are outcomes."""
+    return means_unknown(value) and wanted(value) is None
+
+
 def unknown_codes(values: Sequence[Any]) -> list[Any]:
     """Return the numbers among these that tables use as codes for unknown values, such as -1 and 999."""
     codes = frozenset(_data()["codes"])
