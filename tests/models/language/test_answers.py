@@ -160,3 +160,12 @@ def test_half_a_surrogate_pair_can_be_written() -> None:
     answer = {"choices": [{"message": {"content": "\ud800 yes"}}]}
     reply = parse_reply(answer, ChatService(ServiceConnection("http://127.0.0.1:9/v1"), "m"))
     assert reply.text.encode() == b"? yes"
+
+
+@pytest.mark.parametrize(
+    "choices", [["A*", "A"], ["*", "**"], ['"A"', '"B"'], ["Answer: yes", "Answer: no"], ["Ja", "Nein"]]
+)
+def test_an_answer_that_is_a_choice_exactly_is_that_choice(choices: list[str]) -> None:
+    answers = {"choices": choices, "favourable": choices[0]}
+    for choice in choices:
+        assert read(choice, answers) == ("choice", float(choice == choices[0]), choice)

@@ -129,3 +129,20 @@ def test_a_person_is_shown_by_name_alone() -> None:
 def test_candidates_stand_in_their_places() -> None:
     found = candidate_list(({"years": 1}, "A"), [({"years": 2}, "B"), ({"years": 3}, "C")], 2)
     assert [(one["number"], one["person"], one["years"]) for one in found] == [(1, "B", 2), (2, "A", 1), (3, "C", 3)]
+
+
+@pytest.mark.parametrize("source", ["{years}", "after { years }, {{ years }}", "{Years}", "{person.name}"])
+def test_a_name_in_single_braces_is_refused(source):
+    with pytest.raises(OptionError):
+        render(source, years=4, person=Somebody())
+
+
+@pytest.mark.parametrize("source", ['{"years": "yes"}', "{other}", "{{ '{years}' }}", "{}", "{ 'years' }"])
+def test_other_braces_are_text(source):
+    assert "{" in render(source, years=4)
+
+
+def test_cells_of_words_are_shown_as_they_are():
+    row = plain_row({"zip": "02134", "gpa": "3.10", "phone": "+491701234567", "country": "NA", "whole": 1.0})
+    source = "{{ zip }} {{ gpa }} {{ phone }} {{ country }} {{ whole }}"
+    assert compile_template(source, "prompt")(row) == "02134 3.10 +491701234567 NA 1"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from evenhand.models.language.file import AnswerFormat, ScreeningFile
+from evenhand.schema.words import folded
 from evenhand.services import ChatService, ContentRefusedError, content_text, extract_answer, plain_reply, read_usage
 
 OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "failed"]
@@ -172,10 +173,14 @@ def _read_line(line: str, form: AnswerFormat, place: int) -> tuple[str, float] |
         return (number[1], value) if form.range[0] <= value <= form.range[1] else None
     if form.read == "ranking":
         return _read_ranking(plain, int(form.candidates or 0), place)
-    for choice in form.choices:
-        if plain.casefold() == choice.strip().casefold().rstrip(".!"):
-            return choice, float(choice == form.favourable)
-    return None
+    # Exactly first: choices such as "A" and "A*" differ in marks that are removed otherwise.
+    stages = (
+        [choice for choice in form.choices if choice.strip() == line.strip()],
+        [choice for choice in form.choices if choice.strip() == plain],
+        [choice for choice in form.choices if folded(choice).rstrip(".!") == folded(plain)],
+    )
+    choice = next((choices[0] for choices in stages if len(choices) == 1), None)
+    return None if choice is None else (choice, float(choice == form.favourable))
 
 
 def _read_ranking(plain: str, many: int, place: int) -> tuple[str, float] | None:

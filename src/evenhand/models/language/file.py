@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from evenhand.core import check_configuration, read_configuration
 from evenhand.errors import OptionError
 from evenhand.http import MAX_CONNECTIONS
+from evenhand.schema.words import find_variants, folded
 from evenhand.services import ServiceConnection, check_reserved_options
 
 RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top_logprobs")
@@ -121,10 +122,16 @@ class AnswerFormat(_Entries):
         return self
 
     def _check_choices(self) -> None:
-        plain = [choice.strip().casefold() for choice in self.choices]
-        if len(plain) < 2 or len(set(plain)) < len(plain) or not all(plain):
+        plain = [folded(choice) for choice in self.choices]
+        if len(plain) < 2 or not all(plain):
             raise OptionError(
-                "at least two different choices are needed", location="answers.choices", hint=_ANSWER_HINTS["choices"]
+                "at least two choices are needed", location="answers.choices", hint=_ANSWER_HINTS["choices"]
+            )
+        for variants in find_variants(self.choices):
+            raise OptionError(
+                f"choices differ in case or blanks alone: {', '.join(map(repr, variants))}",
+                location="answers.choices",
+                hint="leave one out",
             )
         if self.favourable not in self.choices:
             given = "`favourable` is missing" if self.favourable is None else f"{self.favourable!r} is not a choice"

@@ -7,6 +7,7 @@ values have the methods listed here, and the result has a limited size.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,6 +24,9 @@ MAX_PROMPT = 1_000_000
 
 UNKNOWN = "unknown"
 """What a prompt says for a missing value."""
+
+_BRACED = re.compile(r"(?<!\{)\{\s*(\w[^{}\"':,.]*?)\s*(?:\.\w+\s*)?\}(?!\})")
+"""A name in single braces, which a template does not replace."""
 
 _NODES = [
     "Template",
@@ -122,11 +126,12 @@ def compile_template(source: str, location: str) -> Template:
     """Return a template as a function of values by name.
 
     Args:
-        source: what it says.
-        location: the entry it stands in, for messages.
+        source: the text of the template.
+        location: the entry of the file that holds it, for messages.
 
     Raises:
-        OptionError: it is no template, or does what no prompt needs; so does the function, for a value that is missing.
+        OptionError: the text is not a template, or does what no prompt needs. The function raises it for a name without
+            a value, and for a name in single braces that has one.
     """
     from jinja2 import StrictUndefined, TemplateError, nodes
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -166,14 +171,27 @@ def compile_template(source: str, location: str) -> Template:
                 error = fail(f"there is no filter {node.name!r} in prompts", node.lineno)
                 error.hint = known
                 raise error
+        texts = [text.data for text in tree.find_all(nodes.TemplateData)]
         template = environment.from_string(tree)
     except (TemplateError, RecursionError) as error:
         wrong = fail(f"this is not a template: {error}", getattr(error, "lineno", None))
         wrong.hint = "in braces, a column has a name of letters, digits and _: rename others"
         raise wrong from None
 
+    braced = {name.casefold(): name for text in texts for name in _BRACED.findall(text)}
+
+    def require_double_braces(values: Mapping[str, Any]) -> None:
+        """Refuse a name in single braces that has a value."""
+        name = next((name for name in values if name.casefold() in braced), None)
+        if name is not None:
+            error = fail(f"{{{braced[name.casefold()]}}} in single braces is not replaced by {name!r}")
+            error.hint = f"write {{{{ {name} }}}}"
+            raise error
+
     def render(values: Mapping[str, Any]) -> str:
         written, parts = 0, []
+        if braced:
+            require_double_braces(values)
         try:
             for part in template.generate(values):
                 written += len(part)
@@ -200,7 +218,10 @@ def _walk(node: Any) -> Any:
 
 
 def _show(value: object) -> object:
-    """Return what a template writes for a value: whole numbers without a point, and a word for what is missing."""
+    """Return the text of a value in a prompt: a word for an empty cell, whole floats without a point.
+
+    A table whose whole numbers have gaps holds floats, so that 1.0 cannot be told from 1 there.
+    """
     if value is None or value != value:
         return UNKNOWN
     return int(value) if isinstance(value, float) and value.is_integer() else value
