@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from evenhand.certification import config as certification_config
+
 # Keras answers with PyTorch: the only engine of it that the tests install.
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
@@ -21,6 +24,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Processes share the cores: libraries that would start a thread for each of them must not.
     for library in ("OMP", "OPENBLAS", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+# On a fresh machine, provers are compiled whatever the time limit of a test.
+certification_config.COMPILE_SHARE = math.inf
 
 # Machines are slow at times, which is not a fault. In CI the same examples run every time, in the short run everywhere.
 settings.register_profile("evenhand", deadline=None, derandomize="CI" in os.environ)

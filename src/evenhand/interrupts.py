@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -124,3 +126,33 @@ def _owner(handler: Any) -> StopSignals | None:
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
+
+
+class Stopwatch:
+    """Count the seconds of this process that were not spent in ``paused`` blocks."""
+
+    def __init__(self) -> None:
+        self._excluded = 0.0
+        self._paused_at: float | None = None
+
+    def __call__(self) -> float:
+        """Return the seconds counted so far; only differences have a meaning."""
+        now = time.perf_counter() if self._paused_at is None else self._paused_at
+        return now - self._excluded
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop counting until the block ends. Blocks may be nested; only one thread at a time may be in them."""
+        if self._paused_at is not None:
+            yield
+            return
+        began = self._paused_at = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._excluded += time.perf_counter() - began
+            self._paused_at = None
+
+
+RUNNING_SECONDS = Stopwatch()
+"""The seconds that time limits count. Compiling kernels, which the first run on a machine does, is left out."""

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.types.misc import unliteral
 
-from evenhand.interrupts import InterruptGuard
+from evenhand.interrupts import RUNNING_SECONDS, InterruptGuard
 
 _refused: list[str] = []
 _unsaved: list[str] = []
@@ -98,11 +99,11 @@ def _guard_cache(kernel: Any) -> None:
 
 
 def _guard_compiler(kernel: Any) -> None:
-    """Have Ctrl-C and SIGTERM end a compilation as an interrupt wherever they meet it."""
+    """Let Ctrl-C and SIGTERM interrupt a compilation at any point, and pause time limits while it runs."""
     compile_signature = kernel.compile
 
     def compile_guarded(signature: Any) -> Any:
-        with InterruptGuard():
+        with InterruptGuard(), global_compiler_lock, RUNNING_SECONDS.paused():
             return compile_signature(signature)
 
     kernel.compile = compile_guarded

@@ -6,13 +6,14 @@ import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand import certification, groups, individual, models, population
 from evenhand import subgroups as subgroup
-from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.config import DEFAULT_SECONDS, AuditConfig
 from evenhand.auditing.labels import (
     add_labels,
     drop_directions,
@@ -25,6 +26,7 @@ from evenhand.auditing.numbers import (
     MIN_CERTIFY_SECONDS,
     audit_number_model,
     count_outcomes,
+    describe_refusal,
     prove_outcomes,
     refuse_metrics,
 )
@@ -59,10 +61,6 @@ MIN_PROGRESS = 5e-4
 
 ENOUGH_UNDECIDED = 5e-3
 """Without a time limit, proofs also end where no more than this share is undecided: the rest takes most of the time."""
-
-COMPILE_SECONDS = 60.0
-"""A time limit from which on compiling the fastest prover pays, where it is not compiled yet: it is not in the limit.
-With less, linear bounds are computed by NumPy, which needs a quarter of the compiling and decides nearly as much."""
 
 SEARCH_SHARE = 0.1
 """Share of the time limit for the searches, at most."""
@@ -253,7 +251,6 @@ def _run_analyses(
             or _add_subgroups(subject, flips.noise, config, say, timer, subgroups, not_run)
             or _add_searches(subject, white_box, flips.noise, config, say, timer, searches, not_run)
         )
-    device = None if network is None else _proof_device(network, wider, config, timer)
     if network is None:
         not_run.append(SkippedAnalysis(what="certification", reason=why_not))
     elif not interrupted:
@@ -297,7 +294,7 @@ def _run_analyses(
             "time_limit": config.seconds,
             "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
         }
-        | ({"proofs_by": _name_prover(network, wider, device)} if network is not None and certificates else {}),
+        | ({"proofs_by": _name_prover(network, wider, certificates)} if network is not None and certificates else {}),
         versions=library_versions(),
         counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
         flip_rate=None if joint is None else joint.flips / joint.n,
@@ -429,27 +426,17 @@ def _add_searches(
     return False
 
 
-def _proof_device(
+def _name_prover(
     network: AdditiveNetwork | TreeEnsemble,
     wider: ProductPopulation | MixturePopulation,
-    config: AuditConfig,
-    clock: WorkClock,
-) -> str | None:
-    """Where linear bounds are computed: compiled kernels (None) where they are there or will pay, else NumPy."""
-    if not isinstance(network, AdditiveNetwork) or config.seconds is None or config.seconds >= COMPILE_SECONDS:
-        return None
-    if not certification.needs_kernels(network, wider):
-        return None
-    return "numpy" if clock.decide(lambda: not certification.is_compiled(network)) else None
-
-
-def _name_prover(
-    network: AdditiveNetwork | TreeEnsemble, wider: ProductPopulation | MixturePopulation, device: str | None
+    certificates: Sequence[Certificate],
 ) -> str:
-    """Return what proved, in words."""
+    """Return the name of the prover."""
     if not certification.needs_kernels(network, wider):
         return "the distribution of scores"
-    return device or "compiled kernels"
+    if all(one.method == "enumeration" for one in certificates):
+        return "enumeration"
+    return "numpy" if any("linear" in one.not_compiled for one in certificates) else "compiled kernels"
 
 
 def _add_certificates(
@@ -465,14 +452,9 @@ def _add_certificates(
     """Add a certificate per protected attribute, and one for all together. Whether it was interrupted."""
     names = network.schema.protected
     sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    device = _proof_device(network, wider, config, clock)
     spare = None if config.seconds is None else config.seconds - clock.now()
     hurried = config.time_limit is None and config.seconds is not None
     try:
-        if certification.needs_kernels(network, wider):
-            say("preparing proofs" if certification.is_compiled(network, device) else certification.COMPILING, 0.4)
-            certification.warm_up(network, device)
-        # Compiling is not counted against the time of the proofs.
         proving = clock.from_now()
         for step, protected in enumerate(sets):
             left = None if spare is None else spare - proving.now()
@@ -482,7 +464,7 @@ def _add_certificates(
                 reason = f"the time limit of {config.seconds:g} s was used up: give it more"
                 not_run.append(SkippedAnalysis(what=what, reason=reason))
                 continue
-            say(f"proving: {' x '.join(protected)}", 0.4 + 0.6 * step / len(sets))
+            begun, part = 0.4 + 0.6 * step / len(sets), 0.6 / len(sets)
             try:
                 found = certification.certify(
                     network,
@@ -492,14 +474,15 @@ def _add_certificates(
                     max_boxes=config.max_boxes,
                     min_progress=MIN_PROGRESS if hurried else None,
                     target_undecided=ENOUGH_UNDECIDED if config.time_limit is None else None,
-                    device=device,
+                    compile_limit=DEFAULT_SECONDS if hurried else config.compile_limit,
                     confidence=config.confidence,
                     seed=config.seed,
                     drawn=None if asked is None else _draws_of(asked, wider),
+                    progress=partial(_report_part, say, begun, part),
                     clock=clock,
                 )
-            except (OptionError, ModelError) as error:
-                not_run.append(SkippedAnalysis(what=what, reason=error.message))
+            except (OptionError, ModelError, LimitError) as error:
+                not_run.append(SkippedAnalysis(what=what, reason=describe_refusal(error)))
                 continue
             certificates.append(found)
             if found.stopped_by == "interrupt":
@@ -507,6 +490,11 @@ def _add_certificates(
     except KeyboardInterrupt:
         return True
     return False
+
+
+def _report_part(say: Progress, begun: float, part: float, what: str, share: float) -> None:
+    """Report the progress of a part of the audit as progress of the whole."""
+    say(what, begun + part * share)
 
 
 def _count_outcomes(

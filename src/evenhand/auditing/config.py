@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any, Literal
 
 from pydantic import field_validator
 
+from evenhand.certification import COMPILE_SHARE
 from evenhand.core import Assignments, Config, setting
 
 DEFAULT_SECONDS = 20.0
@@ -37,7 +39,8 @@ class AuditConfig(Config):
     """Settings of an audit.
 
     The time limit is for flip rates, searches and certificates together; subgroups are counted within a tenth of it, or
-    within two seconds. Reading the data, one pass of the model over it, and compiling on the first use are not in it.
+    within two seconds. Reading the data, one pass of the model over it, and compiling on the first use are not in it; a
+    prover that takes longer to compile than half the time limit is not compiled, and its certificates are not run.
     """
 
     time_limit: float | None = setting(
@@ -99,6 +102,11 @@ class AuditConfig(Config):
         if given is None:
             return ()
         return tuple(map(str, [given] if isinstance(given, str | Real) else given))
+
+    @property
+    def compile_limit(self) -> float:
+        """Processor seconds that compiling a prover may take: half the time limit, and infinity without one."""
+        return math.inf if self.time_limit is None else COMPILE_SHARE * self.time_limit
 
     @property
     def seconds(self) -> float | None:

@@ -18,6 +18,7 @@ from evenhand.core import WorkClock
 from evenhand.errors import (
     BudgetError,
     DataError,
+    EvenhandError,
     LimitError,
     MissingExtraError,
     ModelError,
@@ -202,16 +203,22 @@ def prove_outcomes(
             bands=config.bands,
             outcomes=config.outcomes,
             time_limit=config.share(OUTCOME_SHARE, MIN_CERTIFY_SECONDS),
+            compile_limit=config.compile_limit,
             max_boxes=config.max_boxes,
             confidence=config.confidence,
             seed=config.seed,
             clock=clock,
         )
-    except (OptionError, ModelError) as error:
-        skipped.append(SkippedAnalysis(what="certification of different outcomes", reason=error.message))
+    except (OptionError, ModelError, LimitError) as error:
+        skipped.append(SkippedAnalysis(what="certification of different outcomes", reason=describe_refusal(error)))
         return None
     two = certification.OutcomeShare.of(2, found.certified, found.falsified)
     return found if found.outcomes else found.model_copy(update={"outcomes": (two,)})
+
+
+def describe_refusal(error: EvenhandError) -> str:
+    """Return why a proof was not run; of a limit, also how to have it run."""
+    return f"{error.message}; {error.hint}" if isinstance(error, LimitError) and error.hint else error.message
 
 
 def _read_inside(
@@ -262,12 +269,14 @@ def _certify_changes(
                     population=wider if isinstance(wider, population.ProductPopulation) else None,
                     as_published=True,
                     time_limit=(config.time_limit or DEFAULT_SECONDS) / len(sets),
+                    compile_limit=config.compile_limit,
                     confidence=config.confidence,
                     seed=config.seed,
                 )
             )
-        except (OptionError, ModelError) as error:
-            skipped.append(SkippedAnalysis(what=f"certification by {join_names(protected)}", reason=error.message))
+        except (OptionError, ModelError, LimitError) as error:
+            reason = describe_refusal(error)
+            skipped.append(SkippedAnalysis(what=f"certification by {join_names(protected)}", reason=reason))
     return found
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
         proof_answers,
         proof_blocks,
     )
-    from evenhand.certification.config import CertifyConfig
-    from evenhand.certification.proof_run import COMPILING, is_compiled
+    from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
+    from evenhand.certification.proof_run import is_compiled
     from evenhand.certification.vnnlib import write_pair_question
     from evenhand.certification.vnnlib_reading import PairQuestion, Verdict, read_pair_question
 
 __all__ = [
-    "COMPILING",
+    "COMPILE_SHARE",
     "AttributeSlice",
     "Certificate",
     "CertifyConfig",

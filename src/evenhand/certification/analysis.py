@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,15 +17,14 @@ from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.certificate.result import Certificate, OutcomeShare
-from evenhand.certification.config import CertifyConfig
+from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
 from evenhand.certification.counterparts import AS_PUBLISHED, certify_counterparts
 from evenhand.certification.proof_run import (
-    COMPILING,
     DEFAULT_BOXES,
+    Compilation,
     QueryRun,
     choose_bounder,
     count_processors,
-    is_compiled,
     may_enumerate,
 )
 from evenhand.certification.query.boxes import FAIR, whole_domain
@@ -54,6 +54,7 @@ def certify(
     progress: Progress | None = None,
     clock: WorkClock | None = None,
     workforce: Workforce | None = None,
+    compile_limit: float | None = None,
     **settings: Any,
 ) -> Certificate:
     """Prove for which share of the population the label is the same under all values of the protected attributes.
@@ -75,6 +76,8 @@ def certify(
         clock: by which limits of time are told; one made of ``Certificate.work`` repeats that run.
         workforce: workers who split and prove boxes by linear bounds; the result depends on neither how many they are
             nor which answer. What is proved in other ways is proved here.
+        compile_limit: processor seconds that compiling kernels, on the first use on a machine, may take. Default: half
+            the time limit, and infinity without one.
         settings: fields of ``CertifyConfig`` by name, in place of those in ``config``. With ``relax`` the label must be
             the same for everybody within that distance too, inside the domain.
 
@@ -83,15 +86,20 @@ def certify(
         MissingExtraError: the device needs PyTorch, which is not installed.
         SchemaError: an unknown attribute.
         ModelError: the network's numbers are too large to bound their rounding.
+        LimitError: the kernels are not compiled, and compiling them takes longer than ``compile_limit``.
     """
     config = CertifyConfig.of(config, settings)
     say = progress or (lambda what, share: None)
     timer = WorkClock.start(clock, config)
+    if compile_limit is None:
+        compile_limit = math.inf if config.time_limit is None else COMPILE_SHARE * config.time_limit
+    compilation = Compilation(compile_limit, timer, say)
     if population is None and network.schema.constrains_people and not config.as_published:
         population = uniform_mixture(network.schema, config.protected)
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
-        return certify_counterparts(network, population, config, drawn or Draws(), say, timer)
+        found = certify_counterparts(network, population, config, drawn or Draws(), (say, timer, compilation))
+        return found.model_copy(update={"not_compiled": tuple(compilation.left_out)})
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError("a certificate file of trees holds labels or bands of a score, not changes of a number",
                           location="`certificate=`", hint="leave it out, or the tolerance")  # fmt: skip
@@ -107,8 +115,8 @@ def certify(
 
     def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
         if isinstance(network, AdditiveNetwork):
-            return _prove_network(network, population, config, least, writer, (say, timer, workforce))
-        return _prove_trees(network, population, config, least, writer, (say, timer))
+            return _prove_network(network, population, config, least, writer, (say, timer, compilation), workforce)
+        return _prove_trees(network, population, config, least, writer, (say, timer, compilation))
 
     with writer or nullcontext():
         run, outcome = prove(2)
@@ -121,7 +129,7 @@ def certify(
             run, _ = prove(least)
             certified, falsified, _ = run.proved_mass.shares()
             shares.append(OutcomeShare.of(least, certified, falsified))
-    return found.model_copy(update={"outcomes": tuple(shares)}) if shares else found
+    return found.model_copy(update={"outcomes": tuple(shares), "not_compiled": tuple(compilation.left_out)})
 
 
 def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:
@@ -155,10 +163,11 @@ def _prove_network(
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
-    how: tuple[Progress, WorkClock, Workforce | None],
+    how: tuple[Progress, WorkClock, Compilation],
+    workforce: Workforce | None,
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a network, where so many different labels treat somebody unfairly."""
-    say, timer, workforce = how
+    say, timer, compilation = how
     started, processor = time.perf_counter(), time.process_time()
     query: Query
     if config.tolerance is not None:
@@ -174,21 +183,23 @@ def _prove_network(
     bounder: LinearBounder | None = None
     reason = unsupported_reason(query)
     if config.method == "linear" and not enumerated and not query.constant and reason is None:
-        from evenhand.certification.bounds.arrays.engine import device_for
-        from evenhand.certification.bounds.compiled.engine import compile_bounder
-
-        compiled = is_compiled(network, None if narrow else device_for(query, config.device))
-        say("preparing" if compiled else COMPILING, 0.0)
-        bounder = compile_bounder(query, threads) if narrow else choose_bounder(query, config.device, threads)
+        device = None
+        if narrow:
+            compilation.require("linear")
+        else:
+            device = compilation.device_for(query, config.device)
+        bounder = choose_bounder(query, device, threads)
         if bounder.joint is not None and config.time_limit is not None and workforce is None:
-            if recorder is not None and not query.exact:
-                bounder.joint = None  # the checker counts people of single values alone
+            # The checker counts people of single values alone.
+            if (recorder is not None and not query.exact) or not compilation.allows("patterns"):
+                bounder.joint = None
             else:
-                if not bounder.joint.is_compiled():
-                    say(COMPILING, 0.0)
+                compilation.require("patterns")
                 bounder.joint.prepare()
-    elif narrow and not enumerated and not query.constant:
-        raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
+    elif not enumerated and not query.constant:
+        if narrow:
+            raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
+        compilation.require("interval")
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
     used = "enumeration" if enumerated else "interval" if bounder is None and not query.constant else config.method
     if recorder is not None:
@@ -203,7 +214,7 @@ def _prove_network(
         with (
             nullcontext(bounder)
             if workforce is None
-            else distributed_bounder(bounder, query, None if narrow else config.device, workforce) as asked
+            else distributed_bounder(bounder, query, device, workforce) as asked
         ):
             undecided, proved, stop = refine_boxes(
                 asked, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
@@ -226,10 +237,10 @@ def _prove_trees(
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
-    how: tuple[Progress, WorkClock],
+    how: tuple[Progress, WorkClock, Compilation],
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a model of trees, where so many different labels treat somebody unfairly."""
-    say, timer = how
+    say, timer, compilation = how
     from evenhand.certification.bounds.trees.differences import tree_difference_query_of
     from evenhand.certification.bounds.trees.question import (
         TreeQuery,
@@ -255,7 +266,7 @@ def _prove_trees(
     if not query.constant and not enumerated:
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 
-        say("preparing (compiling the prover, once on this machine)", 0.0)
+        compilation.require("trees")
         bounder = compile_tree_engine(query, timer.threads(config.jobs or count_processors()))
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
     if recorder is not None:

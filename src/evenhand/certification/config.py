@@ -13,6 +13,9 @@ from pydantic import field_validator, model_validator
 from evenhand.core import Config, setting
 from evenhand.errors import OptionError
 
+COMPILE_SHARE = 0.5
+"""Share of the time limit that compiling kernels may take, in addition to it."""
+
 MOST_BANDS = 62
 """Sets of possible bands are bits of one machine word."""
 
@@ -20,8 +23,9 @@ MOST_BANDS = 62
 class CertifyConfig(Config):
     """Settings of a certificate: what is asked, where to stop, and how to compute.
 
-    The time limit is for everything but the compilation that a first use begins with. Without any limit the linear
-    method stops after ``DEFAULT_BOXES``. The result does not depend on ``jobs`` (with PyTorch, which shares out single
+    The time limit is for everything but the compilation that a first use on a machine begins with; a prover that takes
+    longer to compile than half the time limit is not compiled. Without any limit the linear method stops after
+    ``DEFAULT_BOXES``. The result does not depend on ``jobs`` (with PyTorch, which shares out single
     operations, but for rounding).
     """
 

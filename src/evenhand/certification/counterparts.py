@@ -15,12 +15,11 @@ from evenhand.certification.certificate.counterexamples import OrbitCounterexamp
 from evenhand.certification.certificate.result import Certificate
 from evenhand.certification.config import CertifyConfig
 from evenhand.certification.proof_run import (
-    COMPILING,
     DEFAULT_BOXES,
+    Compilation,
     ProofRun,
     choose_bounder,
     count_processors,
-    is_compiled,
     may_enumerate,
 )
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
@@ -46,14 +45,15 @@ def certify_counterparts(
     population: MixturePopulation,
     config: CertifyConfig,
     drawn: Draws,
-    say: Progress,
-    timer: WorkClock,
+    how: tuple[Progress, WorkClock, Compilation],
 ) -> Certificate:
     """Return the certificate of a question about plausible counterparts.
 
     Raises:
         OptionError: the model or the method cannot do it.
+        LimitError: the kernels are not compiled, and may not be.
     """
+    say, timer, compilation = how
     if not isinstance(network, AdditiveNetwork):
         raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
     started, processor = time.perf_counter(), time.process_time()
@@ -72,13 +72,11 @@ def certify_counterparts(
                 f"plausible counterparts need linear bounds{'' if reason is None else f', and {reason}'}",
                 hint=AS_PUBLISHED,
             )
-        from evenhand.certification.bounds.arrays.engine import device_for
         from evenhand.certification.bounds.orbits import OrbitBounder
 
-        compiled = is_compiled(network, device_for(question.query, config.device))
-        say("preparing" if compiled else COMPILING, 0.0)
+        device = compilation.device_for(question.query, config.device)
         threads = timer.threads(config.jobs or count_processors())
-        bounder = OrbitBounder(question, lambda query: choose_bounder(query, config.device, threads))
+        bounder = OrbitBounder(question, lambda query: choose_bounder(query, device, threads))
     run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
     if enumerated or question.constant:
         return run.conclude(run.prove_by_enumeration() if enumerated else run.prove_constant(config.method), drawn)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,12 +17,14 @@ from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder, OrbitCounterexampleFinder
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.certificate.result import Certificate
-from evenhand.certification.config import CertifyConfig
+from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, whole_domain
 from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
+from evenhand.core import WorkClock
+from evenhand.errors import LimitError
 from evenhand.interrupts import InterruptCounter
 from evenhand.models import AdditiveNetwork
 from evenhand.stats import Draws
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 DEFAULT_BOXES = 1_000_000
 """Where the linear method stops if nothing else says so: it would go on for ever."""
 COMPILING = "compiling the prover, once on this machine (up to half a minute of processor time)"
+Prover: TypeAlias = Literal["linear", "arrays", "trees", "interval", "patterns"]
+"""Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
+COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20, "interval": 10, "patterns": 12}
+"""Processor seconds that compiling a prover takes, about."""
 ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
 """What the estimate gets of the time limit, and of any time limit at most; the rest is for proving."""
 
@@ -165,17 +172,96 @@ class QueryRun(ProofRun):
 
 
 def choose_bounder(query: Query, device: str | None, jobs: int) -> ReusableBounder:
-    """Compiled kernels, or whole arrays where asked for or where the network is wide."""
-    from evenhand.certification.bounds.arrays.engine import array_engine_for, device_for
+    """Return the engine of linear bounds for a device; None stands for the compiled kernels."""
+    from evenhand.certification.bounds.arrays.engine import array_engine_for
     from evenhand.certification.bounds.compiled.engine import compile_bounder
 
-    place = device_for(query, device)
-    return compile_bounder(query, jobs) if place is None else array_engine_for(query, place, jobs)
+    return compile_bounder(query, jobs) if device is None else array_engine_for(query, device, jobs)
 
 
 def count_processors() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Compilation:
+    """Decide whether the kernels of a prover may be compiled in a run that has a time limit.
+
+    Args:
+        limit: processor seconds that compiling may take; infinity allows any number.
+        timer: records the decisions, which depend on the machine.
+        say: called when a prover is prepared.
+
+    Attributes:
+        left_out: provers that would have had to be compiled.
+    """
+
+    def __init__(self, limit: float, timer: WorkClock, say: Progress) -> None:
+        self.left_out: list[Prover] = []
+        self._limit = limit
+        self._timer = timer
+        self._say = say
+
+    def allows(self, prover: Prover) -> bool:
+        """Return whether the kernels of a prover are compiled, or may be. If not, the prover is left out."""
+        if math.isinf(self._limit):
+            return True
+        refused = self._timer.decide(lambda: COMPILE_SECONDS[prover] > self._limit and not _has_kernels(prover))
+        if refused and prover not in self.left_out:
+            self.left_out.append(prover)
+        return not refused
+
+    def require(self, prover: Prover) -> None:
+        """Announce that a prover is prepared.
+
+        Raises:
+            LimitError: its kernels would have to be compiled, and the time limit is too short for that.
+        """
+        if not self.allows(prover):
+            seconds = COMPILE_SECONDS[prover]
+            raise LimitError(
+                f"the prover is not compiled on this machine, and compiling it, about {seconds:g} s of processor time, "
+                "takes too long for the time limit",
+                hint=f"run once without a time limit, or with one of {seconds / COMPILE_SHARE:g} s or more",
+            )
+        self._say("preparing" if _has_kernels(prover) else COMPILING, 0.0)
+
+    def device_for(self, query: Query, device: str | None) -> str | None:
+        """Return where to compute linear bounds: NumPy in place of compiled kernels that may not be compiled.
+
+        Raises:
+            LimitError: neither is compiled, and the time limit is too short for that.
+        """
+        from evenhand.certification.bounds.arrays import engine
+
+        place = engine.device_for(query, device)
+        if place is None and not query.relaxed and not self.allows("linear"):
+            place = "numpy"
+        self.require("linear" if place is None else "arrays")
+        return place
+
+
+def _has_kernels(prover: Prover) -> bool:
+    """Return whether the kernels of a prover are compiled, in this process or in the cache on disk."""
+    if prover == "trees":
+        from evenhand.certification.bounds.trees import forest, search
+
+        return kernels.is_compiled(forest.rewrite_tree, search.refine_tree_boxes)
+    if prover == "arrays":
+        from evenhand.certification.bounds.arrays import engine
+
+        return kernels.is_compiled(engine._prove_boxes)
+    if prover == "interval":
+        from evenhand.certification.bounds.interval import kernel
+
+        return kernels.is_compiled(kernel.decide_boxes)
+    if prover == "patterns":
+        from evenhand.certification.bounds.compiled import patterns
+
+        return kernels.is_compiled(patterns.count_boxes)
+    from evenhand.certification.bounds.compiled import expansion
+
+    return kernels.is_compiled(expansion.refine_stack, expansion.prove_boxes)
 
 
 def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, device: str | None = None) -> bool:
@@ -186,13 +272,5 @@ def is_compiled(model: AdditiveNetwork | TreeEnsemble | None = None, device: str
         device: where linear bounds are computed; None: by compiled kernels alone.
     """
     if model is not None and not isinstance(model, AdditiveNetwork):
-        from evenhand.certification.bounds.trees import search
-
-        return kernels.is_compiled(search.refine_tree_boxes)
-    if device is not None:
-        from evenhand.certification.bounds.arrays import engine
-
-        return kernels.is_compiled(engine._prove_boxes)
-    from evenhand.certification.bounds.compiled import expansion
-
-    return kernels.is_compiled(expansion.refine_stack, expansion.prove_boxes)
+        return _has_kernels("trees")
+    return _has_kernels("linear" if device is None else "arrays")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from evenhand.core.config import Config
 from evenhand.core.configuration import first_fault
 from evenhand.errors import DataError, OptionError
+from evenhand.interrupts import RUNNING_SECONDS
 
 
 class Work(BaseModel):
@@ -63,12 +63,12 @@ class WorkClock:
 
     Args:
         work: what an earlier run recorded, ``result.work``; None: look at the clock.
-        seconds: another clock than ``time.perf_counter``; ``time.process_time`` limits processor time.
+        seconds: clock to read. Default: ``RUNNING_SECONDS``. ``time.process_time`` limits processor time.
     """
 
     def __init__(self, work: Work | None = None, *, seconds: Callable[[], float] | None = None) -> None:
         self._record = _Record(work)
-        self._seconds = time.perf_counter if seconds is None else seconds
+        self._seconds = RUNNING_SECONDS if seconds is None else seconds
         self._began = self._seconds()
         self._outermost = False
 

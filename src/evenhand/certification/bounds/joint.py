@@ -62,9 +62,6 @@ HALF = 0.5
 class JointCounter(Protocol):
     """Counts boxes jointly; calls may run side by side."""
 
-    def is_compiled(self) -> bool:
-        """Return whether the kernels are compiled."""
-
     def prepare(self) -> None:
         """Have kernels compiled, which takes seconds on their first use."""
 

@@ -73,6 +73,12 @@ METHODS = {
     "linear": "linear bounds, box by box",
 }
 
+LEFT_OUT = {
+    "linear": "compiled linear bounds, in place of which NumPy computed bounds",
+    "patterns": "joint counts of what single boxes leave undecided",
+}
+"""Provers that a certificate can do without."""
+
 
 class Estimate(BaseModel):
     """A two-sided confidence interval for a share of people treated unfairly, from n of them drawn at random.
@@ -223,6 +229,8 @@ class Certificate(Result):
         tolerance: of a number: a person is treated fairly whose number changes by no more than this; else None.
         bands: scores at which the favourable label's score is cut into bands that stand for labels; else empty.
         outcomes: where it was asked who can get more than two different labels or bands: for each number of them.
+        not_compiled: provers that would have decided more, but are not compiled on this machine, which takes too long
+            for the time limit: ``linear`` (NumPy computed the bounds in its place) or ``patterns``.
     """
 
     kind: Literal["certificate"] = "certificate"
@@ -250,6 +258,7 @@ class Certificate(Result):
     tolerance: float | None = None
     bands: tuple[float, ...] = ()
     outcomes: tuple[OutcomeShare, ...] = ()
+    not_compiled: tuple[str, ...] = ()
 
     def document(self) -> Document:
         """Return the proved shares, the estimate, and where the undecided and the unfair lie."""
@@ -395,6 +404,12 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     )
     yield _share_table(certificates)
     yield _evidence_table(certificates)
+    left_out = {prover: LEFT_OUT[prover] for one in certificates for prover in one.not_compiled}
+    if left_out:
+        yield Note(
+            f"Left out, because they are not compiled on this machine: {'; '.join(left_out.values())}. A run without a "
+            "time limit, or with a long one, compiles them, and later runs decide more."
+        )
     timed = tuple(certificate for certificate in certificates if len(certificate.history) > 1)
     if timed:
         yield Heading("How much was still undecided", level=3)

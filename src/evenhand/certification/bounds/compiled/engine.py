@@ -137,7 +137,9 @@ class CompiledBounder:
             if is_interrupted(GRACE_SECONDS):
                 break  # nothing is proved of the boxes that are left
             cells = (boxes.lo[at : at + STEP_BOXES], boxes.hi[at : at + STEP_BOXES])
-            prove_boxes(self.problem, *self._work(), cells, precision, self.plain, shares[:, at : at + STEP_BOXES])
+            part = np.zeros((2, len(cells[0])))  # contiguous: the kernel is compiled for each layout of its arrays
+            prove_boxes(self.problem, *self._work(), cells, precision, self.plain, part)
+            shares[:, at : at + STEP_BOXES] = part
         return shares.T
 
 

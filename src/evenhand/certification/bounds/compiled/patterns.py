@@ -67,7 +67,7 @@ from evenhand.certification.bounds.compiled.pattern_tables import add_table, fil
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.bounds.compiled.tails import sort_by_width
 from evenhand.certification.bounds.joint import CountingEffort
-from evenhand.kernels import compile_kernel, is_compiled
+from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
@@ -568,10 +568,6 @@ class PatternCounter:
     def __init__(self, net: OneLayerNetwork, axes: AttributeAxes) -> None:
         self.net, self.axes = net, axes
         self._own = threading.local()
-
-    def is_compiled(self) -> bool:
-        """Return whether the kernels are compiled, in this process or on disk."""
-        return is_compiled(count_boxes)
 
     def prepare(self) -> None:
         """Have the kernels compiled, which takes seconds on their first use."""

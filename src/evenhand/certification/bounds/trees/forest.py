@@ -188,6 +188,14 @@ def _test_tables(query: TreeQuery, about: Integers) -> CellTests:
     return CellTests(about, starts, cuts, np.concatenate(tables))
 
 
+@compile_kernel(internal=True, nogil=True)
+def copy_row(source, target):
+    """Copy one array into another of the same length."""
+    # Numba compiles checks and an error message for every ``target[:] = source``, which takes seconds.
+    for i in range(len(target)):
+        target[i] = source[i]
+
+
 @compile_kernel(nogil=True)
 def rewrite_tree(nodes, tests, flags, counts, first, most):
     """Return one tree for some assignments side by side.
@@ -221,8 +229,9 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
     high = np.empty((depth, n), np.int64)
     parent = np.empty((depth, 2), np.int64)
     held[0, :] = first
-    low[0, :] = 0
-    high[0, :] = counts - 1
+    for i in range(n):
+        low[0, i] = 0
+        high[0, i] = counts[i] - 1
     parent[0, 0] = -1
     stack, size = 1, 0
     at = np.empty(kinds, np.int64)
@@ -230,9 +239,9 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
     hi = np.empty(n, np.int64)
     while stack:
         stack -= 1
-        at[:] = held[stack]
-        lo[:] = low[stack]
-        hi[:] = high[stack]
+        copy_row(held[stack], at)
+        copy_row(low[stack], lo)
+        copy_row(high[stack], hi)
         above, side = parent[stack]
         if size >= most:
             return -1, attribute[:0], cut[:0], child[:0], reached[:0]
@@ -273,7 +282,7 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
         if open_test < 0:
             attribute[me] = -1
             cut[me] = 0
-            reached[me] = at
+            copy_row(at, reached[me])
             continue
         i = about[open_test]
         place = cuts[open_test]
@@ -297,9 +306,9 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
             high = np.concatenate((high, np.empty((extra, n), np.int64)))
             parent = np.concatenate((parent, np.empty((extra, 2), np.int64)))
         for way in (1, 0):
-            held[stack] = at
-            low[stack] = lo
-            high[stack] = hi
+            copy_row(at, held[stack])
+            copy_row(lo, low[stack])
+            copy_row(hi, high[stack])
             if way:
                 low[stack, i] = place
             else:
