@@ -163,9 +163,10 @@ def connect_model(
     options["ledger"] = QuestionLedger() if ledger is None else ledger
     people = probe_individuals(schema)
     endpoint = HttpEndpoint(schema, url, classes, favourable, name, **options)
+    accepted: list[Reply] = []  # the last one is that of the types that are kept
     if untyped:
-        endpoint = settle_types(endpoint, {}, like, probe=lambda box: box.reply_again(people), answers=None)
-    reply = endpoint.reply_again(people)
+        endpoint = settle_types(endpoint, {}, like, probe=lambda box: accepted.append(box.reply_again(people)))
+    reply = accepted[-1] if accepted else endpoint.reply_again(people)
     endpoint = replace(endpoint, label_only=reply.label_only)
     for i, row in enumerate(people):
         endpoint.known[row.tobytes()] = np.concatenate([reply.labels[i : i + 1], reply.scores[i]])
