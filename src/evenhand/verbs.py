@@ -387,7 +387,8 @@ def certify(
     wider = None
     if population != "uniform":
         wider = choose_population(population, subject.people, as_published=settings.get("as_published", False))
-    return certification.certify(subject.white_box, population=wider, clock=clock, **settings)
+    certificate = certification.certify(subject.white_box, population=wider, clock=clock, **settings)
+    return certificate.model_copy(update={"table_reading": subject.people.reading})
 
 
 @takes_progress

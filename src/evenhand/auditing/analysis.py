@@ -274,6 +274,7 @@ def _run_analyses(
         data=make_data_card(people, subject.data_name, subject.weights).model_copy(
             update={"base_rate": None} if several else {}
         ),
+        table_reading=people.reading,
         described=described,
         protected=schema.protected,
         groups=by_group,

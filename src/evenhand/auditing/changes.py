@@ -9,7 +9,7 @@ import numpy as np
 
 from evenhand.auditing.result import AuditResult
 from evenhand.certification import Certificate
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core import Document, Result, ResultPart, TableReading
 from evenhand.groups import KeptDecisions
 from evenhand.stats import (
     Observed,
@@ -70,6 +70,7 @@ class ComparedAudit(ResultPart):
     data: str
     people: int
     fingerprint: str
+    table_reading: TableReading | None = None
 
 
 class AuditComparison(Result):
@@ -94,6 +95,12 @@ class AuditComparison(Result):
     lines: tuple[ChangeLine, ...]
     left_out: tuple[str, ...] = ()
     unit: str = ""
+
+    @property
+    def readings(self) -> dict[str, TableReading]:
+        """How the tables of both audits were read."""
+        both = {"Before": self.before.table_reading, "After": self.after.table_reading}
+        return {name: reading for name, reading in both.items() if reading is not None}
 
     def count(self, verdict: Verdict) -> int:
         """Return how many numbers have a verdict."""

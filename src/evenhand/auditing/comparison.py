@@ -171,7 +171,11 @@ def _relation(before: AuditResult, after: AuditResult) -> Pairing:
 def _card(audit: AuditResult) -> ComparedAudit:
     fingerprint = audit.groups.people_fingerprint or audit.data.fingerprint
     return ComparedAudit(
-        model=audit.model.name, data=audit.data.name, people=audit.data.people, fingerprint=fingerprint
+        model=audit.model.name,
+        data=audit.data.name,
+        people=audit.data.people,
+        fingerprint=fingerprint,
+        table_reading=audit.table_reading,
     )
 
 

@@ -51,11 +51,10 @@ def build_document(result: AuditComparison) -> Document:
     """Return what a comparison says."""
     return Document(
         f"{result.after.model}, {result.after.data}, compared with {result.before.model}, {result.before.data}",
-        f"{format_count(result.before.people, 'person', 'people')} before, "
-        f"{format_count(result.after.people, 'person', 'people')} after",
-        tuple(_blocks(result)),
+        blocks=tuple(_blocks(result)),
         brand="Evenhand compare",
         made=result.provenance,
+        readings=result.readings,
     )
 
 

@@ -88,6 +88,7 @@ def audit_decisions(
             recorded=True,
         ),
         data=make_decision_card(decisions, data_name),
+        table_reading=decisions.people.reading,
         described=schema,
         protected=schema.names,
         groups=by_group,

@@ -156,6 +156,7 @@ def audit_recorded_labels(
             base_rate=None,
             unlabelled=people.unlabelled,
         ),
+        table_reading=people.reading,
         described=schema,
         protected=schema.names,
         groups=groups.size_groups(measured),

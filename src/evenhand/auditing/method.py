@@ -18,7 +18,7 @@ from evenhand.groups import (
     title_gap,
 )
 from evenhand.stats import Estimated, Observed, Quantity
-from evenhand.text import SIMULATED, format_count, list_some
+from evenhand.text import SIMULATED, list_some
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 
 
 def title_document(audit: AuditResult, decided: str, blocks: Sequence[Block]) -> Document:
-    """Return the document of an audit: what was audited, what is decided, by whom and when it was made."""
+    """Build the document of an audit: its title, the outcome if it is not a favourable label, and how it was made."""
     about = f"{audit.model.name} in" if audit.model.recorded else f"{audit.model.name} on"
-    left = f" ({format_count(audit.data.dropped, 'row', 'rows')} left out)" if audit.data.dropped else ""
     return Document(
         f"Audit of {about} {audit.data.name}",
-        f"{format_count(audit.data.people, 'person', 'people')}{left}; {decided}; "
-        f"protected: {', '.join(audit.protected)}",
+        f"{f'{decided}; p' if decided else 'P'}rotected: {', '.join(audit.protected)}.",
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{audit.provenance} All numbers at full precision are in the JSON.",
+        readings=audit.readings,
     )
 
 

@@ -82,23 +82,12 @@ def _taken_for(audit: AuditResult) -> str:
 def _people(audit: AuditResult) -> Iterator[Block]:
     data = audit.data
     yield Heading("Who is in the data", anchor="people", detail=True)
-    lacking = "the number was missing" if audit.model.recorded else "a required value was missing"
-    left = "No row was left out."
-    if data.dropped:
-        left = f"{format_count(data.dropped, 'row was', 'rows were')} left out because {lacking}."
     asked = "Whether the model was trained on these people is not known."
     if audit.model.recorded:
         asked = "The numbers are those in the data; no model was asked."
-    yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {asked}")
-    if data.unlabelled:
-        people = format_count(data.unlabelled, "person has", "people have")
-        yield Note(f"{people} no true number: they are in means of decided numbers, and in no residual or error.")
+    yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {asked}")
     if audit.groups.weights is not None:
         yield Facts((describe_weights(audit.groups),))
-    for name, unknown in data.unknown.items():
-        if unknown:
-            people = format_count(unknown, "person", "people")
-            yield Note(f"{name} is unknown of {people}: left out of every figure by {name}, and in all others.")
     for breakdown in (one for one in audit.groups.breakdowns if len(one.by) == 1):
         rows = tuple(
             TableRow(

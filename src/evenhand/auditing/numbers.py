@@ -411,6 +411,7 @@ def _make_result(
     return AuditResult(
         model=model,
         data=data,
+        table_reading=people.reading,
         described=people.schema,
         protected=people.schema.names if model.recorded else people.schema.protected,
         groups=measured,

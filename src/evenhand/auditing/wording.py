@@ -125,8 +125,7 @@ def build_document(audit: AuditResult) -> Document:
     asked = () if audit.individual is None else (_individuals, _proof)
     for part in (_people, _groups, *asked, _subgroups, _method, _regulation):
         blocks += part(audit)
-    decided = f"favourable: {audit.described.target.name} = {audit.model.favourable}"
-    return title_document(audit, decided if each is None else describe_labels(each), blocks)
+    return title_document(audit, "" if each is None else describe_labels(each), blocks)
 
 
 def _terms(audit: AuditResult) -> str:
@@ -226,12 +225,6 @@ def _flip_answers(individual: IndividualResult | None, found: set[str]) -> list[
 def _people(audit: AuditResult) -> Iterator[Block]:
     data = audit.data
     yield Heading("Who is in the data", anchor="people", detail=True)
-    lacking = "the decision was missing" if audit.model.recorded else "a required value was missing"
-    left = (
-        f"{format_count(data.dropped, 'row was', 'rows were')} left out because {lacking}."
-        if data.dropped
-        else "No row was left out."
-    )
     trained = {
         None: "Whether the model was trained on these people is not known.",
         True: "The model was trained on these people.",
@@ -246,12 +239,7 @@ def _people(audit: AuditResult) -> Iterator[Block]:
         weighted = weighted_by(audit.groups)
         among = "" if not data.unlabelled else f" of the {data.people - data.unlabelled:,} people with a true label"
         base = f"{format_percent(data.base_rate)}{among} truly have the favourable label, observed{weighted}"
-    yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {left} {trained}")
-    if data.unlabelled:
-        people = format_count(data.unlabelled, "person has", "people have")
-        yield Note(
-            f"{people} no true label: they are in selection rates, and in no rate that compares with true labels."
-        )
+    yield Text(f"{format_count(data.people, 'person', 'people')} in {data.name}. {trained}")
     weights: tuple[tuple[str, str], ...] = ()
     if audit.groups.weights is not None:
         weights = (describe_weights(audit.groups),)
@@ -273,10 +261,6 @@ def _people(audit: AuditResult) -> Iterator[Block]:
             *(wanted[1:] if audit.groups.by_label is None else ()),
         )
     )
-    for name, unknown in data.unknown.items():
-        if unknown:
-            people = format_count(unknown, "person", "people")
-            yield Note(f"{name} is unknown of {people}: left out of every figure by {name}, and in all others.")
     if audit.described.passthrough:
         yield Note(
             f"Given to the model as they are, and never varied: {', '.join(audit.described.passthrough)} (passthrough "

@@ -333,6 +333,8 @@ def certify(
             clock=clock,
             workforce=working.workforce,
         )
+    if people is not None:
+        result = result.model_copy(update={"table_reading": people.reading})
     interrupted = result.stopped_by == "interrupt"
     if result.boxes == 0 and not interrupted:
         raise LimitError("the limit was reached before anything was proved", hint="give it more time or boxes")

@@ -16,7 +16,7 @@ from evenhand.files import write_atomically
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.core import Document, Result, WorkClock
+    from evenhand.core import Document, Result, TableReading, WorkClock
     from evenhand.datasets import identity
     from evenhand.models import Subject
     from evenhand.schema import ColumnRoles, OutcomeRole, People, SampleRoles, Schema
@@ -475,6 +475,15 @@ class DataSource:
             if name not in self.frame.columns:
                 known = ", ".join(map(str, self.frame.columns))
                 raise DataError(f"there is no column {name!r}", location=self.name, hint=f"the columns are: {known}")
+
+    def with_text(self, column: str) -> tuple[Any, TableReading]:
+        """Select the rows that have a text; also return how the table was read."""
+        from evenhand.core import TableReading
+
+        frame = self.frame.dropna(subset=[column])
+        empty = len(self.frame) - len(frame)
+        left_out = {f"without a value of {column}": empty} if empty else {}
+        return frame, TableReading(rows=len(self.frame), used=len(frame), left_out=left_out)
 
 
 def read_data(

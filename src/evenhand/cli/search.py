@@ -168,14 +168,16 @@ def _search_texts(
     config = TEXTS.read(context, favourable=people.favourable)
     source = people.read(data)
     source.require(column)
+    frame, reading = source.with_text(column)
     run.approve(model, config.budget, None)
     with view.show_progress(quiet=output.silent) as progress:
-        return searching.search_texts(
+        result = searching.search_texts(
             model,
-            source.frame[column].dropna().astype(str).tolist(),
+            frame[column].astype(str).tolist(),
             protected=read_terms(people.protected, terms),
             config=config,
             trust=people.trust,
             progress=progress,
             clock=run.clock,
         )
+    return result.model_copy(update={"table_reading": reading})

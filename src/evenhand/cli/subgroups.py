@@ -133,7 +133,7 @@ def _search_texts(
     source = people.read(data)
     target = people.target
     source.require(column, *([target] if target is not None else []))
-    frame = source.frame.dropna(subset=[column])
+    frame, reading = source.with_text(column)
     run.approve(model, None, None)
     with view.show_progress(quiet=output.silent) as progress:
         found = text.find_text_subgroups(
@@ -147,7 +147,7 @@ def _search_texts(
             clock=run.clock,
         )
     subject = SubjectCard(model, source.name, found.people, target or "label", found.favourable, False)
-    return found, subject
+    return found.model_copy(update={"table_reading": reading}), subject
 
 
 def _parse_rules(condition: str) -> dict[str, str]:

@@ -49,7 +49,9 @@ from evenhand.core.expressions import (
     parse_expression,
     quote_word,
 )
-from evenhand.core.result import PEOPLE_LEFT_OUT, SCHEMA_VERSION, Result, ResultPart
+from evenhand.core.reading import OutcomeReading, TableReading
+from evenhand.core.result import PEOPLE_LEFT_OUT, SCHEMA_VERSION, Result
+from evenhand.core.result_part import ResultPart
 from evenhand.core.work import NEVER, TimeLimit, Work, WorkClock, read_work
 
 __all__ = [
@@ -83,6 +85,7 @@ __all__ = [
     "Node",
     "Note",
     "Number",
+    "OutcomeReading",
     "Pair",
     "ReportedNumber",
     "Result",
@@ -91,6 +94,7 @@ __all__ = [
     "Source",
     "SubjectCard",
     "Table",
+    "TableReading",
     "TableRow",
     "Text",
     "TimeLimit",

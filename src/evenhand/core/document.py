@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from evenhand.core.reading import TableReading
+
 Kind: TypeAlias = Literal["proved", "estimated", "observed", "unknown"]
 """How a number came about: it follows from the model, from a sample, from counting people; or there is none."""
 
@@ -303,6 +305,7 @@ class Document:
         blocks: the findings.
         brand: what made it, above the title.
         made: version, seed and time, at the end.
+        readings: How each table was read, by its name; shown below the lead.
     """
 
     title: str
@@ -310,6 +313,13 @@ class Document:
     blocks: tuple[Block, ...] = ()
     brand: str = "Evenhand"
     made: str = ""
+    readings: Mapping[str, TableReading] = field(default_factory=dict)
+
+    @property
+    def opening_lines(self) -> tuple[str, ...]:
+        """Lines below the title: the lead, then how each table was read."""
+        lines = [f"{name}: {one.describe()}" if name else one.describe() for name, one in self.readings.items()]
+        return tuple(line for line in (self.lead, *lines) if line)
 
     def on_screen(self) -> Iterator[Block]:
         """Yield the blocks of a screen: no drawings, small print, folds and details; one pair per heading."""

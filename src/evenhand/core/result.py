@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evenhand import __version__
 from evenhand.core.configuration import first_fault
 from evenhand.core.document import Document
+from evenhand.core.reading import TableReading
+from evenhand.core.result_part import own_names
 from evenhand.core.work import Work
 from evenhand.errors import DataError
 from evenhand.text import format_duration
@@ -29,18 +30,6 @@ PEOPLE_LEFT_OUT = "Rows of real people are left out."
 """What a result says of itself where they are."""
 
 
-INHERITED = frozenset(dir(BaseModel))
-
-
-class ResultPart(BaseModel):
-    """A part of a result: immutable, and without fields that it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def __dir__(self) -> list[str]:
-        return _own_names(super().__dir__())
-
-
 class Result(BaseModel):
     """An immutable answer with the version, seed and time that made it.
 
@@ -52,6 +41,8 @@ class Result(BaseModel):
         seconds: wall-clock time it took.
         work: what was done by the clock, by which a result is repeated; None where there are no limits of time.
         people_left_out: whether rows of real people were taken out, by ``without_people``.
+        table_reading: How the table was read; None if no table was read.
+        test_reading: How the table of the test data was read; None without test data of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
@@ -63,9 +54,11 @@ class Result(BaseModel):
     seconds: float = Field(ge=0)
     work: Work | None = None
     people_left_out: bool = False
+    table_reading: TableReading | None = Field(None, exclude_if=lambda reading: reading is None)
+    test_reading: TableReading | None = Field(None, exclude_if=lambda reading: reading is None)
 
     def __dir__(self) -> list[str]:
-        return _own_names(super().__dir__())
+        return own_names(super().__dir__())
 
     def document(self) -> Document:
         """Return the findings in words, numbers, tables and names of drawings: once, for every way to read them."""
@@ -88,6 +81,13 @@ class Result(BaseModel):
     def _rows_left_out(self) -> dict[str, Any]:
         """Return the fields that hold rows of real people or decisions about few of them, without these."""
         return {}
+
+    @property
+    def readings(self) -> dict[str, TableReading]:
+        """How each table was read, by its name; a single table has an empty name."""
+        if self.table_reading is None:
+            return {}
+        return {"": self.table_reading} | ({} if self.test_reading is None else {"Test data": self.test_reading})
 
     def summary(self) -> str:
         """Return the findings as plain text: the document's screen."""
@@ -154,11 +154,6 @@ class Result(BaseModel):
     def plain(self) -> dict[str, Any]:
         """Return the result as plain Python data."""
         return self.model_dump(mode="json")
-
-
-def _own_names(names: Iterable[str]) -> list[str]:
-    """Return what a notebook offers after a dot: without what every pydantic model has."""
-    return sorted(name for name in names if name.startswith("_") or name not in INHERITED)
 
 
 def _without_people(value: Any) -> Any:

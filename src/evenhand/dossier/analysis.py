@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import Result
+from evenhand.core import OutcomeReading, Result, TableReading
 from evenhand.dossier.citations import require_validity
 from evenhand.dossier.config import DossierConfig, check_dossier_config
 from evenhand.dossier.evidence import read_evidence
@@ -104,11 +104,25 @@ def compile_dossier(
         _tabulate_outcome(of, who[people.assessed], crossings, exclusions, people) for of, who in people.outcomes
     )
     proxies, proxy_tables = _measure_proxies(frame, people, config, data.name)
+    words = people.words
+    decision = OutcomeReading(
+        column=config.outcome.column,
+        favourable=tuple(words.selected),
+        unfavourable=tuple(words.rejected),
+        unknown=tuple(words.unknown),
+    )
     return DossierResult(
+        table_reading=TableReading(
+            rows=number,
+            used=assessed,
+            left_out={"without an outcome": number - assessed} if assessed < number else {},
+            decision=decision,
+            unknown=people.unknown,
+        ),
         people=number,
         no_outcome=number - assessed,
         assessed=assessed,
-        outcome_words=people.words,
+        outcome_words=words,
         unknown_any=people.number(unknown & people.assessed),
         median=None if people.scores is None else people.scores.median,
         runs=runs,
@@ -207,8 +221,7 @@ def find_changed_cells(written: DossierResult, frame: Any, *, results: Sequence[
         results=results,
     )
     skipped = {"evenhand", "citations", "data", "seconds"}
-    if written.outcome_words is None:
-        skipped.add("outcome_words")
+    skipped |= {name for name in ("outcome_words", "table_reading") if getattr(written, name) is None}
     one, other = ({k: v for k, v in each.plain().items() if k not in skipped} for each in (written, again))
     return list(_differences(one, other, ""))
 

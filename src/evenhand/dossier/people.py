@@ -30,6 +30,8 @@ from evenhand.schema import (
     locate_value,
     measure_range,
 )
+from evenhand.schema.reading import count_words
+from evenhand.schema.rows import CodedColumn
 from evenhand.schema.words import (
     find_variants,
     folded,
@@ -111,6 +113,7 @@ class AssessedPeople(NamedTuple):
         scores: of a tool that gives scores.
         strata: each entry's stratum, if strata are declared.
         words: the meaning of the words of the outcome column.
+        unknown: Number of assessed people by word for unknown, by attribute.
     """
 
     attributes: dict[str, CategoryColumn]
@@ -120,6 +123,7 @@ class AssessedPeople(NamedTuple):
     scores: AssessedScores | None
     strata: CategoryColumn | None
     words: OutcomeWords
+    unknown: dict[str, dict[str, int]]
 
     def number(self, who: Booleans) -> int:
         """Return how many people some entries stand for."""
@@ -227,7 +231,9 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
                 **({"row": first + 1} if rows.counts is None else {"rows": number}),
             )
     counts = np.ones(len(assessed), dtype=np.int64) if rows.counts is None else rows.counts
-    return AssessedPeople(attributes, counts, assessed, outcomes, scores, strata, words)
+    cells = {name: CodedColumn.read(rows.table[field.column], rows.counts) for name, field in config.attributes.items()}
+    unknown = {name: count_words(cells[name], assessed & (own.codes < 0)) for name, own in attributes.items()}
+    return AssessedPeople(attributes, counts, assessed, outcomes, scores, strata, words, unknown)
 
 
 def join_words(words: Iterable[str]) -> str:

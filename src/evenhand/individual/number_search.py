@@ -116,6 +116,7 @@ class NumberSearchResult(Result):
             tuple(blocks),
             brand="Evenhand search",
             made=self.provenance,
+            readings=self.readings,
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -207,6 +208,7 @@ def search_numbers(
         beyond=len(seen),
         queries=int(queries) + each * len(best),
         stopped_by=stopped,
+        table_reading=people.reading,
         examples=tuple(most_affected(final, protected, schema, best, config.most_examples)),
         seed=config.seed,
         work=timer.work(),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenhand.core import WorkClock
+from evenhand.core import TableReading, WorkClock
 from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig
@@ -138,7 +138,13 @@ def run_interview(
     asked = ask_sweeps(interview, plan, questions, report=report, limit=limit, least=least)
     found, level = AuditNumbers(interview, asked, plan), 1 - config.confidence
     templates = [found.template(one) for one in asked.templates if one.p <= level]
+    used = sum(map(len, interview.rows))
     return LanguageModelAudit(
+        table_reading=TableReading(
+            rows=interview.total,
+            used=used,
+            left_out={"not drawn as templates": interview.total - used} if used < interview.total else {},
+        ),
         file=file.name,
         model=file.service.model,
         service=file.service.url,

@@ -88,11 +88,11 @@ def build_document(result: LanguageModelAudit) -> Document:
         blocks += section(result)
     return Document(
         f"Audit of the language model {result.model} on {result.data}",
-        f"{format_count(result.templates, 'template', 'templates')} of {format_count(result.rows, 'row', 'rows')} in "
-        f"{result.data}; {_about_outcome(result)}.",
+        f"{format_count(result.templates, 'template', 'templates')}; {_about_outcome(result)}.",
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{result.provenance} All numbers at full precision are in the JSON.",
+        readings=result.readings,
     )
 
 

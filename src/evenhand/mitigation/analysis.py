@@ -250,6 +250,8 @@ def _mitigate(
     incumbent = Incumbent.of(task, right, None if control is None else control.scorer)
     compared = tuple(incumbent.judge(one) for one in compared)
     result = MitigationResult(
+        table_reading=people.reading,
+        test_reading=None if test is None else test.reading,
         model=given.name,
         data=subject.data_name,
         test_data=None if test is None else test_name,

@@ -59,7 +59,7 @@ def build_document(result: MitigationResult) -> Document:
     people, first = result.people, result.candidates[0]
     lead = (
         f"Training set {format_count(people.train, 'person', 'people')}, validation set {people.validation:,}, test "
-        f"set {people.test:,}{f' of {result.test_data}' if result.test_data else ''}; favourable: {result.favourable}. "
+        f"set {people.test:,}{f' of {result.test_data}' if result.test_data else ''}. "
         "Everything is observed on the test set unless it says otherwise; all intervals of changes hold together with "
         f"{format_level(result.confidence)}."
     )
@@ -80,7 +80,12 @@ def build_document(result: MitigationResult) -> Document:
     blocks += [Heading("How it was done", anchor="method", detail=True), _method_facts(result)]
     blocks += [Heading("Limits", detail=True), Text(items=LIMITS)]
     return Document(
-        f"Mitigation of {result.model} on {result.data}", lead, tuple(blocks), "Evenhand mitigation", result.provenance
+        f"Mitigation of {result.model} on {result.data}",
+        lead,
+        tuple(blocks),
+        "Evenhand mitigation",
+        result.provenance,
+        result.readings,
     )
 
 

@@ -61,7 +61,12 @@ def build_document(result: MonitorResult, name: str = "") -> Document:
     if result.labels:
         lead += f", {format_count(result.labels, 'label', 'labels')}"
     return Document(
-        f"Monitor of {name or 'decisions'}", f"{lead}.", tuple(blocks), brand="Evenhand monitor", made=result.provenance
+        f"Monitor of {name or 'decisions'}",
+        f"{lead}.",
+        tuple(blocks),
+        brand="Evenhand monitor",
+        made=result.provenance,
+        readings=result.readings,
     )
 
 

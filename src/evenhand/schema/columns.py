@@ -21,6 +21,7 @@ from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import order_labels
 from evenhand.schema.people import People, RowLocator, encode
+from evenhand.schema.reading import describe_target
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
 from evenhand.text import suggest_name
@@ -82,7 +83,12 @@ class ColumnRoles:
         if labels is not None:
             check_index(data=frame, y=self.y)
             frame, columns = add_columns(frame, {target: labels}, {target: "y"}), [*columns, target]
-        return encode(self._resolve(frame, target, columns, varied), frame, location=location, locate=locate)
+        people = encode(self._resolve(frame, target, columns, varied), frame, location=location, locate=locate)
+        if self.favourable is not None or self.schema is not None or people.schema.target.kind != "label":
+            return people
+        assert people.reading is not None  # ``encode`` sets it
+        proposed = describe_target(people.schema.target).model_copy(update={"how": "proposed"})
+        return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
     def _name_target(self, frame: Any, columns: list[str], labels: Any) -> str:
         """Return the column of the true labels; those beside the data get a name of their own where theirs is taken.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core import OutcomeReading
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.arrays import SCALARS, check_index, check_type
 from evenhand.schema.attribute import Value, find_value
@@ -27,6 +28,7 @@ from evenhand.schema.outcome import (
 )
 from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
+from evenhand.schema.reading import add_left_out, describe_labels, describe_target
 from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.rows import (
     CodedColumn,
@@ -264,6 +266,12 @@ class DecisionRoles:
             counts=None if counts is None else counts[known],
             locate=None if counted is None else lambda column, _, value: locate_value(frame, column, value),
         )
+        decided = describe_labels(made.words)
+        if thresholds is not None:
+            ends = "or less" if self.low_is_good else "or more"
+            decided = OutcomeReading(column=str(self.score), favourable=(f"{thresholds.describe()} {ends}",))
+        true_label = None if truth is None else describe_labels(truth.words, self.target_name)
+        people = _add_reading(people, known, decided, None if truth is None else truth.known, true_label, counts)
         rows = np.flatnonzero(known)[people.rows]
         labels = None
         if truth is not None:
@@ -296,6 +304,10 @@ class DecisionRoles:
             memberships=read_memberships(table, rows, self.membership or {}, self.known or {}),
             **settled,
         )
+
+    def _describe_truth(self, schema: Schema) -> OutcomeReading | None:
+        """Describe true labels or numbers that have the values of the decision; None without them."""
+        return None if self.target is None else describe_target(schema.target.model_copy(update={"name": self.target}))
 
     def _count(self, frame: Any, names: Sequence[str], thresholds: Thresholds | None, location: str) -> CountedRows:
         """Count the rows of a lazy frame by attributes, decision, true label, and tenth of the score.
@@ -504,6 +516,9 @@ class DecisionRoles:
             raise DataError("no row has both a decision and a true label")
         schema = describe_groups(table, names, {"name": decision} | target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
+        people = _add_reading(
+            people, known, describe_target(schema.target), codes[-1] >= 0, self._describe_truth(schema)
+        )
         kept = np.flatnonzero(known)[people.rows]
         truth = None if self.target is None else codes[1][kept]
         return RecordedLabels(
@@ -537,6 +552,7 @@ class DecisionRoles:
             raise DataError("no row has both a number and a true one")
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
+        people = _add_reading(people, known, describe_target(schema.target), labelled, self._describe_truth(schema))
         kept = np.flatnonzero(known)[people.rows]
         numbers = None
         if self.target is not None:
@@ -570,6 +586,33 @@ def _refuse_codes(name: str, scores: Floats) -> None:
             f"column {name!r} has {counts} beside scores from 0 to 1, as codes for scores that are not known",
             hint="leave these rows out",
         )
+
+
+def _add_reading(
+    people: People,
+    decided: Booleans,
+    decision: OutcomeReading,
+    labelled: Booleans | None,
+    true_label: OutcomeReading | None,
+    counts: Integers | None = None,
+) -> People:
+    """Add decisions and true labels to how people were read.
+
+    Args:
+        people: People read from the decided rows of a table.
+        decided: Mask of the rows with a decision, shape (rows,).
+        decision: Favourable decisions.
+        labelled: Mask of the rows with a true label; None without true labels.
+        true_label: Favourable true labels; None without true labels.
+        counts: Number of people in each row; None: one.
+    """
+    assert people.reading is not None  # ``encode`` sets it
+    counts = np.ones(len(decided), dtype=np.int64) if counts is None else counts
+    used = np.flatnonzero(decided)[people.rows]
+    unlabelled = 0 if labelled is None else int(counts[used][~labelled[used]].sum())
+    reading = add_left_out(people.reading, "without a decision", int(counts[~decided].sum()))
+    update = {"decision": decision, "true_label": true_label, "unlabelled": unlabelled}
+    return replace(people, reading=reading.model_copy(update=update))
 
 
 def _are_equal(one: Floats, other: Floats) -> Booleans:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core import TableReading
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, NumberFormat, Value
 from evenhand.schema.outcome import OutcomeColumn
+from evenhand.schema.reading import count_words, describe_target
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, value_key
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import outcome_key, read_number, truth_key, word_of
@@ -45,6 +47,7 @@ class People:
         counts: shape (n,), how many people each entry stands for, where people were counted by what they share; None
             where each stands for one.
         untyped: Whether the frame was read from a text table, which does not state the types of its columns.
+        reading: How the table was read; None if the people come from no table. Subsets keep it.
     """
 
     schema: Schema
@@ -56,6 +59,7 @@ class People:
     numbers: Floats | None = None
     counts: Integers | None = None
     untyped: bool = False
+    reading: TableReading | None = None
 
     def __len__(self) -> int:
         return len(self.individuals)
@@ -175,8 +179,10 @@ def encode(
         for attribute, column in zip(schema.attributes, columns, strict=True)
     ]
     keep = np.ones(len(table), dtype=bool)
-    for attribute, missing in zip(schema.attributes, gone, strict=True):
-        if attribute.missing == "drop":
+    left_out: dict[str, int] = {}
+    for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True):
+        if attribute.missing == "drop" and (missing & keep).any():
+            left_out[f"without a value of {attribute.name}"] = column.people(missing & keep)
             keep &= ~missing
     for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True):
         lacking = missing & keep
@@ -205,6 +211,17 @@ def encode(
     individuals = np.empty((len(rows), len(entries)))
     for i, column_entries in enumerate(entries):
         individuals[:, i] = column_entries if len(rows) == len(keep) else column_entries[rows]
+    reading = TableReading(
+        rows=columns[0].people(np.ones(len(table), dtype=bool)),
+        used=columns[0].people(keep),
+        left_out=left_out,
+        true_label=None if labels is None and numbers is None else describe_target(schema.target),
+        unknown={
+            attribute.name: count_words(column, missing & keep)
+            for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True)
+            if attribute.unknown is not None
+        },
+    )
     return People(
         schema=schema,
         individuals=individuals,
@@ -214,6 +231,7 @@ def encode(
         frame=frame,
         numbers=None if numbers is None else numbers[rows],
         counts=None if counts is None else counts[rows],
+        reading=reading,
     )
 
 

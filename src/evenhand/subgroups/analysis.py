@@ -124,7 +124,7 @@ def find_subgroups(
         else:
             settings = {name: getattr(config, name) for name in SHARED_SETTINGS}
             found_by = METHODS[config.method](ask(), people, config, say, limit)
-            result = SubgroupResult(**settings | found_by, seconds=0.0)
+            result = SubgroupResult(**settings | found_by, table_reading=people.reading, seconds=0.0)
     return result.model_copy(
         update={
             "unknown": everybody - len(people),

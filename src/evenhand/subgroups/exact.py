@@ -153,6 +153,7 @@ def search_exactly(
         split=config.split,
         interrupted=interrupted,
         notes=tuple(notes),
+        table_reading=people.reading,
         seed=config.seed,
         seconds=time.perf_counter() - started,
     )

@@ -348,9 +348,10 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
     if subject is not None:
         label = subject.favourable
         title = f"Subgroups of {subject.name} on {subject.data}"
-        decided = f"Favourable decision: {subject.target} = {subject.favourable}"
-        decided = decided if result.number is None else result.number.describe()
-        lead += f" {result.people:,} {nouns} in {subject.data}. {decided}."
+        if result.number is not None:
+            lead += f" {result.number.describe()}."
+        elif result.table_reading is None or result.table_reading.true_label is None:
+            lead += f" Favourable decision: {subject.target} = {subject.favourable}."
     blocks: list[Block] = []
     if result.noise is not None and result.noise.noisy:
         answers = "one answer" if result.repeats == 1 else f"the majority of {result.repeats:,} answers"
@@ -392,7 +393,9 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
             ),
         ]
     blocks += [Heading("How it was done", anchor="method", detail=True), method_facts(result)]
-    return Document(title, lead, tuple(blocks), brand="Evenhand subgroups", made=result.provenance)
+    return Document(
+        title, lead, tuple(blocks), brand="Evenhand subgroups", made=result.provenance, readings=result.readings
+    )
 
 
 def _interval_name(result: SubgroupResult) -> str:

@@ -34,7 +34,7 @@ def render_markdown(document: Document, picture: Callable[[Figure], str] | None 
         picture: returns the address of a drawing. None: their captions stand, for the numbers are in the tables.
     """
     parts = [f"# {escape(document.title)}"]
-    parts += [escape(document.lead)] if document.lead else []
+    parts += map(escape, document.opening_lines)
     parts += _blocks(document.blocks, picture)
     parts += [f"*{escape(document.made)}*"] if document.made else []
     return "\n\n".join(parts) + "\n"

@@ -168,6 +168,7 @@ def _context(document: Document) -> dict[str, Any]:
 
     return {
         "document": document,
+        "lead": document.opening_lines,
         "opening": opening,
         "sections": [(_anchor(heading), heading.text, blocks) for heading, blocks in sections],
         "kinds": [(kind, meaning) for kind, meaning in KINDS.items() if kind in used],

@@ -65,7 +65,7 @@ def print_pdf(document: Document, *, open_word: str = "") -> bytes:
     template = (Path(__file__).parent / "templates" / "document.typ").read_bytes()
     data = {
         "title": _printable(document.title),
-        "lead": _printable(document.lead),
+        "lead": [_printable(line) for line in document.opening_lines],
         "brand": document.brand,
         "made": _printable(document.made),
         "open": open_word,
@@ -115,8 +115,8 @@ def print_docx(document: Document, *, open_word: str = "") -> bytes:
     properties.title, properties.author, properties.language = _printable(document.title), document.brand, "en"
     properties.created = properties.modified = EPOCH
     made.add_heading(_printable(document.title), level=0)
-    if document.lead:
-        made.add_paragraph(_printable(document.lead))
+    for line in document.opening_lines:
+        made.add_paragraph(_printable(line))
     for block in _unfold(document.blocks):
         _add_block(made, _lay_out(block), open_word)
     if document.made:

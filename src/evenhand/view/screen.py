@@ -65,9 +65,7 @@ def lay_out(document: Document, width: int, *, widest: int | None = None) -> Ite
         widest: columns that tables may use; by default as many.
     """
     yield ScreenLine(document.title, style="bold")
-    for said in (document.lead, document.made):
-        if said:
-            yield ScreenLine(said)
+    yield from (ScreenLine(line) for line in (*document.opening_lines, document.made) if line)
     before: type | None = None
     for kind, blocks in groupby(document.on_screen(), type):
         if before is not NextStep and kind is NextStep:

@@ -300,6 +300,7 @@ class Certificate(Result):
             ),
             brand="Evenhand certify",
             made=self.provenance,
+            readings=self.readings,
         )
 
     @property

@@ -101,6 +101,7 @@ def measure_rankings(
         draws = max(draws, many)
     say("done", 1.0)
     return RankingResult(
+        table_reading=people.reading,
         data=data_name,
         fingerprint=_fingerprint(rankings),
         ranked_by=rankings.ranked_by,

@@ -71,6 +71,7 @@ def build_document(result: RankingResult) -> Document:
         tuple(blocks),
         brand="Evenhand audit",
         made=f"{result.provenance} All numbers at full precision are in the JSON.",
+        readings=result.readings,
     )
 
 

@@ -241,6 +241,7 @@ def search(
         noise=noise,
         noise_test=tested,
         asked="white box" if isinstance(asked, WhiteBoxScorer) else "model",
+        table_reading=source.reading if isinstance(source, People) else None,
         settings={
             "seeds": len(seeds) if isinstance(seeds, np.ndarray) else seeds or SEEDS,
             "local": config.local,

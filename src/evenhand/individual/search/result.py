@@ -355,10 +355,8 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
     lead = f"Who is decided differently when {changes}?"
     if subject is not None:
         title = f"Search of {subject.name} on {subject.data}"
-        lead += (
-            f" Looked for around {format_count(subject.people, 'person', 'people')} in {subject.data}. Favourable "
-            f"decision: {subject.target} = {subject.favourable}."
-        )
+        if result.table_reading is None or result.table_reading.true_label is None:
+            lead += f" Favourable decision: {subject.target} = {subject.favourable}."
     blocks: list[Block] = []
     if result.noise is not None and result.noise.noisy:
         blocks.append(
@@ -390,7 +388,9 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
             result, favourable=favourable, scores=scores
         ), *_pair_section(result, favourable, scores=scores), *_attribute_section(result)]  # fmt: skip
     blocks += [Heading("How it was done", anchor="method", detail=True), Facts(tuple(_facts(result)))]
-    return Document(title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance)
+    return Document(
+        title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance, readings=result.readings
+    )
 
 
 def _finding(result: SearchResult) -> str:

@@ -131,6 +131,7 @@ class TextSearchResult(Result):
             ),
             brand="Evenhand search",
             made=self.provenance,
+            readings=self.readings,
         )
 
     def _finding(self) -> Iterator[Text]:

@@ -355,6 +355,8 @@ class _Search:
         smaller = standing.gaps < standing.gaps[0] - 1e-12
         needed = (standing.losses + standing.margins)[smaller]
         return AlternativesResult(
+            table_reading=self.subject.people.reading,
+            test_reading=self.aside.people.reading if self.other_people else None,
             model=self.given.name,
             data=self.subject.data_name,
             test_data=test_name if self.other_people else None,

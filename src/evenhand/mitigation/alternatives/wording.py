@@ -41,8 +41,8 @@ def build_document(result: AlternativesResult) -> Document:
     lead = (
         f"Candidates were trained and validated on {format_count(result.validation, 'person', 'people')} of "
         f"{result.data}, and compared with the given model on {aside}"
-        f"{f' of {result.test_data}' if result.test_data else ''} whom nothing looked at; favourable: "
-        f"{result.favourable}. To be reduced: {GAP_WORDS[result.against]}, by "
+        f"{f' of {result.test_data}' if result.test_data else ''} whom nothing looked at. "
+        f"To be reduced: {GAP_WORDS[result.against]}, by "
         f"{join_names(result.protected)}."
     )
     blocks: list[Block] = []
@@ -64,6 +64,7 @@ def build_document(result: AlternativesResult) -> Document:
         tuple(blocks),
         brand="Evenhand mitigation",
         made=result.provenance,
+        readings=result.readings,
     )
 
 

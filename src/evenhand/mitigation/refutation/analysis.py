@@ -144,6 +144,7 @@ def refute_alternatives(
     if small < 100:
         notes.append(f"The smallest group has {small} people: a gap of groups so small is mostly chance.")
     return RefutationResult(
+        table_reading=people.reading,
         model=subject.scorer.name if isinstance(subject, Subject) else None,
         data=subject.data_name if isinstance(subject, Subject) else data_name,
         target=schema.target.name,

@@ -38,7 +38,7 @@ def build_document(result: RefutationResult) -> Document:
     """Return the statement, the witness, the frontier and the cells."""
     lead = (
         f"Rules on {format_count(len(result.features), 'feature', 'features')} that decide about "
-        f"{format_count(result.people, 'person', 'people')} of {result.data}; favourable: {result.favourable}; "
+        f"{format_count(result.people, 'person', 'people')} of {result.data}; "
         f"gap: the largest difference of selection rates between {', '.join(result.groups)}."
     )
     blocks: list[Block] = []
@@ -65,7 +65,7 @@ def build_document(result: RefutationResult) -> Document:
     blocks += [Heading("Limits", detail=True), Text(items=LIMITS)]
     return Document(
         "Is there a less discriminatory alternative?", lead, tuple(blocks), brand="Evenhand mitigation",
-        made=result.provenance,
+        made=result.provenance, readings=result.readings,
     )  # fmt: skip
 
 

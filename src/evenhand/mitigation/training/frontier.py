@@ -105,6 +105,8 @@ def trace_frontier(
     if not points:
         raise LimitError("no network was trained before it was stopped", hint="give it more time: `time_limit=SECONDS`")
     return FrontierResult(
+        table_reading=parts.train.reading,
+        test_reading=parts.test.reading if test_data else None,
         method=method,
         data=data_name,
         test_data=test_data,
@@ -367,9 +369,10 @@ def _build_document(result: FrontierResult) -> Document:
     return Document(
         f"Accuracy and unfairness by {result.method}",
         f"One network for each strength of the penalty, trained on {format_count(result.train, 'person', 'people')} of "
-        f"{result.data} and measured on {result.test:,} {test}. Favourable decision: {result.favourable}. Groups by "
+        f"{result.data} and measured on {result.test:,} {test}. Groups by "
         f"{' x '.join(result.protected)}, which the networks {'are' if result.sees_protected else 'are not'} given.",
         tuple(blocks),
         brand="Evenhand mitigation",
         made=result.provenance,
+        readings=result.readings,
     )

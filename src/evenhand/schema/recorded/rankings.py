@@ -13,6 +13,7 @@ from evenhand.schema.arrays import check_type
 from evenhand.schema.columns import list_columns, list_names, require_column, table_of_columns
 from evenhand.schema.decisions import describe_groups
 from evenhand.schema.people import People, encode
+from evenhand.schema.reading import add_left_out
 from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
@@ -120,6 +121,9 @@ class RankingRoles:
         target = {"name": order, "kind": "number", "favourable": "higher" if by_score else "lower"}
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select([*names]).filter(ranked.tolist()).to_native(), location=location)
+        unranked, reason = int((~ranked).sum()), f"without a {'score' if by_score else 'rank'}"
+        assert people.reading is not None  # ``encode`` sets it
+        reading = add_left_out(people.reading, reason, unranked)
         rows = np.flatnonzero(ranked)
         placed = _place(queries[rows], -ranks[rows] if by_score else ranks[rows], recorded=not by_score)
         # Who is left out because a value is missing has had a place all the same.
@@ -127,7 +131,7 @@ class RankingRoles:
         number[people.rows] = np.arange(len(people))
         known = number[placed.order] >= 0
         return RecordedRankings(
-            people=replace(people, rows=rows[people.rows]).at(number[placed.order[known]]),
+            people=replace(people, rows=rows[people.rows], reading=reading).at(number[placed.order[known]]),
             lists=_renumber(placed.lists[known]),
             positions=placed.positions[known],
             ties=_renumber(placed.ties[known]),
@@ -136,7 +140,7 @@ class RankingRoles:
             by_score=by_score,
             query=self.query,
             relevance_name=self.relevance,
-            unranked=int((~ranked).sum()),
+            unranked=unranked,
             gapped=placed.gapped,
         )
 

@@ -1,0 +1,89 @@
+"""How a table was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from evenhand.core.result_part import ResultPart
+from evenhand.text import format_count, list_some
+
+
+class OutcomeReading(ResultPart):
+    """Favourable and unfavourable values of a column.
+
+    Attributes:
+        column: Column of the decision or of the true label.
+        favourable: Favourable values. For a number: ``higher`` or ``lower``. Empty if no value is favourable.
+        unfavourable: All other values of the column. Empty for a number.
+        unknown: Words of the column that mean "unknown". Their rows have no decision, or no true label.
+        how: How the favourable values were settled, such as ``stated`` or ``proposed``.
+    """
+
+    column: str
+    favourable: tuple[str, ...] = ()
+    unfavourable: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    how: str = "stated"
+
+    def describe(self) -> str:
+        """Describe the favourable values, as ``status = hired (unfavourable: rejected)``."""
+        remarks = [f"unfavourable: {list_some(self.unfavourable)}"] if self.unfavourable else []
+        remarks += [f"unknown: {list_some(self.unknown)}"] if self.unknown else []
+        remarks += [self.how] if self.how != "stated" else []
+        equals = " =" if self.unfavourable else ""
+        return f"{self.column}{equals} {' or '.join(self.favourable)}" + (f" ({'; '.join(remarks)})" if remarks else "")
+
+
+class TableReading(ResultPart):
+    """Rows, favourable values and unknown values of a table, as they were read.
+
+    Attributes:
+        rows: Number of rows of the table.
+        used: Number of rows that the result is about.
+        left_out: Number of rows left out, by reason, such as ``without a decision``. The sum of ``used`` and these
+            numbers is ``rows``.
+        unlabelled: Number of rows used that have no true label. Error rates leave them out.
+        decision: Decisions of the table; None if a model decides.
+        true_label: True labels of the table; None without them.
+        unknown: Number of rows whose value is unknown, by attribute and by the word for unknown. The word of an empty
+            cell is the empty string. Attributes without an unknown value are listed with no word.
+        types: Type of each column whose type was decided from the words in its cells: ``numbers`` or ``words``.
+        notes: Other remarks, such as title rows that were skipped.
+    """
+
+    rows: int = Field(ge=0)
+    used: int = Field(ge=0)
+    left_out: dict[str, int] = Field(default_factory=dict)
+    unlabelled: int = Field(default=0, ge=0)
+    decision: OutcomeReading | None = None
+    true_label: OutcomeReading | None = None
+    unknown: dict[str, dict[str, int]] = Field(default_factory=dict)
+    types: dict[str, str] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Describe how the table was read, in one line."""
+        return " ".join(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        used = f"{self.used:,} used" if self.left_out else "all used"
+        used += f" ({self.unlabelled:,} without a true label)" if self.unlabelled else ""
+        left_out = [f"{number:,} {reason}" for reason, number in self.left_out.items()]
+        used += f"; left out {', '.join(left_out)}" if left_out else ""
+        yield f"{format_count(self.rows, 'row', 'rows')}: {used}."
+        outcomes = [(self.decision, ""), (self.true_label, "true label " if self.decision else "")]
+        favourable = [name + one.describe() for one, name in outcomes if one is not None and one.favourable]
+        if favourable:
+            yield f"Favourable: {'; '.join(favourable)}."
+        unknown = [
+            f"{name} {sum(words.values()):,} ({list_some([word or 'empty cells' for word in words])})"
+            for name, words in self.unknown.items()
+            if words
+        ]
+        if unknown:
+            yield f"Unknown: {'; '.join(unknown)}."
+        for kind in dict.fromkeys(self.types.values()):
+            yield f"Read as {kind}: {list_some([name for name, own in self.types.items() if own == kind])}."
+        yield from self.notes
