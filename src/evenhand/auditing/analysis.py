@@ -177,6 +177,8 @@ def _run_analyses(
     described = subject.people.schema
     several = described.target.kind == "labels"
     subject = name_any_favourable(subject) if several else subject
+    # The audit itself says how the table was read, so its parts do not.
+    reading, subject = subject.people.reading, replace(subject, people=replace(subject.people, reading=None))
     people, schema = subject.people, subject.people.schema
     say("loading the model", 0.02)
     scorer = subject.scorer
@@ -274,7 +276,7 @@ def _run_analyses(
         data=make_data_card(people, subject.data_name, subject.weights).model_copy(
             update={"base_rate": None} if several else {}
         ),
-        table_reading=people.reading,
+        table_reading=reading,
         described=described,
         protected=schema.protected,
         groups=by_group,

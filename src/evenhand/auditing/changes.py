@@ -64,7 +64,14 @@ class ChangeLine(ResultPart):
 
 
 class ComparedAudit(ResultPart):
-    """One of the two audits: its model, its data, how many people, and what identifies them."""
+    """An audit that is compared.
+
+    Attributes:
+        model, data: Names of its model and its data.
+        people: Number of people.
+        fingerprint: Hash of the people, equal in audits of the same people.
+        table_reading: How its table was read; None if no table was read.
+    """
 
     model: str
     data: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ def _search_subgroups(
     what = "search for subgroups"
     try:
         found = subgroups.find_subgroups_of_decisions(
-            decisions,
+            replace(decisions, people=replace(decisions.people, reading=None)),  # the audit itself says it
             confidence=config.confidence,
             time_limit=config.time_limit,
             seed=config.seed,

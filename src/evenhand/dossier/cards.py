@@ -79,10 +79,9 @@ def write_croissant(audit: AuditResult, risks: Sequence[GroupAtRisk]) -> str:
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": Path(data.name).stem or "data",
-        "description": f"{data.people:,} people on whom {audit.model.name} was audited for fairness; "
-        f"{data.dropped:,} rows were left out.",
+        "description": f"{data.people:,} people on whom {audit.model.name} was audited for fairness.",
         "rai:personalSensitiveInformation": list(audit.protected),
-        "rai:dataCollectionMissingData": f"{data.dropped:,} rows were left out because a value was missing.",
+        "rai:dataCollectionMissingData": describe_reading(audit),
         "rai:dataBiases": [*counts, *known],
         "rai:dataSocialImpact": " ".join([*list_findings(audit), *(f"{risk.group}: {risk.harm}." for risk in risks)]),
         "rai:dataUseCases": [f"Audit of decisions about {audit.described.target.name}."],
@@ -112,14 +111,14 @@ def write_huggingface(audit: AuditResult, numbers: Sequence[EvidenceNumber]) -> 
     }
     metadata = {"tags": ["fairness"], "model-index": [{"name": audit.model.name, "results": [entry]}]}
     front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000)
-    people = f"{audit.data.people:,} people in {audit.data.name}"
     lines = [
         "---",
         front + "---",
         "",
         "## Fairness",
         "",
-        f"Audited on {people}; favourable: {audit.model.favourable}; protected: {', '.join(audit.protected)}.",
+        f"Audited on {_escape(audit.data.name)}. {_escape(describe_reading(audit))} "
+        f"Protected: {', '.join(audit.protected)}.",
         "",
         *(f"- {_escape(sentence)}" for sentence in list_findings(audit)),
         "",
@@ -163,6 +162,11 @@ def _escape(text: str) -> str:
 
 
 # What cards say of an audit: its findings in sentences, and the groups that are worse off.
+
+
+def describe_reading(audit: AuditResult) -> str:
+    """Describe how the table of an audit was read, or count its people if that is unknown."""
+    return f"{audit.data.people:,} people." if audit.table_reading is None else audit.table_reading.describe()
 
 
 class GroupAtRisk(NamedTuple):

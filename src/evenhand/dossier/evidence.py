@@ -291,9 +291,9 @@ def _describe_audit(audit: AuditResult) -> dict[str, Any]:
     if audit.interrupted:
         notes.append("The audit was interrupted: what is here was found before.")
     people = format_count(audit.data.people, "person", "people")
-    dropped = f", {audit.data.dropped:,} left out for missing values" if audit.data.dropped else ""
+    read = people if audit.table_reading is None else audit.table_reading.describe()
     return {
-        "about": f"{audit.model.name} on {audit.data.name}: {people}{dropped}",
+        "about": f"{audit.model.name} on {audit.data.name}: {read}",
         "numbers": tuple(numbers),
         "not_run": tuple(f"{one.what}: {one.reason}" for one in audit.not_run),
         "notes": tuple(notes),
