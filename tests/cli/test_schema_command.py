@@ -58,3 +58,28 @@ def test_few_people_propose_nothing(evenhand, table, tmp_path):
     assert ran.code == 0
     assert "Proposed" not in ran.out
     assert "rules" not in ran.out
+
+
+def test_decided_types_and_words_for_unknown_stand_beside_their_columns(evenhand, tmp_path):
+    pytest.importorskip("pyarrow")
+    people = pd.DataFrame(
+        {
+            "sex": ["f", "m", "f", "m", "Prefer not to say"] * 40,
+            "zip": ["02134", "10115", "10117", "20095"] * 50,
+            "rent": [f"${1000 + 7 * i:,}" for i in range(200)],
+            "grade": [1, 2, 3, 4, 5] * 40,
+            "hired": ["yes", "no"] * 100,
+        }
+    )
+    people.to_parquet(tmp_path / "people.parquet")
+    ran = evenhand("schema", tmp_path / "people.parquet", *OPTIONS, "--accept-proposals")
+    assert ran.code == 0, ran.err
+    remarks = {
+        line.split("name: ")[1].split(",")[0]: line.partition("  # ")[2]
+        for line in ran.out.splitlines()
+        if line.startswith("  - {name: ")
+    }
+    assert "Prefer not to say (40)" in remarks["sex"]
+    assert "'02134'" in remarks["zip"]
+    assert "read as numbers" in remarks["rent"]
+    assert remarks["grade"] == ""

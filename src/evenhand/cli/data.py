@@ -23,6 +23,7 @@ from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
     from evenhand.datasets import DatasetCard
+    from evenhand.schema import People
 
 
 @grouped
@@ -62,8 +63,11 @@ def schema(
         found = propose_columns(source.frame, target=roles.target, protected=protected or (), ignore=roles.ignore or ())
         remarks = {one.column: one.problem if roles.accept_proposals else str(one) for one in found}
     # Labels do not matter here, not even those that are missing.
-    people = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)
-    proposals = propose_rules(encode(described, people, location=source.name), np.random.default_rng(0))
+    frame = nw.from_native(source.frame, eager_only=True).drop(described.target.name, strict=False)
+    people = encode(described, frame, location=source.name)
+    proposals = propose_rules(people, np.random.default_rng(0))
+    for name, words in _describe_reading(people).items():
+        remarks[name] = "; ".join([*([remarks[name]] if name in remarks else []), *words])
     text = schema_to_yaml(described, proposals, remarks)
     output.emit_text(add_proposals(described, proposals).model_dump_json(indent=2, exclude_defaults=True))
     if out is not None:
@@ -73,6 +77,23 @@ def schema(
             raise OptionError(f"the schema cannot be written: {error}", location="--out") from None
     elif not output.silent:
         typer.echo(text, nl=False)
+
+
+def _describe_reading(people: People) -> dict[str, list[str]]:
+    """Describe how columns were read, if it is not obvious: their type and their words for unknown."""
+    from evenhand.schema.reading import is_unusual_number
+
+    remarks: dict[str, list[str]] = {}
+    reading = people.reading
+    assert reading is not None  # ``encode`` sets it
+    for name, kind in reading.types.items():
+        word = next(filter(is_unusual_number, people.schema[name].values or ()), None)
+        why = "the cells are words" if word is None else f"{word!r} is not the usual spelling of a number"
+        remarks[name] = [f"read as {kind}: {why}"]
+    for name, counts in reading.unknown.items():
+        listed = ", ".join(f"{word or 'empty cells'} ({number:,})" for word, number in counts.items())
+        remarks[name] = remarks.get(name, []) + ([f"unknown: {listed}"] if listed else [])
+    return {name: words for name, words in remarks.items() if words}
 
 
 # ``evenhand datasets [NAME]``: which data sets are known by name, and all about one of them.

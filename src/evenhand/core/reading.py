@@ -49,7 +49,8 @@ class TableReading(ResultPart):
         true_label: True labels of the table; None without them.
         unknown: Number of rows whose value is unknown, by attribute and by the word for unknown. The word of an empty
             cell is the empty string. Attributes without an unknown value are listed with no word.
-        types: Type of each column whose type was decided from the words in its cells: ``numbers`` or ``words``.
+        types: Type of each column whose words look like another type: ``numbers`` in another spelling, such as
+            ``$1,200``, or ``words`` that look like numbers, such as ``02134``.
         notes: Other remarks, such as title rows that were skipped.
     """
 

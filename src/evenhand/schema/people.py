@@ -14,7 +14,7 @@ from evenhand.core import TableReading
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, NumberFormat, Value
 from evenhand.schema.outcome import OutcomeColumn
-from evenhand.schema.reading import count_words, describe_target
+from evenhand.schema.reading import count_words, describe_target, describe_types
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, value_key
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import outcome_key, read_number, truth_key, word_of
@@ -221,6 +221,7 @@ def encode(
             for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True)
             if attribute.unknown is not None
         },
+        types=describe_types(schema.attributes, columns),
     )
     return People(
         schema=schema,

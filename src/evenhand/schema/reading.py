@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.core import OutcomeReading, TableReading
 from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.schema.target import NEITHER, Target
-from evenhand.schema.words import word_of
+from evenhand.schema.words import parse_number, read_number, word_of
 from evenhand.typing import Booleans
 
 if TYPE_CHECKING:
+    from evenhand.schema.attribute import Attribute
     from evenhand.schema.outcome import LabelWords
 
 
@@ -45,6 +48,26 @@ def add_left_out(reading: TableReading, reason: str, rows: int) -> TableReading:
     """Add rows that were left out before the others were read."""
     left_out = {reason: rows} if rows else {}
     return reading.model_copy(update={"rows": reading.rows + rows, "left_out": left_out | reading.left_out})
+
+
+def describe_types(attributes: Iterable[Attribute], columns: Iterable[CodedColumn]) -> dict[str, str]:
+    """Describe the type of each column whose words look like another type.
+
+    The type is ``numbers`` for numbers in another spelling, such as ``$1,200``, and ``words`` for words that look like
+    numbers, such as ``02134``.
+    """
+    types = {}
+    for attribute, column in zip(attributes, columns, strict=True):
+        if column.array is None and any(map(is_unusual_number, column.values)):
+            types[attribute.name] = "words" if attribute.is_discrete and attribute.edges is None else "numbers"
+        elif attribute.written is not None:
+            types[attribute.name] = "numbers"
+    return types
+
+
+def is_unusual_number(value: Any) -> bool:
+    """Return whether a value is a word that reads as a number, but is not the canonical spelling of one."""
+    return isinstance(value, str) and math.isfinite(read_number(value)) and parse_number(value.strip()) is None
 
 
 def count_words(column: CodedColumn, rows: Booleans) -> dict[str, int]:
