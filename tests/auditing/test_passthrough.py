@@ -88,7 +88,7 @@ def test_it_is_said_beside_the_figures(audited):
     unknown = int((frame["gender"] == REFUSED).sum())
     said = result.to_markdown()
     assert f"left out: {unknown} people of unknown gender" in said
-    assert f"gender is unknown of {unknown} people: left out of every figure by gender, and in all others." in said
+    assert result.table_reading.unknown == {"gender": {REFUSED: unknown}}
     assert "Given to the model as they are, and never varied: id, applied, text (passthrough columns)." in said
 
 

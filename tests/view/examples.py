@@ -7,6 +7,7 @@ import math
 
 from evenhand.auditing import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.certification import AttributeSlice, Certificate, Counterexample, Estimate, ProgressPoint, Subregion
+from evenhand.core import OutcomeReading, TableReading
 from evenhand.groups import SMALL, Breakdown, CalibrationBin, Gap, Group, GroupMetrics
 from evenhand.individual import Assignment, FlipRate, IndividualResult, Profile
 from evenhand.schema import Attribute, Schema, Target
@@ -412,6 +413,12 @@ def full() -> AuditResult:
             },
             base_rate=0.2396,
             training_rows=None,
+        ),
+        table_reading=TableReading(
+            rows=10181,
+            used=9769,
+            left_out={"without a value of work": 412},
+            true_label=OutcomeReading(column="income", favourable=(">50K",), unfavourable=("<=50K",)),
         ),
         described=SCHEMA,
         protected=("race", "sex"),

@@ -64,7 +64,9 @@ def test_it_begins_with_what_was_audited_and_shows_the_clearest_pairs():
     text = screen(examples.full())
     assert text.startswith(
         "Audit of AC-1.npz on adult.csv\n"
-        "9,769 people (412 rows left out); favourable: income = >50K; protected: race,\nsex\n"
+        "Protected: race, sex.\n"
+        "10,181 rows: 9,769 used; left out 412 without a value of work. Favourable:\n"
+        "income = >50K (unfavourable: <=50K).\n"
     )
     assert "The same person with another sex\nSomebody in the data\n" in text
     assert (
