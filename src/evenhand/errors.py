@@ -162,3 +162,7 @@ class LostWorkWarning(UserWarning):
 
 class GuessedEncodingWarning(UserWarning):
     """A text table is read in an encoding that was guessed."""
+
+
+class TableWarning(UserWarning):
+    """A table is read with a change: rows above the header are left out, or a column of several types is converted."""

@@ -40,15 +40,23 @@ def repeated_clock(settings: dict[str, Any]) -> WorkClock | None:
     return None if work is None else WorkClock(work)
 
 
-def read_data(data: Any, settings: dict[str, Any], *, large: bool = False) -> Any:
-    """Return the data as a data frame, or where ``large`` and of many rows as a lazy one; takes the encoding out."""
-    from evenhand.datasets import open_data, read_frame
+def read_data(data: Any, settings: dict[str, Any], *, large: bool = False, words: bool = False) -> Any:
+    """Return the data as a data frame; takes ``encoding`` and ``sheet`` out of the settings.
 
-    encoding = settings.pop("encoding", None)
+    Args:
+        data: data frame, or the place of a table.
+        settings: arguments of the verb.
+        large: return a lazy frame where the table has many rows.
+        words: keep every cell of a file as a word.
+    """
+    from evenhand.datasets import open_data, read_frame, read_words
+
+    reading = {name: settings.pop(name) for name in ("encoding", "sheet") if name in settings}
     if not isinstance(data, str | Path):
         return data
     rows = open_data(data) if large else None
-    return read_frame(data, encoding=encoding) if rows is None else rows
+    read = read_words if words else read_frame
+    return read(data, **reading) if rows is None else rows
 
 
 def is_text_file(data: Any) -> bool:

@@ -578,7 +578,7 @@ def audit_language_model(model: Any, data: Any, **settings: Any) -> LanguageMode
     """
     from evenhand import llm
 
-    return llm.audit_language_model(model, read_data(data, settings), **settings)
+    return llm.audit_language_model(model, read_data(data, settings, words=True), **settings)
 
 
 @takes_progress

@@ -13,7 +13,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evenhand import datasets
-from evenhand.errors import DataError, EvenhandError, GuessedEncodingWarning, MissingExtraError, OptionError
+from evenhand.datasets.cells import parse_numbers
+from evenhand.datasets.text_tables import parse_table
+from evenhand.errors import (
+    DataError,
+    EvenhandError,
+    GuessedEncodingWarning,
+    MissingExtraError,
+    OptionError,
+    TableWarning,
+)
+from evenhand.schema.words import parse_number
 from support import scaled
 
 TABLE = b"name,age,member,note\nAnn,31,True,x\nBob,44,False,\nEve,27,True,NA\n"
@@ -31,16 +41,119 @@ def refused(tmp_path, data, name="people.csv"):
     return str(caught.value)
 
 
-def test_numbers_flags_words_and_missing(tmp_path):
+def test_numbers_become_numbers_and_words_stay_words(tmp_path):
     frame = frame_of(tmp_path, TABLE)
     assert frame["age"].tolist() == [31, 44, 27]
-    assert frame["member"].tolist() == [True, False, True]
+    assert frame["age"].dtype == "int64"
+    assert frame["member"].tolist() == ["True", "False", "True"]
     assert frame["name"].tolist() == ["Ann", "Bob", "Eve"]
-    assert frame["note"].isna().tolist() == [False, True, True]
+    assert frame["note"].fillna("").tolist() == ["x", "", "NA"]
 
 
-def test_none_and_question_mark_are_words(tmp_path):
-    assert frame_of(tmp_path, b"a,b\nNone,?\nx,y\n").iloc[0].tolist() == ["None", "?"]
+@pytest.mark.parametrize(
+    "word", ["NA", "null", "n/a", "nan", "NaN", "None", "?", "<NA>", "#N/A", "-nan", "NULL", "inf"]
+)
+def test_words_for_missing_values_are_words(tmp_path, word):
+    for others in (["x", "y"], ["1", "2"], ["0.5", ""]):
+        frame = frame_of(tmp_path, "\n".join(["a,b", *(f"{cell},1" for cell in (word, *others))]).encode())
+        assert frame["a"].fillna("").tolist() == [word, *others]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["02134", "3.10", "+5", "1e3", "1,5", "TRUE", "True", "-0", "1_000", " 1\u00a0", "9007199254740993", "1.", ".5",
+     "0x1", "1e400", "\u0661", "00", "1E-05", "1e-5", "0.00001", "100000000000000000.0", "1.0000000000000001"],
+)  # fmt: skip
+def test_a_word_that_is_not_how_a_number_is_written_makes_a_column_of_words(tmp_path, word):
+    written = word.lstrip(" ")
+    for others in (["1", "2"], ["0.5", "1.5"], ["7", ""]):
+        rows = [f'"{cell}",1' for cell in (*others, word)]
+        frame = frame_of(tmp_path, "\n".join(["a,b", *rows]).encode())
+        assert frame["a"].fillna("").tolist() == [*others, word]
+        frame = frame_of(tmp_path, "\n".join(["a;b", *rows]).replace('"', "").replace(",1", ";1").encode())
+        assert frame["a"].fillna("").tolist() == [*others, written]
+
+
+def test_columns_of_numbers(tmp_path):
+    rows = ["i,f,mixed,gaps,empty,large", "1,0.5,1,3,,9007199254740992", "-2,1e-05,1.5,,,-1", "0,-0.0,1e+16, ,,0"]
+    frame = frame_of(tmp_path, "\n".join(rows).encode())
+    assert frame.dtypes.astype(str).tolist() == ["int64", "float64", "float64", "float64", "float64", "int64"]
+    assert frame["mixed"].tolist() == [1, 1.5, 1e16]
+    assert frame["gaps"].isna().tolist() == [False, True, True]
+    assert frame["empty"].isna().all()
+    assert frame["large"].tolist() == [2**53, -1, 0]
+    words = datasets.read_words(tmp_path / "people.csv")
+    assert words["f"].tolist() == ["0.5", "1e-05", "-0.0"]
+    assert words["gaps"].isna().tolist() == [False, True, True]
+
+
+@st.composite
+def tables(draw):
+    """Text of a table: any cells between any separators, quoted as needed or in odd ways."""
+    delimiter = draw(st.sampled_from([",", ";", "\t", "|"]))
+    width = draw(st.integers(1, 3))
+    cell = st.one_of(
+        st.sampled_from(["", " ", "a", "1", "02", "0.5", "NA", '"', '""', "\n", "\r", "\r\n", " x", "x ", "\u2028",
+                         "\x85", "\x1c", "\u00a0", "\ufeff", "1e-05", "é", "a,b", "a;b"]),
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4),
+        st.integers().map(str), st.floats().map(repr), st.floats().map(lambda number: f"{number:.3g}"),
+    )  # fmt: skip
+    quote = draw(st.sampled_from(["needed", "all", "odd"]))
+
+    def write(word):
+        special = any(mark in word for mark in (delimiter, '"', "\n", "\r")) or word.startswith(" ")
+        if quote == "all" or (special and quote == "needed"):
+            word = '"' + word.replace('"', '""') + '"'
+        return word
+
+    newline = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    header = delimiter.join("abc"[:width])
+    rows = draw(st.lists(st.lists(cell, min_size=width, max_size=width), min_size=1, max_size=5))
+    lines = [header, *(delimiter.join(map(write, row)) for row in rows)]
+    for _ in range(draw(st.integers(0, 1))):
+        lines.insert(draw(st.integers(0, len(lines))), draw(st.sampled_from(["", " ", delimiter, "x"])))
+    return newline.join(lines) + draw(st.sampled_from(["", newline]))
+
+
+@settings(max_examples=scaled(400), deadline=None)
+@given(tables())
+@example('a,b\n1,"x\ny"\n2,"x""y"\n')
+@example("a,b\n1, 2\n")
+@example('a,b\n"1","2"x\n')
+@example("a,b\n\n1,2\n")
+def test_a_text_is_read_alike_with_and_without_pyarrow(text):
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+
+    def read():
+        try:
+            return parse_numbers(parse_table(text.encode(), location="people.csv"))
+        except DataError as error:
+            return str(error)
+
+    fast = read()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("pyarrow", "pyarrow.csv", "pyarrow.compute"):
+            patch.setitem(sys.modules, module, None)
+        slow = read()
+    assert (fast if isinstance(fast, str) else plain(fast)) == (slow if isinstance(slow, str) else plain(slow))
+
+
+def plain(frame):
+    """Return what a frame holds: its columns with their kinds of numbers, cells by their words."""
+    kinds = [dtype.kind for dtype in frame.dtypes]
+    return (
+        frame.columns.tolist(),
+        kinds,
+        [[repr(cell) for cell in row] for row in frame.to_numpy(dtype=object).tolist()],
+    )
+
+
+@settings(max_examples=scaled(300), deadline=None)
+@given(st.lists(st.one_of(st.floats(allow_nan=False), st.integers(), st.text(max_size=3)).map(str), min_size=1))
+def test_numbers_of_a_column_are_those_of_its_words(words):
+    expected = [parse_number(word) for word in words]
+    column = parse_numbers(pd.DataFrame({"x": pd.Series(words, dtype=object).infer_objects()}))["x"].tolist()
+    assert column == (words if None in expected else expected)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -121,6 +234,68 @@ def test_parquet(tmp_path):
         datasets.read_frame(path)
 
 
+def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    people = pd.DataFrame({"points": [1, 2, 3], "sex": ["F", "M", "F"], "place": ["a", "b", "c"]})
+    for index, columns in (("sex", ["points", "place", "sex"]), (["sex", "place"], ["points", "sex", "place"])):
+        people.set_index(index).to_parquet(tmp_path / "p.parquet")
+        assert datasets.read_frame(tmp_path / "p.parquet").equals(people[columns])
+    for numbered in (people.set_index(pd.Index([7, 8, 9])), people):
+        numbered.to_parquet(tmp_path / "p.parquet")
+        assert datasets.read_frame(tmp_path / "p.parquet").equals(people)
+    assert datasets.read_words(tmp_path / "p.parquet")["points"].tolist() == ["1", "2", "3"]
+
+
+def test_two_levels_of_names_and_repeated_names_of_a_parquet_file_are_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    pd.DataFrame({("a", "x"): [1], ("a", "y"): [2]}).to_parquet(tmp_path / "p.parquet")
+    with pytest.raises(DataError, match="2 levels"):
+        datasets.read_frame(tmp_path / "p.parquet")
+    for names, message in ((["a", "a"], "two columns are called 'a'"), (["a", ""], "column 2 has no name")):
+        parquet.write_table(pa.table([[1], [2]], names=names), tmp_path / "p.parquet")
+        with pytest.raises(DataError, match=message):
+            datasets.read_frame(tmp_path / "p.parquet")
+
+
+LINES = """{"zip": "01", "age": 31, "member": true, "note": null}
+
+{"zip": "NA\u2028x", "age": 2.5, "member": false, "tags": ["a", 1]}
+"""
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.ndjson", "p.jsonl.gz"])
+def test_json_lines(tmp_path, name):
+    data = gzip.compress(LINES.encode()) if name.endswith(".gz") else LINES.encode()
+    frame = frame_of(tmp_path, data, name)
+    assert frame.columns.tolist() == ["zip", "age", "member", "note", "tags"]
+    assert frame["zip"].tolist() == ["01", "NA\u2028x"]
+    assert frame["age"].tolist() == [31, 2.5]
+    assert frame["member"].tolist() == [True, False]
+    assert frame["note"].isna().all()
+    assert frame["tags"].fillna("").tolist() == ["", '["a", 1]']
+    assert datasets.read_words(tmp_path / name)["member"].tolist() == ["True", "False"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a": 1}\n[1]\n', "line 2: expected an object of JSON"),
+        (b'{"a": 1}\n\n{"a": \n', "line 3: expected an object of JSON"),
+        (b'{"a": 1, "a": 2}\n', "line 1: expected an object of JSON: two entries are called 'a'"),
+        (b'{"a": Infinity}\n', "line 1: expected an object of JSON: Infinity is not a number"),
+        (b'{"": 1}\n', "column 1 has no name"),
+        (b"{}\n", "there are no columns"),
+        (b"\n", "the file is empty"),
+        (b"\xff\n", "line 1: the text is not UTF-8"),
+    ],
+)
+def test_json_lines_that_cannot_be_read_are_named(tmp_path, data, message):
+    assert message in refused(tmp_path, data, "p.jsonl")
+    assert "call it .jsonl" in refused(tmp_path, b'{"a": 1}\n', "p.csv")
+
+
 def test_text_that_says_it_is_utf_16_is_read(tmp_path):
     data = "name,n\nJürgen,1\n日本,2\n"
     for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
@@ -169,16 +344,66 @@ def test_a_workbook_is_its_one_sheet(tmp_path):
     assert frame["age"].tolist() == [31, 40]
     assert frame["age"].dtype == "int64"
     assert frame["since"].tolist() == [pd.Timestamp(day)] * 2
-    assert frame["note"].isna().all()
+    assert frame["note"].fillna("").tolist() == ["", "NA"]
+
+
+def test_a_sheet_is_chosen_by_name(tmp_path):
+    path = workbook(tmp_path, {"people": [["x"], [1]], "more": [["x"], [2]], "none": []})
+    assert datasets.read_frame(path, sheet="more")["x"].tolist() == [2]
+    with pytest.raises(OptionError) as error:
+        datasets.read_frame(path, sheet="mor")
+    assert "'more'" in error.value.hint
+    with pytest.raises(DataError):
+        datasets.read_frame(path, sheet="none")
+    with pytest.raises(DataError) as unclear:
+        datasets.read_frame(path)
+    assert "`sheet=NAME`" in unclear.value.hint
+    (tmp_path / "people.csv").write_bytes(TABLE)
+    with pytest.raises(OptionError):
+        datasets.read_frame(tmp_path / "people.csv", sheet="people")
+
+
+@pytest.mark.parametrize("titles", [[["Decisions of 2025"]], [["Decisions"], [], ["as of", "May"]], [[None, "Title"]]])
+def test_rows_above_the_header_are_left_out_with_a_warning(tmp_path, titles):
+    rows = [*titles, ["sex", "selected", "points", "zip"], ["F", "Yes", 1, "01"], [], ["M", None, 2.5, "02"]]
+    with pytest.warns(TableWarning, match=f"row {len(titles) + 1} "):
+        frame = datasets.read_frame(workbook(tmp_path, {"a": rows}))
+    assert frame.columns.tolist() == ["sex", "selected", "points", "zip"]
+    assert frame["selected"].fillna("").tolist() == ["Yes", ""]
+    assert frame["points"].tolist() == [1, 2.5]
+    assert frame["zip"].tolist() == ["01", "02"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected", "words"),
+    [
+        ([1, "1", 2, "2.5"], [1, 1, 2, 2.5], ["1", "1", "2", "2.5"]),
+        ([1, None, "2"], [1, None, 2], ["1", None, "2"]),
+        ([1, "01", 2.0], ["1", "01", "2"], ["1", "01", "2"]),
+        ([1, "n/a", 2.5], ["1", "n/a", "2.5"], ["1", "n/a", "2.5"]),
+        ([True, 1, "True"], ["True", "1", "True"], ["True", "1", "True"]),
+        ([dt.datetime(2024, 1, 31), "unknown"], ["2024-01-31", "unknown"], ["2024-01-31", "unknown"]),
+    ],
+)
+def test_a_column_of_a_workbook_has_a_single_type(tmp_path, cells, expected, words):
+    path = workbook(tmp_path, {"a": [["n", "x"], *([i, cell] for i, cell in enumerate(cells))]})
+    with pytest.warns(TableWarning, match="column 'x' mixes"):
+        column = datasets.read_frame(path)["x"]
+    assert [None if cell != cell else cell for cell in column.tolist()] == expected
+    assert [None if cell != cell else cell for cell in datasets.read_words(path)["x"].tolist()] == words
 
 
 @pytest.mark.parametrize(
     ("sheets", "words"),
     [
-        ({"a": [["x"], [1]], "b": [["x"], [2]]}, "2 sheets that are not empty: 'a', 'b'\n  -> save the one"),
+        ({"a": [["x"], [1]], "b": [["x"], [2]]}, "2 sheets that are not empty: 'a', 'b'\n  -> name the sheet"),
         ({"a": []}, "the workbook is empty"),
         ({"a": [["x", "y"]]}, "there are no rows"),
-        ({"a": [["x", None], [1, 2]]}, "row 1: column 2 has no name"),
+        ({"a": [["x", None], [1, 2]]}, "B1 is empty, and no row below consists of words"),
+        ({"a": [["x", "y", None], ["a", "b", "c"]]}, "C1 is empty"),
+        ({"a": [["Title", None, None], ["x", "y", None], ["a", "b", "c"]]}, "C2 is empty"),
+        ({"a": [["x", dt.datetime(2024, 1, 31)], ["a", "b"]]}, "row 1 does not consist of words"),
+        ({"a": [["x", "y"], [1, 2], [2, "#N/A"]]}, "row 3: column 'y': the cell is the error #N/A"),
         ({"a": [["x", "x"], [1, 2]]}, "two columns are called 'x'"),
         ({"a": [["x", "y"], [1, 2], [2, "#DIV/0!"]]}, "row 3: column 'y': the cell is the error #DIV/0!"),
         ({"a": [["x", "y"], [1, 2], [2, "=A1+1"]]}, "row 3: column 'y': the cell has a formula without a saved value"),

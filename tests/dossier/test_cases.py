@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from evenhand.datasets import read_frame
+from evenhand.datasets import read_words
 from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.errors import DossierError
 from support import shared
@@ -75,7 +75,7 @@ def test_every_cell_of_a_case_is_as_expected(name):
     folder = shared("data", "dossier", name)
     case = json.loads((folder / "config.json").read_text("utf-8"))
     expected = json.loads((folder / "expected.json").read_text("utf-8"))
-    frame = read_frame(folder / "data.csv", words=True, missing=("",))
+    frame = read_words(folder / "data.csv")
     if "error" in expected:
         with pytest.raises(DossierError) as caught:
             compile_dossier(frame, configuration(case))

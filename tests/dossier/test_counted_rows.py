@@ -12,7 +12,7 @@ from test_cases import CASES, configuration
 from test_recount import configuration as recount_configuration
 from test_recount import random_people
 
-from evenhand.datasets import open_data, read_frame
+from evenhand.datasets import open_data, read_words
 from evenhand.dossier import DossierConfig, compile_dossier, find_changed_cells
 from evenhand.errors import DataError, DossierError, OptionError
 from evenhand.schema import find_ranked, measure_range
@@ -52,7 +52,7 @@ def code_or_text(frame, config):
 def test_every_case_is_that_of_memory_to_the_last_bit(name):
     folder = shared("data", "dossier", name)
     case = json.loads((folder / "config.json").read_text("utf-8"))
-    frame = read_frame(folder / "data.csv", words=True, missing=("",))
+    frame = read_words(folder / "data.csv")
     if case["kind"] == "score":
         frame[case["outcome"]] = pd.to_numeric(frame[case["outcome"]])
     config = configuration(case)

@@ -11,12 +11,11 @@ import typer
 from evenhand.cli.factory import grouped
 from evenhand.cli.options import (
     DataArgument,
-    EncodingOption,
     HomeOption,
     OutcomeOptions,
     OutputOptions,
     ProtectedOption,
-    read_data,
+    TableOptions,
 )
 from evenhand.errors import OptionError
 from evenhand.files import write_atomically
@@ -31,10 +30,9 @@ def schema(
     data: DataArgument,
     roles: OutcomeOptions,
     output: OutputOptions,
+    table: TableOptions,
     protected: ProtectedOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the YAML here instead of printing it.")] = None,
-    data_home: HomeOption = None,
-    encoding: EncodingOption = None,
 ) -> None:
     """Infer what each column is, and propose who can exist, as a schema file (YAML) that a person can edit."""
     import narwhals as nw
@@ -43,7 +41,7 @@ def schema(
     from evenhand.proposals import add_proposals, propose_rules
     from evenhand.schema import encode, infer_schema, propose_columns, schema_to_yaml
 
-    source = read_data(data, schema=None, data_home=data_home, encoding=encoding)
+    source = table.read_table(data)
     remarks: dict[str, str] = {}
     if source.schema is not None and roles.target is None:
         described = source.schema.with_protected(protected) if protected else source.schema

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import EncodingOption, HomeOption, OutputOptions, check_places, open_data, read_data
+from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_places, open_data
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.files import write_atomically
 
@@ -27,11 +27,10 @@ DEFAULT_OUT = Path("evenhand-dossier")
 @grouped
 def dossier(
     output: OutputOptions,
+    table: TableOptions,
     data: Annotated[
         str | None,
-        typer.Argument(
-            help="CSV or Parquet file of people and outcomes, a folder of Parquet files, or a data set's name."
-        ),
+        typer.Argument(help=DATA_HELP),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="What the columns mean, and who says so (YAML).")
@@ -66,8 +65,6 @@ def dossier(
         typer.Option("--check", metavar="FILE", help="Compute this dossier.json again from DATA; 1 if a cell differs."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List dossiers and the law that they cite.")] = False,
-    data_home: HomeOption = None,
-    encoding: EncodingOption = None,
 ) -> None:
     """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
     from evenhand import view
@@ -82,7 +79,7 @@ def dossier(
     if data is None:
         raise OptionError("a dossier needs DATA", hint="evenhand dossier people.csv --config dossier.yaml --for ll144")
     if check is not None:
-        _check_dossier(check, results or [], data, data_home, encoding, quiet=output.silent)
+        _check_dossier(check, results or [], data, table, quiet=output.silent)
         return
     names = _dossier_names(for_ or [], "--for")
     if config is None:
@@ -96,7 +93,7 @@ def dossier(
     def compute(frame: Any, source: DataFile) -> DossierResult:
         return compile_dossier(frame, described, dossiers=names, as_of=day, data=source, results=results or [])
 
-    result = _compute(data, data_home, encoding, described, compute)
+    result = _compute(data, table, described, compute)
     written = view.write_dossier(result, folder) if folder is not None else ()
     if bom is not None:
         view.write_page(write_bom(result), bom)
@@ -132,9 +129,7 @@ def _read_day(text: str | None) -> dt.date | None:
         raise OptionError(f"expected a date, got {text!r}", location="--as-of", hint="such as 2026-06-30") from None
 
 
-def _compute(
-    data: str, data_home: Path | None, encoding: str | None, config: DossierConfig, use: Callable[[Any, DataFile], T]
-) -> T:
+def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callable[[Any, DataFile], T]) -> T:
     """Return what is made of the people of DATA; many rows are counted where they are.
 
     Of a single file that cannot be counted all rows are read, as those of a small one are.
@@ -149,20 +144,15 @@ def _compute(
         except EvenhandError:
             if large.name == data:
                 raise
-    return use(*_read_people(data, data_home, encoding))
+    return use(*_read_people(data, table))
 
 
-def _read_people(data: str, data_home: Path | None, encoding: str | None) -> tuple[Any, DataFile]:
-    """Return the people of DATA, words as they are written, and what was read."""
-    from evenhand.datasets import names_rows, read_frame
+def _read_people(data: str, table: TableOptions) -> tuple[Any, DataFile]:
+    """Return the people of DATA, with every cell as a word, and the file that was read."""
     from evenhand.dossier import DataFile
 
-    path = Path(data)
-    if names_rows(data) or not path.exists():
-        source = read_data(data, schema=None, data_home=data_home)
-        return source.frame, DataFile(name=source.name)
-    frame = read_frame(path, words=True, missing=("",), encoding=encoding)
-    return frame, DataFile(name=path.name, sha256=_hash_file(path))
+    path, source = Path(data), table.read_table(data, words=True)
+    return source.frame, DataFile(name=source.name, sha256=_hash_file(path) if path.is_file() else None)
 
 
 def _hash_file(path: Path) -> str:
@@ -170,9 +160,7 @@ def _hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check_dossier(
-    path: Path, results: list[Path], data: str, data_home: Path | None, encoding: str | None, *, quiet: bool
-) -> None:
+def _check_dossier(path: Path, results: list[Path], data: str, table: TableOptions, *, quiet: bool) -> None:
     """Compute a dossier again, and leave with 1 if a cell differs."""
     from evenhand.dossier import DossierResult, find_changed_cells
 
@@ -185,7 +173,7 @@ def _check_dossier(
     def compare(frame: Any, source: DataFile) -> tuple[list[str], DataFile]:
         return find_changed_cells(written, frame, results=results), source
 
-    changed, source = _compute(data, data_home, encoding, written.config, compare)
+    changed, source = _compute(data, table, written.config, compare)
     for one in changed:
         typer.echo(one, err=True)
     if written.data.sha256 != source.sha256:

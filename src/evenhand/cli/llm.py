@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +13,10 @@ from evenhand.cli.audits import GateOptions
 from evenhand.cli.factory import ConfigOptions, grouped, with_settings
 from evenhand.cli.options import (
     DataArgument,
-    EncodingOption,
     FindingsOptions,
-    HomeOption,
     OutputOptions,
     PeopleOptions,
-    read_data,
+    TableOptions,
 )
 from evenhand.errors import OptionError
 
@@ -39,19 +37,6 @@ COMPARED: ConfigOptions[LanguageModelConfig] = ConfigOptions(
 FileArgument = Annotated[
     Path, typer.Argument(help="File of a language model (YAML): service, prompt, answers, people.")
 ]
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """How DATA is read."""
-
-    data_home: HomeOption = None
-    encoding: EncodingOption = None
-
-    def read(self, data: str) -> tuple[Any, str]:
-        """Return the table, and what it is called."""
-        source = read_data(data, schema=None, data_home=self.data_home, encoding=self.encoding)
-        return source.frame, source.name
 
 
 @dataclass(frozen=True)
@@ -111,7 +96,8 @@ def audit(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
         )
     rows.check(save_tests=save_tests)
-    people, name = table.read(data)
+    source = table.read_table(data, words=True)
+    people, name = source.frame, source.name
     with view.show_progress(quiet=output.silent) as progress:
         progress("forecasting", 0.0)
         forecast = llm.forecast_language_model(file, people, config)
@@ -148,7 +134,8 @@ def cost(
 
     output.check_places()
     config = SETTINGS.read(context)
-    people, name = table.read(data)
+    source = table.read_table(data, words=True)
+    people, name = source.frame, source.name
     result = llm.forecast_language_model(file, people, config, data_name=name)
     output.finish(result, result.document)
 
@@ -171,7 +158,8 @@ def compare(
     for gate in gates:
         gate.check_language(None)
     output.check_places(answers=run.answers, **gating.places)
-    people, name = table.read(data)
+    source = table.read_table(data, words=True)
+    people, name = source.frame, source.name
     run.agree(config, *(llm.forecast_language_model(file, people, config) for file in (before, after)))
     with view.show_progress(quiet=output.silent) as progress:
         result = llm.compare_language_models(

@@ -108,7 +108,9 @@ HomeOption = Annotated[
 EncodingOption = Annotated[
     str | None, typer.Option("--encoding", help="Encoding of a text table, e.g. cp1252; by default UTF-8, or a guess.")
 ]
-
+SheetOption = Annotated[
+    str | None, typer.Option("--sheet", help="Sheet of an Excel workbook; by default the only one that is not empty.")
+]
 
 NoPeopleOption = Annotated[
     bool,
@@ -128,23 +130,62 @@ ModelArgument = Annotated[
         "Face classifier."
     ),
 ]
-DataArgument = Annotated[
-    str, typer.Argument(help="CSV, Parquet or Excel file, folder or pattern of Parquet files, or a data set's name.")
-]
+DATA_HELP = (
+    "CSV, JSON lines (.jsonl), Parquet or Excel (.xlsx) file, folder or pattern of Parquet files, table of DuckDB "
+    "(duckdb:///FILE?table=NAME), or name of a data set."
+)
+DataArgument = Annotated[str, typer.Argument(help=DATA_HELP)]
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class TableOptions:
+    """How DATA is read."""
+
+    data_home: HomeOption = None
+    encoding: EncodingOption = None
+    sheet: SheetOption = None
+
+    def read_table(self, data: str, *, schema: Path | None = None, words: bool = False) -> DataSource:
+        """Read DATA: a file, or else a data set's name (which brings its own schema).
+
+        Args:
+            data: file, folder, pattern, table of DuckDB or name of a data set.
+            schema: schema file.
+            words: keep every cell of a file as a word.
+
+        Raises:
+            EvenhandError: neither a file nor a known name, or it cannot be read.
+        """
+        from evenhand import datasets
+        from evenhand.schema import read_schema
+
+        described = read_schema(schema) if schema is not None else None
+        many = datasets.names_rows(data)
+        if not many and not Path(data).exists():
+            if data in datasets.dataset_names():
+                dataset = datasets.load_dataset(data, data_home=self.data_home)
+                return DataSource(dataset.frame, described or dataset.schema, f"data set {data}")
+            raise OptionError(
+                f"there is no file {data!r}, and no data set of that name",
+                hint="give a CSV, JSON lines, Parquet or Excel file, a folder of Parquet files, or one of:"
+                f"  {', '.join(datasets.dataset_names())}",
+            )
+        read = datasets.read_words if words else datasets.read_frame
+        frame = read(data, encoding=self.encoding, sheet=self.sheet)
+        name = data if many else Path(data).name
+        return DataSource(frame, described, name, untyped=datasets.is_text_table(data))
+
+
+@dataclass(frozen=True)
+class SourceOptions(TableOptions):
     """How DATA and a model are read."""
 
     schema: SchemaOption = None
     trust: TrustOption = False
-    data_home: HomeOption = None
-    encoding: EncodingOption = None
 
     def read(self, data: str) -> DataSource:
         """Read DATA with the schema that is given or comes with it."""
-        return read_data(data, schema=self.schema, data_home=self.data_home, encoding=self.encoding)
+        return self.read_table(data, schema=self.schema)
 
 
 @dataclass(frozen=True)
@@ -484,33 +525,6 @@ class DataSource:
         empty = len(self.frame) - len(frame)
         left_out = {f"without a value of {column}": empty} if empty else {}
         return frame, TableReading(rows=len(self.frame), used=len(frame), left_out=left_out)
-
-
-def read_data(
-    data: str, *, schema: Path | None, data_home: Path | None = None, encoding: str | None = None
-) -> DataSource:
-    """Read DATA: a file, or else a data set's name (which brings its own schema).
-
-    Raises:
-        EvenhandError: neither a file nor a known name, or it cannot be read.
-    """
-    from evenhand import datasets
-    from evenhand.schema import read_schema
-
-    given = read_schema(schema) if schema is not None else None
-    if datasets.names_rows(data):
-        return DataSource(datasets.read_frame(data), given, data)
-    if not Path(data).exists() and data in datasets.dataset_names():
-        dataset = datasets.load_dataset(data, data_home=data_home)
-        return DataSource(dataset.frame, given or dataset.schema, f"data set {data}")
-    if not Path(data).exists():
-        raise OptionError(
-            f"there is no file {data!r}, and no data set of that name",
-            hint="give a CSV, Parquet or Excel file, a folder of Parquet files, or one of:"
-            f"  {', '.join(datasets.dataset_names())}",
-        )
-    frame = datasets.read_frame(data, encoding=encoding)
-    return DataSource(frame, given, Path(data).name, untyped=datasets.is_text_table(data))
 
 
 def open_data(data: str, *, schema: Path | None) -> DataSource | None:

@@ -19,10 +19,9 @@ from evenhand.datasets.identity.swapping import (
 from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, describe_place, draw_rows, list_pieces
 from evenhand.datasets.rows import MOST_IN_MEMORY, is_text_table, names_rows, open_data
 from evenhand.datasets.store import data_home, find_table
-from evenhand.datasets.tables import MISSING_MARKS, read_frame
+from evenhand.datasets.tables import read_frame, read_words
 
 __all__ = [
-    "MISSING_MARKS",
     "MOST_IN_MEMORY",
     "PROFILES",
     "Dataset",
@@ -56,6 +55,7 @@ __all__ = [
     "open_data",
     "pronouns_in",
     "read_frame",
+    "read_words",
     "resolve_categories",
     "text_finding",
     "words_of",

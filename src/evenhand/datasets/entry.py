@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from evenhand.datasets.cells import parse_numbers
+from evenhand.datasets.text_tables import parse_table
 from evenhand.errors import DataError
 from evenhand.schema import Attribute, Dependency, Link, Missing, Schema, Target, Value
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+MISSING_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#N/A", "#NA")
+"""Words for missing values in the publishers' files. ``None`` and ``?`` are categories there."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,18 @@ def decision_schema(
         dependencies=tuple(dependencies),
         links=tuple(links),
     )
+
+
+def parse_published(data: bytes, location: str, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a publisher's text table, with numbers as such and the publishers' words for missing values as missing.
+
+    Args:
+        data: the table.
+        location: how to call it in messages.
+        names: the columns of a table without a line of names.
+    """
+    table = parse_table(data, location=location, names=names)
+    return parse_numbers(table.mask(table.isin(MISSING_WORDS)))
 
 
 def require_columns(frame: pd.DataFrame, columns: Sequence[str], location: str) -> None:

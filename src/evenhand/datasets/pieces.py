@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.datasets.rows import connect, list_files
+from evenhand.datasets.rows import connect, is_row_number, list_files
 from evenhand.errors import DataError, MissingExtraError
 from evenhand.typing import Integers
 
@@ -44,7 +44,9 @@ class RowGroup:
         try:
             with parquet.ParquetFile(self.path) as file:
                 for batch in file.iter_batches(AT_ONCE, row_groups=[self.group], columns=columns):
-                    yield batch.to_pandas()
+                    # A named index of pandas is a column, as it is for DuckDB.
+                    frame = batch.to_pandas(ignore_metadata=True)
+                    yield frame[[name for name in frame.columns if not is_row_number(name)]]
         except (OSError, ValueError) as error:  # Arrow's own errors are such
             message = f"row group {self.group + 1} cannot be read: {str(error).splitlines()[0]}"
             raise DataError(message, location=str(self.path)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,11 @@ TYPED_FILES = frozenset({".xlsx", ".xlsm", ".parquet", ".pq", ".jsonl", ".ndjson
 def is_text_table(path: str | Path) -> bool:
     """Return whether a file is a text table, which does not state the types of its columns."""
     return not names_rows(path) and not any(suffix.lower() in TYPED_FILES for suffix in Path(path).suffixes)
+
+
+def is_row_number(column: str) -> bool:
+    """Return whether a column of a Parquet file is an index of pandas without a name, which numbers the rows."""
+    return re.fullmatch(r"__index_level_\d+__", column) is not None
 
 
 def open_data(place: str | Path) -> Any | None:
@@ -75,7 +81,11 @@ def _open_rows(place: str) -> Any:
     except ImportError:
         raise MissingExtraError("duckdb", extra="duckdb", purpose="to count rows where they are") from None
     try:
-        return _open_table(duckdb, place) if files is None else connect(duckdb).read_parquet(files)
+        if files is None:
+            return _open_table(duckdb, place)
+        rows = connect(duckdb).read_parquet(files)
+        numbers = ", ".join(f'"{name}"' for name in rows.columns if is_row_number(name))
+        return rows.project(f"* EXCLUDE ({numbers})") if numbers else rows
     except duckdb.Error as error:
         raise DataError(f"the rows cannot be read: {str(error).splitlines()[0]}", location=place) from None
 

@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from evenhand.core import ResultPart
-from evenhand.datasets import read_frame
+from evenhand.datasets import read_words
 from evenhand.dossier.config import ProxyFields
 from evenhand.errors import DataError, DossierError
 from evenhand.groups import ProxyRates
@@ -94,7 +94,7 @@ def read_memberships(
 
 def _read_table(file: str) -> tuple[tuple[str, ...], dict[str, Floats]]:
     """Return the groups of a table, and the probabilities by name."""
-    table = nw.from_native(read_frame(file, words=True), eager_only=True)
+    table = nw.from_native(read_words(file), eager_only=True)
     groups = tuple(str(column) for column in table.columns if column != NAME)
     if NAME not in table.columns or len(groups) < 2:
         raise DataError(

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from evenhand.certification import Certificate, Counterexample
 from evenhand.core import Result, first_fault
-from evenhand.datasets import MISSING_MARKS, read_frame
+from evenhand.datasets import read_words
 from evenhand.errors import DataError, EvenhandError
 from evenhand.individual import TABLES, Example, IndividualResult, Profile, ProfileTable, SearchResult, TextSearchResult
 from evenhand.schema import Attribute, Schema
@@ -114,7 +114,7 @@ class _FindingsReader:
         else:
             path, location = Path(source), str(source)
             if path.name.lower().endswith(TABLES):
-                self._read_frame(read_frame(path, words=True), location)
+                self._read_frame(read_words(path), location)
             else:
                 self._read_json(_read_json(path), location)
         self._sources.append(location)
@@ -298,7 +298,7 @@ def concern_texts(source: Path | str) -> bool:
     path = Path(source)
     try:
         if path.name.lower().endswith(TABLES):
-            return set(map(str, read_frame(path, words=True).columns)) >= TEXT_COLUMNS
+            return set(map(str, read_words(path).columns)) >= TEXT_COLUMNS
         plain = _read_json(path)
     except EvenhandError:
         return False
@@ -342,8 +342,8 @@ def parse_entry(attribute: Attribute, said: Any, location: str) -> float:
     nothing = said is None or (isinstance(said, float) and math.isnan(said))
     if attribute.values is not None:
         texts = [str(value) for value in attribute.values]
-        # A text table says nothing where a value's own name is a word for "missing".
-        places = [i for i, text in enumerate(texts) if (text in MISSING_MARKS if nothing else text == str(said))]
+        word = "" if nothing else str(said)
+        places = [i for i, text in enumerate(texts) if text == word]
         if len(places) == 1:
             return float(places[0])
         if len(places) > 1:

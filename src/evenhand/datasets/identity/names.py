@@ -11,7 +11,7 @@ from typing import Any
 
 from evenhand.core import read_configuration
 from evenhand.datasets.identity.pronouns import FORMS, GENDERS, Pronouns, pronouns_in
-from evenhand.datasets.tables import read_frame
+from evenhand.datasets.tables import read_words
 from evenhand.errors import DataError, OptionError
 from evenhand.text import suggest_name
 
@@ -148,7 +148,7 @@ def _bundled_list(name: str) -> NameList:
 
 def _read_table(path: Path) -> NameList:
     """Return the list in a table: one row per person."""
-    frame = read_frame(path, words=True, missing=()).fillna("")
+    frame = read_words(path).fillna("")
     about = {}
     for entry in LIST_ENTRIES:
         given = sorted({str(value).strip() for value in frame[entry]} - {""}) if entry in frame else []

@@ -12,10 +12,10 @@ from evenhand.datasets.entry import (
     decision_schema,
     integer_attribute,
     ordinal_attribute,
+    parse_published,
     real_attribute,
     require_columns,
 )
-from evenhand.datasets.tables import parse_table
 from evenhand.schema import Attribute, Schema
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def law_school_schema() -> Schema:
 
 def prepare_law_school(data: bytes, location: str) -> pd.DataFrame:
     """Keep what is known at admission, and the outcome."""
-    return LAW_SCHOOL.take_columns(parse_table(data, location=location), location)
+    return LAW_SCHOOL.take_columns(parse_published(data, location), location)
 
 
 LAW_SCHOOL = DatasetEntry(
@@ -111,7 +111,7 @@ def _yes_no_attribute(name: str) -> Attribute:
 
 def prepare_students(data: bytes, location: str) -> pd.DataFrame:
     """Return the publisher's table with the final grade turned into passed or not."""
-    frame = parse_table(data, location=location)
+    frame = parse_published(data, location)
     columns = [*students_schema().names, *GRADES]
     require_columns(frame, columns, location)
     passed = cast_to_floats(frame, ["G3"], location)["G3"].ge(10).map({True: "yes", False: "no"})

@@ -10,8 +10,8 @@ from evenhand.datasets.entry import (
     decision_schema,
     integer_attribute,
     ordinal_attribute,
+    parse_published,
 )
-from evenhand.datasets.tables import parse_table
 from evenhand.schema import Dependency, Link, Schema
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def adult_schema() -> Schema:
 
 def prepare_adult(data: bytes, location: str) -> pd.DataFrame:
     """Return the bundled table, which is prepared already."""
-    return parse_table(data, location=location)[list(ADULT.columns())]
+    return parse_published(data, location)[list(ADULT.columns())]
 
 
 def combine_adult(train: bytes, test: bytes) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def combine_adult(train: bytes, test: bytes) -> pd.DataFrame:
 
     test = test.split(b"\n", 1)[1]  # the first line of adult.test is a remark
     parts = [
-        parse_table(part, location=name, names=ADULT_COLUMNS).assign(split=split)
+        parse_published(part, name, ADULT_COLUMNS).assign(split=split)
         for part, name, split in ((train, "adult.data", "train"), (test, "adult.test", "test"))
     ]
     frame = pd.concat(parts, ignore_index=True)
@@ -168,7 +168,7 @@ def bank_schema() -> Schema:
 
 def prepare_bank(data: bytes, location: str) -> pd.DataFrame:
     """Return the publisher's table as it is."""
-    return BANK.take_columns(parse_table(data, location=location), location)
+    return BANK.take_columns(parse_published(data, location), location)
 
 
 BANK = DatasetEntry(
@@ -238,12 +238,12 @@ def german_schema() -> Schema:
 
 def prepare_german(data: bytes, location: str) -> pd.DataFrame:
     """Return the bundled table, which is prepared already."""
-    return parse_table(data, location=location)[list(GERMAN.columns())]
+    return parse_published(data, location)[list(GERMAN.columns())]
 
 
 def derive_german(data: bytes) -> pd.DataFrame:
     """Return the bundled table from the publisher's ``german.data``."""
-    frame = parse_table(data.replace(b" ", b","), location="german.data", names=GERMAN_COLUMNS)
+    frame = parse_published(data.replace(b" ", b","), "german.data", GERMAN_COLUMNS)
     return frame.assign(sex=frame["personal_status_sex"].map(SEX))
 
 

@@ -13,10 +13,10 @@ from evenhand.datasets.entry import (
     integer_attribute,
     lacks_header,
     ordinal_attribute,
+    parse_published,
     real_attribute,
     require_columns,
 )
-from evenhand.datasets.tables import parse_table
 from evenhand.errors import DataError
 from evenhand.schema import Attribute, Schema
 
@@ -44,7 +44,7 @@ def diabetes_schema() -> Schema:
 def prepare_diabetes(data: bytes, location: str) -> pd.DataFrame:
     """Return the table as published, with or without a line of names."""
     names = DIABETES.columns() if lacks_header(data) else None
-    return DIABETES.take_columns(parse_table(data, location=location, names=names), location)
+    return DIABETES.take_columns(parse_published(data, location, names), location)
 
 
 DIABETES = DatasetEntry(
@@ -101,7 +101,7 @@ def heart_schema() -> Schema:
 
 def prepare_heart(data: bytes, location: str) -> pd.DataFrame:
     """Return whole numbers as such, '?' kept as a value, and the grades of disease (num 1 to 4) taken together."""
-    frame = parse_table(data, location=location, names=HEART_COLUMNS if lacks_header(data) else None)
+    frame = parse_published(data, location, HEART_COLUMNS if lacks_header(data) else None)
     require_columns(frame, HEART_COLUMNS, location)
     frame = frame.assign(
         **{name: frame[name].map(_format_code) for name in UNMEASURED},
@@ -202,7 +202,7 @@ def prepare_meps15(data: bytes, location: str) -> pd.DataFrame:
     """Return Panel 19, those with usable answers, in the field's usual columns."""
     names = {SOURCE.get(name, name): name for name in (*meps15_schema().names, *ONLY_FILTERED) if name != "RACE"}
     wanted = [*names, "RACEV2X", "HISPANX", "PANEL", "PERWT15F", *VISITS]
-    frame = _read_transport(data, wanted, location) if data.startswith(XPORT) else parse_table(data, location=location)
+    frame = _read_transport(data, wanted, location) if data.startswith(XPORT) else parse_published(data, location)
     require_columns(frame, wanted, location)
     frame = cast_to_floats(frame[wanted], wanted, location)
     frame = frame[frame["PANEL"] == PANEL].rename(columns=names)

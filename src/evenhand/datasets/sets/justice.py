@@ -12,10 +12,10 @@ from evenhand.datasets.entry import (
     decision_schema,
     integer_attribute,
     lacks_header,
+    parse_published,
     real_attribute,
     require_columns,
 )
-from evenhand.datasets.tables import parse_table
 from evenhand.schema import Attribute, Schema
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _parse_repeated_columns(data: bytes, location: str) -> pd.DataFrame:
     names: list[bytes] = []
     for name in head.rstrip(b"\r").split(b","):
         names.append(name + b".1" if name in names else name)
-    return parse_table(b",".join(names) + separator + rest, location=location)
+    return parse_published(b",".join(names) + separator + rest, location)
 
 
 COMPAS = DatasetEntry(
@@ -151,7 +151,7 @@ def _measure_attribute(name: str) -> Attribute:
 
 def prepare_communities_crime(data: bytes, location: str) -> pd.DataFrame:
     """Complete columns only, with or without a line of names, and the rate cut at its median."""
-    frame = parse_table(data, location=location, names=COMMUNITIES_COLUMNS if lacks_header(data) else None)
+    frame = parse_published(data, location, COMMUNITIES_COLUMNS if lacks_header(data) else None)
     require_columns(frame, [*MEASURES, RATE], location)
     frame = cast_to_floats(frame[[*MEASURES, RATE]], [*MEASURES, RATE], location)
     return frame.assign(crime=frame[RATE].gt(frame[RATE].median()).map({True: "high", False: "low"}))

@@ -244,9 +244,9 @@ def read_source_table(source: Any) -> tuple[Any, str]:
     import narwhals as nw
 
     if isinstance(source, str | Path):
-        from evenhand.datasets import read_frame
+        from evenhand.datasets import read_words
 
-        return nw.from_native(read_frame(source, words=True), eager_only=True), Path(source).name
+        return nw.from_native(read_words(source), eager_only=True), Path(source).name
     try:
         return nw.from_native(source, eager_only=True), "the data frame"
     except TypeError:

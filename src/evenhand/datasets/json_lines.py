@@ -1,0 +1,71 @@
+"""JSON lines: one object per line, its entries the cells of a row."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from evenhand.datasets.cells import build_frame
+from evenhand.datasets.text_tables import decode_text, read_header
+from evenhand.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.DataFrame:
+    r"""Read objects, one per line; lines end with ``\n`` alone.
+
+    Strings stay words; numbers, true and false keep their type. null and absent entries are missing. Arrays and objects
+    become words, as JSON.
+
+    Args:
+        data: the text, UTF-8.
+        location: how to call it in messages.
+        words: read every cell as a word.
+
+    Raises:
+        DataError: a line is not an object, or has two entries of one name; the message names the line.
+    """
+    columns: dict[str, list[Any]] = {}
+    rows = 0
+    for number, line in enumerate(decode_text(data, location, "utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        for name, cell in _parse_line(line, f"{location}, line {number}").items():
+            if name not in columns:
+                columns[name] = []
+            cells = columns[name]
+            cells.extend([None] * (rows - len(cells)))
+            cells.append(json.dumps(cell, ensure_ascii=False) if isinstance(cell, dict | list) else cell)
+        rows += 1
+    for cells in columns.values():
+        cells.extend([None] * (rows - len(cells)))
+    if not columns:
+        raise DataError("there are no columns", location=location)
+    header = read_header(list(columns), location)
+    return build_frame(dict(zip(header, columns.values(), strict=True)), location, words=words)
+
+
+def _parse_line(line: str, location: str) -> dict[str, Any]:
+    try:
+        entries = json.loads(line, object_pairs_hook=_read_entries, parse_constant=_read_constant)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"expected an object of JSON: {error}", location=location) from None
+    if not isinstance(entries, dict):
+        raise DataError("expected an object of JSON", location=location, hint="write one object per line")
+    return entries
+
+
+def _read_entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"two entries are called {next(name for name in names if names.count(name) > 1)!r}")
+    return entries
+
+
+def _read_constant(name: str) -> None:
+    """Read NaN as a missing value, which it is in data frames; refuse infinite numbers."""
+    if name != "NaN":
+        raise ValueError(f"{name} is not a number")

@@ -1,0 +1,335 @@
+"""Text tables, such as CSV: the encoding and the separator are detected, every cell is kept as it is written."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenhand.datasets.cells import BLANKS
+from evenhand.errors import DataError, GuessedEncodingWarning, OptionError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELIMITERS = (",", ";", "\t", "|")
+"""Separators of values."""
+
+SNIFFED_ROWS = 50
+"""Number of rows that the separator is detected from."""
+
+MODEL_FIRST = "the model comes first, then the data"
+
+BINARY_KINDS = (
+    (b"PK\x03\x04", "this is a zipped file (an Excel workbook?), not a text table", "call it .xlsx, or save it as CSV"),
+    (b"\xd0\xcf\x11\xe0", "this is an old Excel workbook, not a text table", "save it as .xlsx or as CSV"),
+    (b"PAR1", "this is a Parquet file", "call it .parquet"),
+    (b"\x80", "this is a pickle of Python objects, not a text table", MODEL_FIRST),
+    (b"\x93NUMPY", "this is a NumPy array, whose columns have no names", "save it as CSV with a line of names"),
+)
+"""First bytes of files that are not text tables, with a message and a hint."""
+
+WESTERN = "cp1252"
+"""Usual encoding of text from Windows that is not Unicode."""
+
+SEQUENCES = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+"""Letters of several bytes in UTF-8."""
+
+CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+"""Bytes that occur in no text of an encoding with one byte per letter."""
+
+ROWS_AT_ONCE = 10_000
+"""Number of rows that are turned into columns at once."""
+
+LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+
+
+def require_encoding(encoding: str) -> None:
+    """Refuse an encoding that Python does not know.
+
+    Raises:
+        OptionError: there is no such encoding.
+    """
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise OptionError(
+            f"there is no encoding {encoding!r}", hint="such as utf-8, cp1252, latin-1 or utf-16: `encoding=NAME`"
+        ) from None
+
+
+def guess_encoding(data: bytes, location: str) -> str:
+    """Return the encoding of a text table: UTF-8, or a guess if it cannot be that.
+
+    Warns:
+        GuessedEncodingWarning: the encoding is a guess.
+    """
+    if data.startswith((*(start for start, _, _ in BINARY_KINDS), codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-8"
+    guess = None
+    sample = data[: 2**16]
+    even, odd = sample[::2], sample[1::2]
+    # Letters of Western scripts have a zero as their high byte in UTF-16.
+    if len(data) % 2 == 0 and max(even.count(0), odd.count(0)) > len(odd) / 2:
+        guess = "utf-16-le" if odd.count(0) > even.count(0) else "utf-16-be"
+    elif not _decodes(data, "utf-8") and not CONTROLS.search(data):
+        letters = sum(map(len, SEQUENCES.findall(data)))
+        # A text with whole letters of UTF-8 is damaged UTF-8, so that no other encoding is right for it.
+        if letters <= sum(byte >= 0x80 for byte in data) / 2 and _decodes(data, WESTERN):
+            guess = WESTERN
+    if guess is None or not _decodes(data, guess):
+        return "utf-8"
+    warnings.warn(
+        f"{location}: the text is not UTF-8, and is read as {guess}, which is a guess: check letters such as "
+        f"{_odd_word(data, guess)!r}, or name the encoding: `encoding=NAME`",
+        GuessedEncodingWarning,
+        stacklevel=4,
+    )
+    return guess
+
+
+def _decodes(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _odd_word(data: bytes, encoding: str) -> str:
+    """Return the first word with a letter beyond ASCII; the first word if there is none."""
+    text = data.decode(encoding)
+    match = re.search(r"\w*[^\x00-\x7f]\w*", text) or re.search(r"\w+", text)
+    return "" if match is None else match.group()
+
+
+def decode_text(data: bytes, location: str, encoding: str) -> str:
+    """Decode a text table, without its byte order mark.
+
+    Raises:
+        DataError: the bytes are empty, not text, or in another encoding; the message names the line.
+    """
+    for start, message, hint in BINARY_KINDS:
+        if data.startswith(start):
+            raise DataError(message, location=location, hint=hint)
+    if codecs.lookup(encoding).name == "utf-8":
+        encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    try:
+        text = data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        if encoding == "utf-16":
+            raise DataError(
+                "the text begins as UTF-16 and is not", location=location, hint="save it as UTF-8"
+            ) from None
+        line = data.count(b"\n", 0, error.start) + 1
+        name = "UTF-8" if encoding == "utf-8-sig" else encoding
+        raise DataError(
+            f"the text is not {name}: byte 0x{data[error.start]:02x}",
+            location=f"{location}, line {line}",
+            hint="save it as UTF-8, or name its encoding: `encoding=NAME`",
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError("a zero byte: this is not a text table", location=f"{location}, line {line}")
+    if not text.strip():
+        raise DataError("the file is empty", location=location)
+    return text
+
+
+def parse_table(
+    data: bytes, *, location: str, names: Sequence[str] | None = None, encoding: str = "utf-8"
+) -> pd.DataFrame:
+    """Read a text table from bytes; every column holds words, and only empty cells are missing.
+
+    Args:
+        data: the text: values between commas, semicolons, tabs or bars, whichever fits best.
+        location: how to call it in messages.
+        names: the columns of a table without a line of names.
+        encoding: of the text; a byte order mark takes precedence over ``utf-8``.
+
+    Raises:
+        DataError: the bytes are not a text table; the message names the line.
+    """
+    text = decode_text(data, location, encoding)
+    if text.lstrip().startswith(('{"', "[{")):
+        hint = "write one object per line, and call it .jsonl"
+        raise DataError("this is JSON, not a text table", location=location, hint=hint)
+    delimiter = _detect_delimiter(text)
+    header, columns = _split_with_arrow(text, delimiter, names, location) or _split(text, delimiter, names, location)
+    return _to_frame(header, columns)
+
+
+def _detect_delimiter(text: str) -> str:
+    """Return the separator under which most of the first rows have as many values as the first one, at least two."""
+
+    def fit(delimiter: str) -> tuple[float, int]:
+        widths = []
+        try:
+            for _, row in _filled_rows(text, delimiter):
+                widths.append(len(row))
+                if len(widths) >= SNIFFED_ROWS:
+                    break
+        except csv.Error:
+            # An unquoted table can look badly quoted under the wrong separator; the right one is checked later.
+            widths = widths or [1]
+        if widths[0] < 2:
+            return (0.0, 0)
+        return (sum(width == widths[0] for width in widths) / len(widths), widths[0])
+
+    return max(DELIMITERS, key=fit)
+
+
+def _filled_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, with the line on which each ends."""
+    lines = (match.group() for match in LINE.finditer(text))
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    for row in reader:
+        if len(row) > 1 or (row and row[0].strip()):
+            yield reader.line_num, row
+
+
+def _split(
+    text: str, delimiter: str, names: Sequence[str] | None, location: str
+) -> tuple[list[str], list[list[str | None]]]:
+    """Return column names and the cells of each column, None for empty ones.
+
+    Raises:
+        DataError: a row is longer or shorter than the names, or its quotes do not match.
+    """
+    header = list(names) if names is not None else None
+    columns: list[list[str | None]] = [[] for _ in header or ()]
+    rows: list[list[str]] = []
+    line = 0
+    try:
+        for line, row in _filled_rows(text, delimiter):
+            if header is None:
+                header = read_header(row, f"{location}, line {line}")
+                columns = [[] for _ in header]
+                continue
+            if len(row) != len(header):
+                raise DataError(
+                    f"{len(row)} values, but {len(header)} columns",
+                    location=f"{location}, line {line}",
+                    hint="every line needs one value per column; quote a value that holds the separator "
+                    f"({'tab' if delimiter == chr(9) else delimiter})",
+                )
+            rows.append(row)
+            if len(rows) == ROWS_AT_ONCE:
+                _move_rows(rows, columns)
+    except csv.Error as error:
+        raise DataError(
+            f"the quotes do not match up ({error})",
+            location=f"{location}, after line {line}",
+            hint="close the quote, and double quotes inside a quoted value",
+        ) from None
+    _move_rows(rows, columns)
+    if header is None or not columns[0]:
+        raise DataError("there are no rows", location=location)
+    return header, columns
+
+
+def _move_rows(rows: list[list[str]], columns: list[list[str | None]]) -> None:
+    """Move the cells of rows to their columns, blank ones as None."""
+    for column, words in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
+        blanks = {word for word in words if not word.strip(BLANKS)}
+        column.extend([None if word in blanks else word for word in words] if blanks else words)
+    rows.clear()
+
+
+def _split_with_arrow(
+    text: str, delimiter: str, names: Sequence[str] | None, location: str
+) -> tuple[list[str], list[Any]] | None:
+    """Do the same with pyarrow, several times as fast.
+
+    Returns:
+        None if pyarrow is not installed, or if it might read the text differently than ``_split``: a text with a
+        single column, with blanks or quotes in unusual places, or one that is damaged.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import csv as arrow
+    except ImportError:
+        return None
+    padded = text.startswith(" ") or any(before + " " in text for before in (delimiter, "\n", "\r"))
+    data = text.encode()
+    quoted = '"' in text
+    if quoted and (padded or not _are_plain_quotes(data, delimiter)):
+        return None
+    line, first = next(_filled_rows(text, delimiter))
+    if len(first) < 2 or (names is not None and len(names) != len(first)):
+        return None
+    kept = arrow.ConvertOptions(
+        column_types={f"f{i}": pa.large_string() for i in range(len(first))}, strings_can_be_null=False
+    )
+    try:
+        table = arrow.read_csv(
+            pa.BufferReader(data),
+            arrow.ReadOptions(autogenerate_column_names=True),
+            arrow.ParseOptions(delimiter=delimiter, newlines_in_values=quoted),
+            kept,
+        )
+    except pa.ArrowInvalid:
+        return None
+    header = list(names) if names is not None else read_header(first, f"{location}, line {line}")
+    columns = []
+    for column in table.slice(0 if names is not None else 1).columns:
+        words = pc.utf8_ltrim(column, " ") if padded else column
+        blank = pc.equal(pc.utf8_trim(words, BLANKS), "")
+        columns.append(pc.if_else(blank, None, words) if pc.any(blank).as_py() else words)
+    return (header, columns) if len(columns[0]) else None
+
+
+def _are_plain_quotes(data: bytes, delimiter: str) -> bool:
+    """Return whether every quote begins or ends a value, or is one of two that stand for a quote in a value."""
+    codes = np.frombuffer(b"\n" + data + b"\n", np.uint8)
+    places = np.flatnonzero(codes == ord('"'))
+    around = np.frombuffer(b'\r\n"' + delimiter.encode(), np.uint8)
+    outside = np.concatenate([codes[places[::2] - 1], codes[places[1::2] + 1]])
+    return len(places) % 2 == 0 and bool(np.isin(outside, around).all())
+
+
+def _to_frame(header: list[str], columns: Sequence[Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    series = {}
+    for name, cells in zip(header, columns, strict=True):
+        words = pd.Series(cells, dtype=object) if isinstance(cells, list) else cells.to_pandas()
+        words = words.where(words.notna(), np.nan) if words.dtype == object else words
+        series[name] = words.infer_objects() if words.notna().any() else words.astype(np.float64)
+    return pd.DataFrame(series)
+
+
+def read_header(row: Sequence[str], location: str) -> list[str]:
+    """Return column names without blanks around them.
+
+    Raises:
+        DataError: a column has no name, or the name of another.
+    """
+    header = [name.strip() for name in row]
+    if "" in header:
+        raise DataError(
+            f"column {header.index('') + 1} has no name",
+            location=location,
+            hint="name it; if it only numbers the rows, save the table without it (pandas: index=False)",
+        )
+    return require_distinct(header, location)
+
+
+def require_distinct(header: list[str], location: str) -> list[str]:
+    """Return column names, refused if two are alike.
+
+    Raises:
+        DataError: naming the first that occurs twice.
+    """
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise DataError(
+            f"two columns are called {repeated[0]!r}", location=location, hint="give every column its own name"
+        )
+    return header
