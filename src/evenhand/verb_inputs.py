@@ -84,6 +84,7 @@ def read_subject(
     named = ("membership", "replicate_weights", "replicate_method")
     beside = {name: settings.pop(name) for name in named if name in settings}
     known = read_known_groups(settings.pop("known_groups", None))
+    untyped = is_text_file(data)
     data = read_data(data, settings)
     check_index(data=data, y=y, sample_weight=weights, **beside)
     frame, sample = add_sample_columns(data, weights, known=known, **beside)
@@ -95,7 +96,7 @@ def read_subject(
     about = {name: settings.pop(name) for name in kept if name in settings}
     said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
-    people = replace(roles.read(frame, varied=varied), untyped=is_text_file(data))
+    people = replace(roles.read(frame, varied=varied), untyped=untyped)
     names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
     held, memberships = sample.read(frame, people.rows)
     return Subject(model, people, weights=held, memberships=memberships, **names)

@@ -105,9 +105,7 @@ USUAL = [["Hired", "Rejected", "NA"], ["1", "0"], ["yes", "no", ""]]
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
-@given(
-    table=st.one_of(*(tables(GROUPS, outcomes) for outcomes in USUAL)), data=st.data(), roles=st.sampled_from(ROLES)
-)
+@given(table=st.one_of(*(tables(GROUPS, outcomes) for outcomes in USUAL)), data=st.data(), roles=st.sampled_from(ROLES))
 def test_no_word_can_be_exchanged_without_a_trace(tmp_path_factory, table, data, roles):
     column = data.draw(st.sampled_from(["group", "outcome"]))
     row = data.draw(st.integers(0, len(table[column]) - 1))
