@@ -201,6 +201,8 @@ PROTECTED = {
 # Tables that read without a question, and the kind of the column in question.
 PLAIN = {
     "words with spaces around": (with_column(mixed(" a", "a ", "b")), "categorical"),
+    "versions": (with_column(mixed("3.9", "3.10", "3.11")), "categorical"),
+    "decimals": (with_column([f"{i / 4:.2f}" for i in EACH]), "real"),
     "words of several scripts": (with_column(mixed("Ärger", "日本", "naïve", "🙂")), "categorical"),
     "words that YAML takes for others": (
         with_column(mixed("no", "yes", "null", "1e3", "~", "2020-01-01")),

@@ -332,6 +332,8 @@ class _Review:
             if pattern is DATE:
                 problem = f"has {len(words):,} dates, such as {words[0]!r}"
                 return self._passthrough(problem, "turn it into a number, such as an age")
+            if pattern is NUMBER and len(words) <= FEW_DISTINCT and guess_format(formatted) is None:
+                return None  # few decimals in several spellings are categories, such as the versions 3.9 and 3.10
             if signed:
                 plural = "numbers with signs of their own that are written as words"
             return self._formatted_numbers(pattern, plural, evident=pattern is NUMBER and not signed)
