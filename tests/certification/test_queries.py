@@ -419,7 +419,7 @@ def test_a_real_attribute_in_part_of_its_histogram(bins: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"where": ["x2 == 1"]}, "one value only, so nothing can change"),
+        ({"where": ["x2 == 1"]}, "one value only of x2"),
         ({"where": ["x4 == 1"]}, "there is no attribute 'x4'"),
         ({"threshold": 0.0}, "between 0 and 1"),
         ({"threshold": 1.0}, "between 0 and 1"),

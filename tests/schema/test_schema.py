@@ -87,7 +87,7 @@ def test_yaml_faults_name_the_attribute(contract):
     cases = {
         "kind: real, lower: 0, upper: 99999": ("kind: real, lower: 0", "attribute 'gain': a real attribute needs"),
         "lower: 10, upper": ("lower: old, upper", "attribute 'age': lower: "),
-        "name: workclass": ("name: age", "repeat: ['age']"),
+        "name: workclass": ("name: age", "['age']"),
         "name: income": ("name: sex", "cannot also be an attribute"),
         "attributes:": ("atributes:", "did you mean 'attributes'?"),
         "kind: categorical": ("kind: [", "not valid YAML"),

@@ -30,21 +30,21 @@ def test_thresholds_are_read_from_numbers_and_texts():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    "thresholds",
     [
-        ("half", "expected a number"),
-        ("nan", "expected a number"),
-        ([], "got none"),
-        ([0.4, 0.5], "one threshold for everybody"),
-        ("sex:0.4", "expected a number"),
-        ("=F:0.4", "expected a number"),
-        (["sex=F:0.4", "sex=F:0.5"], "one threshold for sex F"),
-        (["sex=F:0.4", "race=A:0.5"], "by one attribute"),
+        "half",
+        "nan",
+        [],
+        [0.4, 0.5],
+        "sex:0.4",
+        "=F:0.4",
+        ["sex=F:0.4", "sex=F:0.5"],
+        ["sex=F:0.4", "race=A:0.5"],
     ],
 )
-def test_what_is_no_threshold_is_refused(given, said):
-    with pytest.raises(OptionError, match=said):
-        Thresholds.parse(given)
+def test_rejects_invalid_thresholds(thresholds):
+    with pytest.raises(OptionError):
+        Thresholds.parse(thresholds)
 
 
 def test_who_is_selected_by_hand():
@@ -63,32 +63,29 @@ def test_who_is_selected_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("age=3:1", "no attribute 'age'"),
-        ("sex=X:1", "no value 'X'"),
-        ("sex=F:1", "sex M has no threshold"),
-        ("height=1:1", "too many values"),
-    ],
+    ("threshold", "name"),
+    [("age=3:1", "'age'"), ("sex=X:1", "'X'"), ("sex=F:1", "sex M"), ("height=1:1", "'height'")],
 )
-def test_thresholds_must_fit_the_people(given, said):
-    with pytest.raises(OptionError, match=said):
-        Thresholds.parse(given).check_schema(SCHEMA)
+def test_thresholds_must_fit_the_schema(threshold, name):
+    with pytest.raises(OptionError, match=name) as error:
+        Thresholds.parse(threshold).check_schema(SCHEMA)
+    assert error.value.location == "`threshold=`"
     Thresholds.parse([0.5, "sex=F:1"]).check_schema(SCHEMA)
 
 
 def test_scores_are_never_rescaled_silently():
     points = np.array([3.0, 50.0, 98.0])
-    with pytest.raises(OptionError, match=r"between 3 and 98, and the threshold is 0\.5") as error:
+    with pytest.raises(OptionError) as error:
         Thresholds.parse(0.5).check_scale(points)
     assert "`threshold=50`" in str(error.value)
     Thresholds.parse(50).check_scale(points)
-    with pytest.raises(OptionError, match="no person would be selected") as error:
+    with pytest.raises(OptionError) as error:
         Thresholds.parse(50).check_scale(points / 100)
     assert "`threshold=0.5`" in str(error.value)
     Thresholds.parse(0.5).check_scale(np.array([-3.0, 4.0]))  # log-odds may be cut anywhere
     assert looks_like_points(points)
     assert not looks_like_points(points / 100)
     assert not looks_like_points(np.array([-1.0, 50.0]))
-    assert "seen: 3 to 98); if they are percentages, divide them by 100" in describe_scale(points)
+    assert "3 to 98" in describe_scale(points)
+    assert "percentages" in describe_scale(points)
     assert "percentages" not in describe_scale(np.array([-3.0, 4.0]))

@@ -115,8 +115,8 @@ def guess_format(words: Sequence[str]) -> NumberFormat | None:
 def _guess_signs(affixes: set[tuple[str, str]]) -> NumberFormat:
     """Infer the format of positive and negative signs from the text before and after each number.
 
-    Of two affixes that differ only in a hyphen, a minus sign or parentheses, the longer belongs to negative numbers. If
-    all words have the same affixes, only a leading hyphen is a sign: other characters may be decoration.
+    If two affixes differ only in a hyphen, a minus sign or parentheses, the longer belongs to negative numbers. If all
+    words have the same affixes, only a leading hyphen is a sign: other characters may be decoration.
     """
     unsigned = {pair: tuple(NEGATIVE.sub("", affix).strip() for affix in pair) for pair in affixes}
     positive = min(affixes, key=lambda pair: (len(NEGATIVE.findall("".join(pair))), pair))

@@ -99,7 +99,7 @@ class Counterparts:
     def assign(self, profiles: Floats) -> tuple[Floats, Booleans]:
         """Build individuals from profiles (n, d) under each protected assignment, ignoring their protected values.
 
-        A moved attribute restricts the original values: a profile with the value Husband stands for a husband or wife.
+        A moved attribute restricts the original values: a profile with the value Husband is a husband or a wife.
 
         Returns:
             people: Shape (n, assignments, d).

@@ -1,11 +1,11 @@
-"""A part of the domain, said in conditions like ``age >= 18 and race in {White, Black}``.
+"""Subdomains: parts of the domain that are defined by conditions like ``age >= 18 and race in {White, Black}``.
 
-A condition compares one attribute with values of its own:
+A condition compares one attribute with its values:
 
     age >= 18        18 <= age < 65        race == White        race not in {"A, B", Other}
 
-``and`` joins conditions. Ordinal values compare by their place in the schema's list. There is no ``or`` between
-attributes, as the part is then no product of value sets any more.
+``and`` joins conditions. Ordinal values are ordered as in the schema. ``or`` is not supported, because a subdomain is a
+product of value sets.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 Runs: TypeAlias = tuple[tuple[float, float], ...]
-"""Entries that are allowed: ranges with both ends included, increasing and apart."""
+"""Disjoint ranges of entries in ascending order, both ends included."""
 
 MAX_LISTED = 1_000_000
-"""Entries of one attribute that are listed one by one, at most."""
+"""Maximum number of listed entries of an attribute."""
 
 
 @dataclass(frozen=True)
 class Subdomain:
-    """What conditions leave of a domain: of each attribute some of its entries.
+    """Part of a domain: a product of sets of entries.
 
     Attributes:
-        conditions: as they were given, without outer spaces.
-        allowed: entries by attribute name, for those that conditions name.
+        conditions: Conditions, without surrounding spaces.
+        allowed: Entries by name of the attributes in the conditions.
     """
 
     conditions: tuple[str, ...]
     allowed: Mapping[str, Runs]
 
     def runs(self, attribute: Attribute) -> Runs:
-        """Return the entries of an attribute that lie in this part."""
+        """Return the allowed entries of an attribute as ranges."""
         return self.allowed.get(attribute.name, ((attribute.first, attribute.last),))
 
     def entries(self, attribute: Attribute) -> Floats:
-        """Return the same one by one, shape (n,).
+        """List the allowed entries of a finite attribute, shape (n,).
 
         Raises:
-            OptionError: there are too many.
+            OptionError: There are too many entries.
         """
         return list_entries(attribute, self.runs(attribute))
 
@@ -59,77 +59,74 @@ class Subdomain:
 
 
 def list_entries(attribute: Attribute, runs: Runs) -> Floats:
-    """Return the entries in some ranges of a finite attribute one by one, shape (n,).
+    """List the entries in ranges of a finite attribute, shape (n,).
 
     Raises:
-        OptionError: there are too many.
+        OptionError: There are too many entries.
     """
     if sum(last - first + 1 for first, last in runs) > MAX_LISTED:
         raise OptionError(
-            f"attribute {attribute.name!r} keeps more than {MAX_LISTED:,} values, too many to list them one by one",
+            f"attribute {attribute.name!r} has more than {MAX_LISTED:,} values in the subdomain",
             hint="restrict it to one range",
         )
     return np.concatenate([np.arange(first, last + 1) for first, last in runs])
 
 
 def parse_subdomain(schema: Schema, conditions: Sequence[str]) -> Subdomain | None:
-    """Read conditions that must all hold; None if there are none.
+    """Parse conditions that must all hold; None without conditions.
 
     Raises:
-        OptionError: a condition cannot be read, or makes no sense for its attribute; the message points at the place.
-            Or nothing is left of an attribute.
+        OptionError: A condition is invalid (the message marks the position), or no value of an attribute remains.
     """
+    texts = tuple(text.strip() for text in conditions)
     allowed: dict[str, Runs] = {}
     for text in conditions:
-        for name, runs in _Reader(schema, text).conditions():
+        for name, runs in _Parser(schema, text).parse():
             attribute = schema[name]
-            before = allowed.get(name, ((attribute.first, attribute.last),))
-            allowed[name] = _merge_runs(attribute, _intersect_runs(before, runs))
+            current = allowed.get(name, ((attribute.first, attribute.last),))
+            allowed[name] = _merge_runs(attribute, _intersect_runs(current, runs))
     for name, runs in allowed.items():
         if not runs:
             raise OptionError(
-                f"no value of {name!r} meets the conditions {' and '.join(text.strip() for text in conditions)!r}",
+                f"no value of {name!r} meets the conditions {' and '.join(texts)!r}",
                 hint=f"its domain is {schema[name].describe_domain()}",
             )
-    return Subdomain(tuple(text.strip() for text in conditions), allowed) if allowed else None
+    return Subdomain(texts, allowed) if allowed else None
 
 
-def _intersect_runs(one: Runs, other: Runs) -> Runs:
-    """Return entries in both."""
-    found = [(max(a, c), min(b, d)) for a, b in one for c, d in other]
-    return tuple(sorted((low, high) for low, high in found if low <= high))
+def _intersect_runs(left: Runs, right: Runs) -> Runs:
+    overlaps = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
+    return tuple(sorted((low, high) for low, high in overlaps if low <= high))
 
 
 def _merge_runs(attribute: Attribute, runs: Runs) -> Runs:
-    """Return the same entries with ranges that touch made one."""
-    found: list[tuple[float, float]] = []
+    """Merge adjacent ranges of a finite attribute."""
+    merged: list[tuple[float, float]] = []
     for low, high in runs:
-        if found and attribute.size is not None and low == found[-1][1] + 1:
-            found[-1] = (found[-1][0], high)
-        else:
-            found.append((low, high))
-    return tuple(found)
+        if merged and attribute.size is not None and low == merged[-1][1] + 1:
+            low, _ = merged.pop()
+        merged.append((low, high))
+    return tuple(merged)
 
 
-class _Reader:
-    """Turns one expression into the entries that each of its conditions leaves."""
+class _Parser:
+    """Parses an expression to the allowed entries of each condition."""
 
     def __init__(self, schema: Schema, text: str) -> None:
-        self._names = schema.names
         self._schema = schema
         self._source = parse_expression(text, location="condition", words=schema.words)
 
-    def conditions(self) -> Iterator[tuple[str, Runs]]:
-        """(attribute, what it may be) of each condition, in order."""
-        return self._conditions(self._source.tree)
+    def parse(self) -> Iterator[tuple[str, Runs]]:
+        """Yield the attribute name and allowed entries of each condition, in order."""
+        return self._parse(self._source.tree)
 
-    def _conditions(self, node: Node) -> Iterator[tuple[str, Runs]]:
+    def _parse(self, node: Node) -> Iterator[tuple[str, Runs]]:
         if isinstance(node, Logic) and node.word == "and":
-            for part in node.operands:
-                yield from self._conditions(part)
+            for operand in node.operands:
+                yield from self._parse(operand)
         elif isinstance(node, Logic):
             hint = "list the values of one attribute: race in {White, Black}, race not in {White}"
-            raise self._source.fault(f"there is no {node.sign.text!r} of conditions", node.sign, hint)
+            raise self._source.fault(f"conditions cannot contain {node.sign.text!r}", node.sign, hint)
         elif isinstance(node, Containment):
             attribute = self._attribute(node.operands[0])
             yield attribute.name, self._restrict(attribute, node)
@@ -137,29 +134,27 @@ class _Reader:
             yield from self._compare(node)
         else:
             hint = "compare it: == != < <= > >=, in {...}, not in {...}"
-            raise self._source.fault("this is neither true nor false", node, hint)
+            raise self._source.fault("expected a comparison", node, hint)
 
     def _compare(self, node: Comparison) -> Iterator[tuple[str, Runs]]:
         first, second, *others = node.operands
         signs = [sign.text for sign in node.signs]
         if others and (len(others) > 1 or signs[0][0] not in "<>" or signs[0][0] != signs[1][0]):
-            hint = "such as 18 <= age < 65"
-            raise self._source.fault("the two comparisons must point the same way", node.signs[1], hint)
-        # The attribute stands in the middle, or, where only the second is one, behind a value.
-        if others or (self._source.word(first) not in self._names and self._source.word(second) in self._names):
-            attribute = self._attribute(second)
-            yield attribute.name, self._apply_comparison(attribute, COMPARISONS[signs[0]], first)
-            for other in others:
-                yield attribute.name, self._apply_comparison(attribute, signs[1], other)
-        else:
-            attribute = self._attribute(first)
-            yield attribute.name, self._apply_comparison(attribute, signs[0], second)
+            hint = "write a range, such as 18 <= age < 65"
+            raise self._source.fault("the two comparisons must have the same direction", node.signs[1], hint)
+        # The attribute is the second operand of 18 <= age < 65 and of 18 <= age.
+        names = self._schema.names
+        if others or (self._source.word(first) not in names and self._source.word(second) in names):
+            first, second, signs[0] = second, first, COMPARISONS[signs[0]]
+        attribute = self._attribute(first)
+        for sign, operand in zip(signs, [second, *others], strict=True):
+            yield attribute.name, self._apply_comparison(attribute, sign, operand)
 
     def _attribute(self, node: Node) -> Attribute:
-        name = self._source.word(node)
-        if name not in self._names:
-            known = f"the attributes are: {', '.join(self._names)}"
-            raise self._source.unknown(f"there is no attribute {name!r}", node, self._names, known)
+        name, names = self._source.word(node), self._schema.names
+        if name not in names:
+            hint = f"the attributes are: {', '.join(names)}"
+            raise self._source.unknown(f"there is no attribute {name!r}", node, names, hint)
         return self._schema[name]
 
     def _restrict(self, attribute: Attribute, node: Containment) -> Runs:
@@ -169,10 +164,10 @@ class _Reader:
             return _exclude_entries(attribute, entries)
         return _intersect_runs(tuple((entry, entry) for entry in entries), ((attribute.first, attribute.last),))
 
-    def _require_finite(self, attribute: Attribute, place: ExpressionPart) -> None:
+    def _require_finite(self, attribute: Attribute, part: ExpressionPart) -> None:
         if attribute.size is None:
-            message = f"{attribute.name!r} is a real number, and a single value of it has no share"
-            raise self._source.fault(message, place, "give a range, such as 18 <= age < 65")
+            message = f"expected a range of the real attribute {attribute.name!r}, got single values"
+            raise self._source.fault(message, part, "give a range, such as 18 <= age < 65")
 
     def _apply_comparison(self, attribute: Attribute, sign: str, node: Node) -> Runs:
         if sign in ("==", "!="):
@@ -180,13 +175,12 @@ class _Reader:
             entry = self._entry(attribute, node)
             return ((entry, entry),) if sign == "==" else _exclude_entries(attribute, [entry])
         if not attribute.ordered:
-            message = f"{attribute.name!r} has no order, so {sign} says nothing about it"
             hint = f"{attribute.name} in {{...}}, with some of {attribute.describe_domain()}"
-            raise self._source.fault(message, node, hint)
+            raise self._source.fault(f"{sign} requires an ordered attribute, got {attribute.name!r}", node, hint)
         entry = self._entry(attribute, node) if attribute.is_discrete else self._number(attribute, node)
-        below = ((-math.inf, _last_below(attribute, entry, strict=sign == "<")),)
-        above = ((_first_above(attribute, entry, strict=sign == ">"), math.inf),)
-        return below if sign in ("<", "<=") else above
+        if sign in ("<", "<="):
+            return ((-math.inf, _last_below(attribute, entry, strict=sign == "<")),)
+        return ((_first_above(attribute, entry, strict=sign == ">"), math.inf),)
 
     def _number(self, attribute: Attribute, node: Node) -> float:
         word = self._source.word(node)
@@ -200,23 +194,23 @@ class _Reader:
         return number
 
     def _entry(self, attribute: Attribute, node: Node) -> float:
-        """Return the entry of a finite attribute that a word stands for."""
+        """Convert a word to an entry of a finite attribute."""
         if attribute.values is None:
             number = self._number(attribute, node)
             if number != math.floor(number):
-                raise self._source.fault(f"{attribute.name!r} takes whole numbers only", node)
+                raise self._source.fault(f"expected a whole number for {attribute.name!r}, got {number:g}", node)
             return number
         word = self._source.word(node)
         entry = attribute.find_value(word, quoted=isinstance(node, Name) and node.quoted)
         if entry is None:
-            known = f"its values are {attribute.describe_domain()}"
+            hint = f"the values are {attribute.describe_domain()}"
             message = f"{word!r} is not a value of {attribute.name!r}"
-            raise self._source.unknown(message, node, map(str, attribute.values), known)
+            raise self._source.unknown(message, node, map(str, attribute.values), hint)
         return entry
 
 
 def _exclude_entries(attribute: Attribute, entries: Sequence[float]) -> Runs:
-    """Return all entries of a finite attribute but these, which are sorted."""
+    """Return the domain of a finite attribute without some entries, given in ascending order."""
     runs, low = [], attribute.first
     for entry in entries:
         if attribute.first <= entry <= attribute.last:
@@ -225,13 +219,15 @@ def _exclude_entries(attribute: Attribute, entries: Sequence[float]) -> Runs:
     return tuple([*runs, (low, attribute.last)] if low <= attribute.last else runs)
 
 
-def _last_below(attribute: Attribute, entry: float, *, strict: bool) -> float:
+def _last_below(attribute: Attribute, bound: float, *, strict: bool) -> float:
+    """Return the largest entry below a bound, or up to the bound if not strict."""
     if attribute.size is None:
-        return float(np.nextafter(entry, -np.inf)) if strict else entry
-    return math.ceil(entry) - 1.0 if strict else float(math.floor(entry))
+        return float(np.nextafter(bound, -np.inf)) if strict else bound
+    return math.ceil(bound) - 1.0 if strict else float(math.floor(bound))
 
 
-def _first_above(attribute: Attribute, entry: float, *, strict: bool) -> float:
+def _first_above(attribute: Attribute, bound: float, *, strict: bool) -> float:
+    """Return the smallest entry above a bound, or from the bound on if not strict."""
     if attribute.size is None:
-        return float(np.nextafter(entry, np.inf)) if strict else entry
-    return math.floor(entry) + 1.0 if strict else float(math.ceil(entry))
+        return float(np.nextafter(bound, np.inf)) if strict else bound
+    return math.floor(bound) + 1.0 if strict else float(math.ceil(bound))

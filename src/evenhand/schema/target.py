@@ -1,10 +1,10 @@
-"""What is decided about a person: a label that people want or another, several labels, grades, or a number."""
+"""Target of a decision: one favourable label, several labels, ordinal labels, or a number."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, model_validator
@@ -16,27 +16,27 @@ from evenhand.schema.attribute import Value, find_value
 TargetKind: TypeAlias = Literal["label", "labels", "ordinal", "number"]
 
 NEITHER = "neither"
-"""What stands for *nothing is favourable*."""
+"""Favourable value of a target without a favourable label or direction."""
 
 DIRECTIONS = ("higher", "lower", NEITHER)
-"""What people may want of a number: more of it, less of it, or it was not said."""
+"""Favourable directions of a number."""
 
 MOST_NUMERIC_LABELS = 10
-"""Numbers of more different values than this are taken for a number that is decided, unless something else is said."""
+"""Maximum number of distinct numbers in a column that is inferred to hold labels."""
 
 
 class Target(BaseModel):
-    """What is decided about a person.
+    """Decided label or number.
 
     Attributes:
-        name: the column of the true label, or of the true number.
-        kind: ``label``, the favourable one or another; ``labels``, several of which none is the favourable one;
-            ``ordinal``, a label in the order of ``values``, worst first or best first; or ``number``, such as a price
-            or a score.
-        favourable: the label a person would want. Of an ordinal target it is the first or the last of ``values``; of
-            ``labels`` it is ``neither``; of a number it is ``higher``, ``lower``, or ``neither`` where it was not said.
-        values: all labels. Left out, they are ``favourable`` and everything else the data holds. A number has none.
-        unit: what a number is measured in, such as ``EUR``.
+        name: Column of the true label or number.
+        kind: ``label`` compares the favourable label with all others; ``labels`` compares each label with the others;
+            ``ordinal`` labels have an order; ``number`` is a quantity such as a price or a score.
+        favourable: Favourable label. For ``ordinal``: the first or the last of ``values``. For ``labels``:
+            ``neither``. For ``number``: ``higher``, ``lower`` or ``neither`` (unspecified).
+        values: All labels; for ``ordinal`` worst first or best first. Default: ``favourable`` and all other labels in
+            the data. Not allowed for ``number``.
+        unit: Unit of a number, such as ``EUR``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,31 +49,28 @@ class Target(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _say_no_direction(cls, described: Any) -> Any:
-        """Enter ``neither`` where a number, or several labels, are described without what people want of them."""
-        if isinstance(described, dict) and described.get("kind") in ("number", "labels"):
-            return {"favourable": NEITHER} | described if "favorable" not in described else described
-        return described
+    def _fill_favourable(cls, data: Any) -> Any:
+        """Set ``favourable`` to ``neither`` by default for a number or several labels."""
+        if isinstance(data, dict) and data.get("kind") in ("number", "labels") and "favorable" not in data:
+            return {"favourable": NEITHER} | data
+        return data
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Target:
         if self.kind == "number":
             if self.favourable not in DIRECTIONS:
-                raise ValueError(f"favourable of a number is one of {', '.join(DIRECTIONS)}, got {self.favourable!r}")
+                raise ValueError(f"favourable must be one of {', '.join(DIRECTIONS)}, got {self.favourable!r}")
             if self.values is not None:
-                raise ValueError("a number has no list of values")
+                raise ValueError("values require a target of labels, got kind number")
             return self
         if self.unit is not None:
             raise ValueError("a unit belongs to a number: `kind: number`")
-        if self.values is not None:
-            if len(self.values) < 2:
-                raise ValueError("a target needs at least two labels: with one there is no decision to look at")
-            if self.kind != "labels" and self.favourable not in self.values:
-                raise ValueError(f"favourable {self.favourable!r} is not among the labels {list(self.values)}")
+        if self.values is not None and len(self.values) < 2:
+            raise ValueError(f"values must have at least two labels, got {list(self.values)}")
         if self.kind == "labels" and self.favourable != NEITHER:
-            raise ValueError(
-                f"several labels have no favourable one, got {self.favourable!r}: say `kind: label` for it"
-            )
+            raise ValueError(f"`kind: labels` takes no favourable label, got {self.favourable!r}: use `kind: label`")
+        if self.kind != "labels" and self.values is not None and self.favourable not in self.values:
+            raise ValueError(f"favourable {self.favourable!r} is not among the labels {list(self.values)}")
         if self.kind == "ordinal":
             if self.values is None:
                 raise ValueError("an ordinal target needs its `values`, in order")
@@ -86,35 +83,35 @@ class Target(BaseModel):
 
     @property
     def is_number(self) -> bool:
-        """Whether a number is decided, and no label."""
+        """Whether the target is a number."""
         return self.kind == "number"
 
     def require_labels(self, analysis: str) -> None:
-        """Refuse a number where labels are compared, and several labels where one of them is the favourable one.
+        """Check that the target has a favourable label.
 
         Raises:
-            SchemaError: a number is decided, or no label is favourable.
+            SchemaError: The target is a number, or no label is favourable.
         """
         if self.kind == "labels":
             raise SchemaError(
-                f"no label of {self.name!r} is favourable, and {analysis} compares one with all others",
-                hint="name it, and say `kind=label`",
+                f"{analysis} compares a favourable label with all others, and no label of {self.name!r} is favourable",
+                hint="name the favourable label, and use `kind=label`",
             )
         if self.is_number:
             raise SchemaError(
-                f"the target {self.name!r} is a number, and {analysis} compares labels",
-                hint="cut it into classes first, for example above and below a threshold",
+                f"{analysis} compares labels, and the target {self.name!r} is a number",
+                hint="divide the number into classes first, for example above and below a threshold",
             )
 
 
 @dataclass(frozen=True)
 class OutcomeRole:
-    """What is said about the column that is decided, where no schema says it.
+    """Description of the outcome column without a schema.
 
     Attributes:
-        kind: ``label``, ``labels``, ``ordinal`` or ``number``; guessed if left out (see ``guess_kind``).
-        order: the labels of an ordinal outcome, worst first.
-        unit: what a number is measured in.
+        kind: ``label``, ``labels``, ``ordinal`` or ``number``. Default: inferred, see ``guess_kind``.
+        order: Labels of an ordinal outcome, worst first.
+        unit: Unit of a number.
     """
 
     kind: TargetKind | None = None
@@ -123,46 +120,45 @@ class OutcomeRole:
 
     @classmethod
     def of(cls, kind: str | None = None, order: Sequence[Value] | None = None, unit: str | None = None) -> OutcomeRole:
-        """Return what is said, after a look at whether there is such a kind.
+        """Check the arguments and build the role.
 
         Raises:
-            OptionError: there is none, or an order is not a list of two labels at least.
+            OptionError: The kind is unknown, or the order is not a list of at least two labels.
         """
-        check_type("kind", kind, str, f"one of {', '.join(get_args(TargetKind))}")
+        kinds = get_args(TargetKind)
+        check_type("kind", kind, str, f"one of {', '.join(kinds)}")
         check_type("order", order, Sequence | np.ndarray, "a list of labels, worst first")
-        known = next((one for one in get_args(TargetKind) if one == kind), None)
-        if kind is not None and known is None:
+        if kind is not None and kind not in kinds:
             raise OptionError(
-                f"expected kind {', '.join(get_args(TargetKind))}, got {kind!r}",
-                hint="leave `kind=` out to have it guessed",
+                f"expected kind {', '.join(kinds)}, got {kind!r}", hint="remove `kind=` to infer it from the labels"
             )
         if order is not None and (isinstance(order, str) or len(order) < 2):
             raise OptionError(
                 f"expected an order of at least two labels, worst first, got {order!r}",
                 hint="order=['low', 'high']",
             )
-        if known == "labels" and order is not None:
-            raise OptionError("labels in an order are ordinal", hint="leave `kind=labels` out, or `order=`")
-        return cls(known, None if order is None else tuple(order), unit)
+        if kind == "labels" and order is not None:
+            raise OptionError("expected `kind=labels` or `order=`, got both", hint="remove one: an order is ordinal")
+        return cls(cast("TargetKind | None", kind), None if order is None else tuple(order), unit)
 
     def require_no_favourable(self, name: str, favourable: Value | None) -> None:
-        """Refuse a favourable label where each of several is compared.
+        """Check that an outcome of kind ``labels`` has no favourable label.
 
         Raises:
-            OptionError: there is one.
+            OptionError: It has one.
         """
         if self.kind == "labels" and favourable is not None:
             raise OptionError(
-                f"each label of {name!r} is compared, and none is the favourable one, got {favourable!r}",
-                hint="leave `favourable=` out; or say `kind=label`, to compare it with all others",
+                f"`kind=labels` compares each label of {name!r} and takes no favourable label, got {favourable!r}",
+                hint="remove `favourable=`; or use `kind=label` to compare it with all others",
             )
 
 
 def guess_kind(labels: Collection[Any], favourable: Value | None, order: Sequence[Value] | None) -> TargetKind:
-    """Return what a column of these different labels holds, where it was not said.
+    """Infer the kind of a column from its distinct labels.
 
-    Labels with an order are ordinal. Many different numbers are a number, unless one of them is named as the favourable
-    label; a number too is what higher or lower is favourable of.
+    Labels with an order are ordinal. Numbers are a number if ``favourable`` is a direction, or if it is None and there
+    are more than ``MOST_NUMERIC_LABELS`` of them.
     """
     if order is not None:
         return "ordinal"

@@ -1,4 +1,4 @@
-"""Decisions by a score: favourable from a threshold on, the same for all, or one for each value of an attribute."""
+"""Thresholds on scores: one for all rows, or one per value of an attribute."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from evenhand.text import suggest_name
 from evenhand.typing import Booleans, Floats
 
 PERCENT = 100.0
-"""The end of scores that look like percentages or points."""
+"""Maximum of scores that look like percentages or points."""
 
 MOST_VALUES = 100
-"""An attribute with more values than this has no thresholds by value."""
+"""Maximum number of values of an attribute with one threshold per value."""
 
-FORM = "a number, or one for a group beside it: `threshold=0.5`, `threshold=sex=Female:0.4`"
+FORM = "a number, and optionally one per group: `threshold=0.5`, `threshold=sex=Female:0.4`"
 
 
 class Thresholds(BaseModel):
-    """From which score on the favourable decision is given.
+    """Score thresholds of the favourable decision.
 
     Attributes:
-        default: for everybody who has none of their own; None where each value of the attribute has one.
-        attribute: by which thresholds differ; None where there is one for all.
-        own: value of that attribute -> its threshold.
-        low_is_good: whether people are selected up to the threshold, as by a risk score, in place of from it on.
+        default: Threshold of all values without their own. None if each value of the attribute has one.
+        attribute: Attribute with one threshold per value. None for a single threshold.
+        own: Thresholds by value of the attribute.
+        low_is_good: Whether to select scores up to the threshold, as for risk scores, instead of from the threshold on.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,39 +41,38 @@ class Thresholds(BaseModel):
     low_is_good: bool = False
 
     @classmethod
-    def parse(cls, given: Any) -> Self:
-        """Return thresholds from a number, a text such as ``"0.5"`` or ``"sex=Female:0.4"``, or several of these.
+    def parse(cls, thresholds: Any) -> Self:
+        """Parse a number, a text such as ``"0.5"`` or ``"sex=Female:0.4"``, or a list of these.
 
         Raises:
-            OptionError: one is neither, is given twice, or thresholds differ by more than one attribute.
+            OptionError: A threshold is invalid or repeated, or thresholds differ by more than one attribute.
         """
-        if isinstance(given, cls):
-            return given
-        if isinstance(given, Mapping):
+        if isinstance(thresholds, cls):
+            return thresholds
+        if isinstance(thresholds, Mapping):
             try:
-                return cls(**given)
+                return cls(**thresholds)
             except ValidationError:
-                raise OptionError(f"expected a number, or several, as `threshold=`, got {given!r}") from None
-        several = given if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else [given]
+                raise OptionError(f"expected a number, or several, as `threshold=`, got {thresholds!r}") from None
+        is_list = isinstance(thresholds, Sequence | np.ndarray) and not isinstance(thresholds, str)
         default: float | None = None
         attribute: str | None = None
         own: dict[str, float] = {}
-        for one in several:
-            about, _, number = str(one).rpartition(":")
-            threshold = _read_number(number, one)
-            if not about:
+        for item in thresholds if is_list else [thresholds]:
+            group, _, number = str(item).rpartition(":")
+            threshold = _read_number(number, item)
+            if not group:
                 if default is not None:
-                    raise OptionError(f"expected one threshold for everybody, got {default:g} and {threshold:g}")
+                    raise OptionError(f"expected one default threshold, got {default:g} and {threshold:g}")
                 default = threshold
                 continue
-            name, equals, value = about.partition("=")
-            if not equals or not name.strip() or not value.strip():
-                raise OptionError(f"expected {FORM}; got {one!r}", hint="write ATTRIBUTE=VALUE:NUMBER")
-            name, value = name.strip(), value.strip()
+            name, _, value = (part.strip() for part in group.partition("="))
+            if not name or not value:
+                raise OptionError(f"expected {FORM}; got {item!r}", hint="write ATTRIBUTE=VALUE:NUMBER")
             if attribute not in (None, name):
                 raise OptionError(
                     f"expected thresholds by one attribute, got {attribute} and {name}",
-                    hint="a person would have two thresholds: write one audit for each attribute",
+                    hint="run one audit for each attribute",
                 )
             if value in own:
                 raise OptionError(f"expected one threshold for {name} {value}, got {own[value]:g} and {threshold:g}")
@@ -84,43 +83,43 @@ class Thresholds(BaseModel):
 
     @property
     def uses_protected(self) -> bool:
-        """Whether people with the same score are decided differently by an attribute of theirs."""
-        return len({*self.own.values(), *({self.default} - {None})}) > 1
+        """Whether the decision depends on the attribute as well as the score."""
+        return len(self.values) > 1
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Every threshold there is, each once, in order."""
+        """Distinct thresholds in ascending order."""
         return tuple(sorted({*self.own.values(), *([] if self.default is None else [self.default])}))
 
     def describe(self) -> str:
-        """Return from (or up to) where people are selected: ``0.4 for sex Female, 0.5 for everybody else``."""
+        """Format the thresholds: ``0.4 for sex Female, 0.5 for everybody else``."""
         parts = [f"{threshold:g} for {self.attribute} {value}" for value, threshold in self.own.items()]
         if self.default is not None:
             parts.append(f"{self.default:g} for everybody else" if parts else f"{self.default:g}")
         return ", ".join(parts)
 
     def select(self, scores: Floats, schema: Schema, individuals: Floats) -> Booleans:
-        """Return who is selected: a score of at least the threshold, or at most where low is good, shape (n,).
+        """Select scores that reach the threshold (or do not exceed it if low scores are good), shape (n,).
 
         Args:
-            scores: shape (n,).
-            schema: of the people; ``check_schema`` has been asked.
-            individuals: the people, shape (n, attributes).
+            scores: Scores, shape (n,).
+            schema: Schema of the individuals that passed ``check_schema``.
+            individuals: Individuals, shape (n, attributes).
         """
         sign = -1 if self.low_is_good else 1
-        otherwise = sign * math.inf if self.default is None else self.default
+        default = sign * math.inf if self.default is None else self.default
         if self.attribute is None:
-            return np.asarray(sign * scores >= sign * otherwise)
+            return np.asarray(sign * scores >= sign * default)
         attribute = schema[self.attribute]
-        entries, code = np.unique(individuals[:, schema.position(self.attribute)], return_inverse=True)
-        limits = np.array([self.own.get(attribute.text(entry), otherwise) for entry in entries.tolist()])
-        return np.asarray(sign * scores >= sign * limits[code])
+        entries, codes = np.unique(individuals[:, schema.position(self.attribute)], return_inverse=True)
+        thresholds = np.array([self.own.get(attribute.text(entry), default) for entry in entries.tolist()])
+        return np.asarray(sign * scores >= sign * thresholds[codes])
 
     def check_schema(self, schema: Schema) -> None:
-        """Refuse an attribute or a value that the schema does not have, and values that have no threshold.
+        """Check that the schema has the attribute and its values, and that each value has a threshold.
 
         Raises:
-            OptionError: there is one.
+            OptionError: The attribute or a value is unknown, or a value has no threshold.
         """
         if self.attribute is None:
             return
@@ -130,64 +129,58 @@ class Thresholds(BaseModel):
         attribute = schema[self.attribute]
         if attribute.size is None or attribute.size > MOST_VALUES:
             raise OptionError(
-                f"{self.attribute!r} has too many values for thresholds of their own",
+                f"expected an attribute with at most {MOST_VALUES} values, got {self.attribute!r}",
                 location="`threshold=`",
                 hint="make it ordinal with `edges: [...]` in the schema",
             )
-        known = [attribute.text(entry) for entry in attribute.domain().tolist()]
+        values = [attribute.text(entry) for entry in attribute.domain().tolist()]
         for value in self.own:
-            if value not in known:
-                hint = f"{suggest_name(value, known)}the values are: {', '.join(known)}"
+            if value not in values:
+                hint = f"{suggest_name(value, values)}the values are: {', '.join(values)}"
                 raise OptionError(f"{self.attribute} has no value {value!r}", location="`threshold=`", hint=hint)
-        without = [value for value in known if value not in self.own]
-        if self.default is None and without:
+        missing = [value for value in values if value not in self.own]
+        if self.default is None and missing:
             raise OptionError(
-                f"{self.attribute} {', '.join(without)} has no threshold",
+                f"{self.attribute} {', '.join(missing)} has no threshold",
                 location="`threshold=`",
-                hint="add one for everybody else, such as `threshold=0.5`",
+                hint="add a default for all other values, such as `threshold=0.5`",
             )
 
     def check_scale(self, scores: Floats) -> None:
-        """Refuse thresholds that are not on the scale of the scores; scores are never rescaled silently.
+        """Check that the thresholds are on the scale of the scores, which are never rescaled silently.
 
         Raises:
-            OptionError: scores of 0 to 100 and a threshold below 1, or scores of 0 to 1 and a threshold above.
+            OptionError: Scores from 0 to 100 and a threshold below 1, or scores from 0 to 1 and a threshold above 1.
         """
         low, high = float(scores.min()), float(scores.max())
-        seen = f"the scores lie between {low:g} and {high:g}, and the threshold is"
+        hint = "give the threshold on the scale of the scores"
         for threshold in self.values:
+            message = f"the scores are between {low:g} and {high:g}, and the threshold is {threshold:g}"
             if 0 < threshold < 1 and looks_like_points(scores):
-                raise OptionError(
-                    f"{seen} {threshold:g}",
-                    location="`threshold=`",
-                    hint=f"scores are not rescaled: give the threshold on their scale, such as "
-                    f"`threshold={PERCENT * threshold:g}` of 0 to 100, or divide the scores yourself",
-                )
+                hint += f", such as `threshold={PERCENT * threshold:g}` of 0 to 100, or divide the scores by 100"
+                raise OptionError(message, location="`threshold=`", hint=hint)
             if threshold > 1 and low >= 0 and high <= 1:
-                own = f", such as `threshold={threshold / PERCENT:g}`" if threshold <= PERCENT else ""
-                raise OptionError(
-                    f"{seen} {threshold:g}: {'every' if self.low_is_good else 'no'} person would be selected",
-                    location="`threshold=`",
-                    hint=f"give the threshold on the scale of the scores{own}",
-                )
+                message += f": {'every' if self.low_is_good else 'no'} person would be selected"
+                hint += f", such as `threshold={threshold / PERCENT:g}`" if threshold <= PERCENT else ""
+                raise OptionError(message, location="`threshold=`", hint=hint)
 
 
 def looks_like_points(scores: Floats) -> bool:
-    """Return whether scores look like percentages or points, 0 to 100, and not like probabilities."""
+    """Check whether scores look like percentages or points from 0 to 100 rather than probabilities."""
     return len(scores) > 0 and bool(scores.min() >= 0 and 1 < scores.max() <= PERCENT)
 
 
 def describe_scale(scores: Floats) -> str:
-    """Return what was seen of scores that are not probabilities, and how to go on."""
-    seen = f"the scores are not probabilities: some lie outside 0 to 1 (seen: {scores.min():g} to {scores.max():g})"
-    return f"{seen}; if they are percentages, divide them by 100" if looks_like_points(scores) else seen
+    """Explain why scores are not probabilities, and how to convert percentages."""
+    message = f"the scores are not probabilities: some are outside 0 to 1 (range: {scores.min():g} to {scores.max():g})"
+    return f"{message}; if they are percentages, divide them by 100" if looks_like_points(scores) else message
 
 
-def _read_number(text: str, given: Any) -> float:
+def _read_number(text: str, item: Any) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise OptionError(f"expected {FORM}; got {given!r}", location="`threshold=`")
+        raise OptionError(f"expected {FORM}; got {item!r}", location="`threshold=`")
     return number
