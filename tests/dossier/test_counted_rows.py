@@ -161,5 +161,5 @@ def test_what_cannot_be_counted_is_refused():
     with pytest.raises(DataError, match="there are no rows"):
         compile_dossier(rows.filter("selected > 5"), DossierConfig(**SELECTION))
     many = pl.LazyFrame({"sex": ["M", "F"] * 6000, "selected": [1, 0] * 6000, "job": range(12_000)})
-    with pytest.raises(DataError, match="12,000 different values"):
+    with pytest.raises(DataError, match="12,000"):
         compile_dossier(many, DossierConfig(**SELECTION | {"strata": "job"}))

@@ -1,4 +1,4 @@
-"""Several labels that were given to people, with the true ones where these are known."""
+"""Recorded decisions with several or ordinal labels, and the true labels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from evenhand.typing import Integers
 
 @dataclass(frozen=True)
 class GivenLabels:
-    """Which label everybody is given, and which is the true one.
+    """Decided and true label of each row.
 
     Attributes:
-        names: all labels, in their order if they have one.
+        names: All labels, in order if they are ordinal.
         decided: Positions of the decided labels in ``names``, shape (n,).
         truth: Positions of the true labels, -1 where unknown, shape (n,); None without a column of true labels.
-        ordered: whether the labels have an order.
+        ordered: Whether the labels are ordinal.
     """
 
     names: tuple[Value, ...]
@@ -28,11 +28,11 @@ class GivenLabels:
     ordered: bool
 
     def at(self, rows: Integers) -> GivenLabels:
-        """Return the labels of some people, by their positions, in that order."""
+        """Select rows by position."""
         return replace(self, decided=self.decided[rows], truth=None if self.truth is None else self.truth[rows])
 
     def worst_first(self, favourable: Value) -> GivenLabels:
-        """Return grades in the order from worst to best, if the favourable one is the first; else the same."""
+        """Reverse ordinal labels whose first label is the favourable one."""
         if not self.ordered or favourable != self.names[0]:
             return self
         last = len(self.names) - 1
@@ -42,14 +42,14 @@ class GivenLabels:
 
 @dataclass(frozen=True)
 class RecordedLabels:
-    """Labels that were given to people, of several, or in an order; the model that gave them is not needed.
+    """Recorded decisions with several or ordinal labels.
 
     Attributes:
-        people: Everyone with a decided label. Their attributes define the groups, and their target is the decision.
+        people: Rows with a decided label. The attributes define the groups, and the target is the decision.
             ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
         given: Decided and true labels.
         truth: Column of the true labels; None without one.
-        undecided: Number of rows left out because they have no decided label.
+        undecided: Number of rows without a decided label, which are left out.
     """
 
     people: People

@@ -1,4 +1,4 @@
-"""What was recorded besides decisions: rankings."""
+"""Recorded rankings."""
 
 from evenhand.schema.recorded.rankings import RankingRoles, RecordedRankings, table_of_rankings
 

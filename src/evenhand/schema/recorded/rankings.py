@@ -1,8 +1,8 @@
-"""Rankings that were recorded: lists of candidates in their order, read from a table of one row per candidate."""
+"""Recorded rankings: ordered lists of candidates, read from a table with one row per candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,31 +14,33 @@ from evenhand.schema.columns import list_columns, list_names, require_column, ta
 from evenhand.schema.decisions import describe_groups
 from evenhand.schema.people import People, encode
 from evenhand.schema.reading import add_left_out
-from evenhand.schema.rows import CodedColumn, is_missing
+from evenhand.schema.rows import CodedColumn, is_missing, plain_value
 from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
 LARGEST = 1e9
-"""Ranks beyond this are none."""
+"""Maximum rank."""
 
 
 @dataclass(frozen=True)
 class RecordedRankings:
-    """Lists of candidates in their order; what ranked them is not needed.
+    """Recorded lists of candidates.
 
-    Rows are candidates, sorted by list and, within it, by position.
+    Rows are candidates, sorted by list and then by position.
 
     Attributes:
-        people: the candidates. Their attributes are those that groups are made by.
-        lists: the list of each candidate, from 0 on, shape (n,).
-        positions: its place in the list, 1 is the first, shape (n,). Candidates of equal rank or score share places:
-            they stand on them in any order.
-        ties: a number that those of equal rank or score in one list share, from 0 on in the order of rows, shape (n,).
-        relevance: how much each candidate deserves attention, at least 0, shape (n,); None where it is not known.
-        ranked_by: the column of ranks or scores; by_score: whether it holds scores, the highest first.
-        query: the column whose values name the lists; None for one list.
-        unranked: rows left out because they have no rank or score.
-        gapped: lists whose recorded ranks leave places out.
+        people: Candidates; their attributes define the groups.
+        lists: Number of each candidate's list, from 0, shape (n,).
+        positions: Positions in the list, from 1, shape (n,). Candidates of equal rank or score occupy consecutive
+            positions in arbitrary order.
+        ties: Number of each block of equal rank or score in a list, from 0 in the order of the rows, shape (n,).
+        relevance: Relevance of each candidate, at least 0, shape (n,); None if unknown.
+        ranked_by: Column of ranks or scores.
+        by_score: Whether the column holds scores, highest first.
+        query: Column that identifies the lists; None for a single list.
+        relevance_name: Column of the relevance.
+        unranked: Number of rows without a rank or score, which are left out.
+        gapped: Number of lists whose recorded ranks skip positions.
     """
 
     people: People
@@ -55,28 +57,28 @@ class RecordedRankings:
 
     @property
     def count(self) -> int:
-        """How many lists there are."""
+        """Number of lists."""
         return int(self.lists[-1]) + 1
 
     @property
     def tied(self) -> int:
-        """How many candidates have the rank or score of another one in their list."""
+        """Number of candidates with the rank or score of another candidate in their list."""
         sizes = np.bincount(self.ties)
         return int(sizes[sizes > 1].sum())
 
 
 @dataclass(frozen=True)
 class RankingRoles:
-    """What the columns of a table of rankings are for; other columns are not looked at.
+    """Roles of the columns of a table of rankings; other columns are ignored.
 
     Attributes:
-        rank: column of recorded ranks, whole numbers from 1 on; None where a score ranks.
-        rank_by: column of scores, the highest first; None where ranks are recorded.
-        query: column that names the list of each row, such as a search; None where all rows are one list.
-        relevance: column of how much each candidate deserves attention, such as clicks or grades; at least 0.
-        protected: columns that groups are made by; with a schema, in place of those it marks.
-        schema: what the protected columns mean; inferred from the data if left out.
-        accept_proposals: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
+        rank: Column of recorded ranks, whole numbers from 1. None with ``rank_by``.
+        rank_by: Column of scores, highest first. None with ``rank``.
+        query: Column that identifies the list of each row, such as a search. None for a single list.
+        relevance: Column of the relevance of each candidate, such as clicks or grades; at least 0.
+        protected: Columns that define the groups. Default: the protected attributes of the schema.
+        schema: Schema of the protected columns. Default: inferred from the data.
+        accept_proposals: Whether to accept the proposals for columns that cannot be attributes without changes.
     """
 
     rank: str | None = None
@@ -91,116 +93,108 @@ class RankingRoles:
         check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedRankings:
-        """Return the rankings in a data frame.
+        """Read the rankings of a data frame.
 
-        Rows without a rank or score are left out and counted. Candidates of equal rank take the places from that rank
-        on; a rank that is left out stays empty, so that a recorded rank is the place that was seen.
+        Rows without a rank or score are left out and counted. Candidates of equal rank occupy the positions from that
+        rank on, and skipped ranks stay empty, so that a recorded rank is the displayed position.
 
         Args:
-            frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per candidate.
-            location: how to call the data in messages.
+            frame: Data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per candidate.
+            location: Name of the data in messages.
 
         Raises:
-            EvenhandError: a column is missing or holds what it must not.
+            EvenhandError: A column is missing or contains invalid values.
         """
         import narwhals as nw
 
-        order, by_score = self._order()
+        if (self.rank is None) == (self.rank_by is None):
+            raise OptionError(
+                f"expected a column of ranks or one of scores, got {'neither' if self.rank is None else 'both'}",
+                hint="name recorded ranks: `rank=COLUMN`, from 1; or scores: `rank_by=COLUMN`, highest first",
+            )
+        by_score = self.rank is None
+        key, order = ("score", str(self.rank_by)) if by_score else ("rank", str(self.rank))
         names = self._list_protected(list_columns(frame))
         table = nw.from_native(frame, eager_only=True)
         if len(table) == 0:
             raise DataError("there are no rows", location=location)
-        ranks = _read_column(table[order], "score" if by_score else "rank")
-        ranked = ~np.isnan(ranks)
+        keys = _read_numbers(table[order], key)
+        ranked = ~np.isnan(keys)
         if not ranked.any():
-            raise DataError(f"no row has a {'score' if by_score else 'rank'} in column {order!r}", location=location)
+            raise DataError(f"no row has a {key} in column {order!r}", location=location)
         if not by_score:
-            _check_ranks(ranks[ranked], order, np.flatnonzero(ranked))
+            _check_ranks(keys, order)
         queries = _read_queries(table[self.query], ranked) if self.query is not None else np.zeros(len(table), np.int64)
         relevance = None if self.relevance is None else _read_relevance(table[self.relevance], ranked)
         target = {"name": order, "kind": "number", "favourable": "higher" if by_score else "lower"}
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
         people = encode(schema, table.select([*names]).filter(ranked.tolist()).to_native(), location=location)
-        unranked, reason = int((~ranked).sum()), f"without a {'score' if by_score else 'rank'}"
+        unranked = int((~ranked).sum())
         assert people.reading is not None  # ``encode`` sets it
-        reading = add_left_out(people.reading, reason, unranked)
+        reading = add_left_out(people.reading, f"without a {key}", unranked)
         rows = np.flatnonzero(ranked)
-        placed = _place(queries[rows], -ranks[rows] if by_score else ranks[rows], recorded=not by_score)
-        # Who is left out because a value is missing has had a place all the same.
+        ranking = _rank(queries[rows], -keys[rows] if by_score else keys[rows], recorded=not by_score)
+        # Rows that are left out because a value is missing still occupy a position.
         number = np.full(len(rows), -1)
         number[people.rows] = np.arange(len(people))
-        known = number[placed.order] >= 0
+        encoded = number[ranking.order] >= 0
+        order_of_encoded = ranking.order[encoded]
         return RecordedRankings(
-            people=replace(people, rows=rows[people.rows], reading=reading).at(number[placed.order[known]]),
-            lists=_renumber(placed.lists[known]),
-            positions=placed.positions[known],
-            ties=_renumber(placed.ties[known]),
-            relevance=None if relevance is None else relevance[rows[placed.order[known]]],
+            people=replace(people, rows=rows[people.rows], reading=reading).at(number[order_of_encoded]),
+            lists=_renumber(ranking.lists[encoded]),
+            positions=ranking.positions[encoded],
+            ties=_renumber(ranking.ties[encoded]),
+            relevance=None if relevance is None else relevance[rows[order_of_encoded]],
             ranked_by=order,
             by_score=by_score,
             query=self.query,
             relevance_name=self.relevance,
             unranked=unranked,
-            gapped=placed.gapped,
+            gapped=ranking.gapped,
         )
 
-    def _order(self) -> tuple[str, bool]:
-        """Return the column that ranks, and whether it holds scores.
-
-        Raises:
-            OptionError: there is none, or two.
-        """
-        if (self.rank is None) == (self.rank_by is None):
-            given = "neither" if self.rank is None else "both"
-            raise OptionError(
-                f"expected a column of ranks or one of scores, got {given}",
-                hint="name recorded places: `rank=COLUMN`, 1 is the first; or scores: `rank_by=COLUMN`, highest first",
-            )
-        return (self.rank, False) if self.rank is not None else (str(self.rank_by), True)
-
     def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
-        """Return the columns that groups are made by, after a look at whether all columns that are named are there."""
+        """List the protected columns, and check that all named columns exist and differ."""
         names = list_names(() if self.protected is None else self.protected, "protected")
         if not names and self.schema is not None:
             names = self.schema.protected
         if not names:
             hint = "name at least one: `protected=NAME`"
             raise OptionError("expected at least one protected attribute, got none", hint=hint)
-        given = {"rank": self.rank, "rank_by": self.rank_by, "query": self.query, "relevance": self.relevance}
+        fields = {role: getattr(self, role) for role in ("rank", "rank_by", "query", "relevance")}
         roles: dict[str, str] = {}
-        for role, name in [*given.items(), *(("protected", name) for name in names)]:
+        for role, name in [*fields.items(), *(("protected", name) for name in names)]:
             if name is None:
                 continue
             require_column(name, columns, role)
-            # A score may be what is deserved as well: then the question is whether attention follows it.
+            # Scores may also be the relevance, to test whether attention follows the scores.
             if roles.setdefault(name, role) != role and {role, roles[name]} != {"rank_by", "relevance"}:
                 raise OptionError(f"expected different columns as `{roles[name]}=` and `{role}=`, got {name!r} twice")
         return tuple(dict.fromkeys(names))
 
 
-def _read_column(column: Any, role: str) -> Floats:
-    """Return the numbers of a column, NaN where one is missing.
+def _read_numbers(column: Any, role: str) -> Floats:
+    """Convert a column to numbers, NaN for missing values.
 
     Raises:
-        DataError: it holds something else, or infinity.
+        DataError: A value is not a number, or is infinite.
     """
     if column.dtype.is_numeric():
         numbers = np.asarray(column.to_numpy(), dtype=np.float64)
     else:
         coded = CodedColumn.read(column)
-        numbers = np.array([_number_of(value) for value in coded.values], dtype=np.float64)[coded.codes]
-    if np.isinf(numbers).any():
-        row = int(np.argmax(np.isinf(numbers)))
-        raise DataError(
-            f"column {column.name!r}, row {row + 1}: expected a finite number as {role}, got {column[row]!r} "
-            f"({int(np.isinf(numbers).sum()):,} such rows)",
-            hint=f"fill it in, or leave such rows out; an empty cell is a candidate without a {role}",
-        )
+        numbers = np.array([_parse_number(value) for value in coded.values], dtype=np.float64)[coded.codes]
+    hint = f"correct or drop these rows; an empty cell is a candidate without a {role}"
+
+    def show(row: int) -> str:
+        return repr(plain_value(column[row]))
+
+    _refuse_rows(np.isinf(numbers), column.name, f"a finite number as {role}", show, hint)
     return numbers
 
 
-def _number_of(value: Any) -> float:
-    """Return the number in a cell: NaN where it is empty, infinity where it holds something else."""
+def _parse_number(value: Any) -> float:
+    """Parse a cell; NaN if it is empty, infinity if it is not a number."""
     if is_missing(value) or (isinstance(value, str) and not value.strip()):
         return np.nan
     try:
@@ -210,55 +204,52 @@ def _number_of(value: Any) -> float:
     return np.inf if np.isnan(number) else number
 
 
-def _check_ranks(ranks: Floats, name: str, rows: Integers) -> None:
-    wrong = (ranks < 1) | (ranks != np.floor(ranks)) | (ranks > LARGEST)
-    if not wrong.any():
-        return
-    first = int(np.argmax(wrong))
-    hint = "add 1 to ranks that begin at 0" if ranks[first] == 0 else "rank by the score instead: `rank_by=COLUMN`"
-    raise DataError(
-        f"column {name!r}, row {int(rows[first]) + 1}: expected a whole rank from 1 on, got {ranks[first]:g}", hint=hint
-    )
+def _check_ranks(ranks: Floats, name: str) -> None:
+    invalid = (ranks < 1) | (ranks != np.floor(ranks)) | (ranks > LARGEST)
+    invalid &= ~np.isnan(ranks)
+    starts_at_zero = invalid.any() and ranks[np.argmax(invalid)] == 0
+    hint = "add 1 to ranks that start at 0" if starts_at_zero else "rank by the score instead: `rank_by=COLUMN`"
+    _refuse_rows(invalid, name, "a whole rank from 1", lambda row: f"{ranks[row]:g}", hint)
 
 
 def _read_queries(column: Any, ranked: Booleans) -> Integers:
-    """Return the list of every row, numbered in the order of first appearance.
+    """Number the list of each row in the order of first appearance.
 
     Raises:
-        DataError: a ranked row has none.
+        DataError: A ranked row has no list.
     """
     coded = CodedColumn.read(column)
-    known = np.array([not is_missing(value) and value != "" for value in coded.values], dtype=bool)[coded.codes]
-    if not known[ranked].all():
-        row = int(np.argmax(ranked & ~known)) + 1
-        raise DataError(
-            f"column {column.name!r}, row {row}: expected the name of a list, got nothing "
-            f"({int((ranked & ~known).sum()):,} such rows)",
-            hint="fill it in, or leave such rows out",
-        )
+    named = np.array([not is_missing(value) and value != "" for value in coded.values], dtype=bool)[coded.codes]
+    hint = "fill in the name, or drop these rows"
+    _refuse_rows(ranked & ~named, column.name, "the name of a list", lambda row: "an empty cell", hint)
     return coded.codes
 
 
 def _read_relevance(column: Any, ranked: Booleans) -> Floats:
-    """Return the relevance of every row; of those that are not ranked it does not matter."""
-    values = _read_column(column, "relevance")
-    wrong = ranked & ~(values >= 0)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        given = "nothing" if np.isnan(values[row]) else f"{values[row]:g}"
-        raise DataError(
-            f"column {column.name!r}, row {row + 1}: expected relevance of at least 0, got {given} "
-            f"({int(wrong.sum()):,} such rows)",
-            hint="a candidate that was not judged relevant has 0",
-        )
+    """Read the relevance of each row; values of unranked rows are not checked."""
+    values = _read_numbers(column, "relevance")
+    hint = "set the relevance of unrated candidates to 0"
+
+    def show(row: int) -> str:
+        return "an empty cell" if np.isnan(values[row]) else f"{values[row]:g}"
+
+    _refuse_rows(ranked & ~(values >= 0), column.name, "relevance of at least 0", show, hint)
     if values[ranked].max() == 0:
-        raise DataError(f"expected relevance above 0 in column {column.name!r}, got zeros alone")
+        raise DataError(f"expected a relevance above 0 in column {column.name!r}, got only 0")
     return values
 
 
+def _refuse_rows(invalid: Booleans, name: str, expected: str, show: Callable[[int], str], hint: str) -> None:
+    """Raise a DataError that names the first of the invalid rows and their number."""
+    if invalid.any():
+        row = int(np.argmax(invalid))
+        message = f"expected {expected}, got {show(row)} ({int(invalid.sum()):,} such rows)"
+        raise DataError(f"column {name!r}, row {row + 1}: {message}", hint=hint)
+
+
 @dataclass(frozen=True)
-class _Places:
-    """The order of rows, and what it is made of; see ``RecordedRankings``."""
+class _Ranking:
+    """Rows in the order of their lists and positions; see ``RecordedRankings``."""
 
     order: Integers
     lists: Integers
@@ -267,30 +258,28 @@ class _Places:
     gapped: int
 
 
-def _place(queries: Integers, keys: Floats, *, recorded: bool) -> _Places:
-    """Put rows into the order of their lists and, within them, of their keys, the lowest first."""
+def _rank(queries: Integers, keys: Floats, *, recorded: bool) -> _Ranking:
+    """Sort rows by list and then by key in ascending order, and compute their positions."""
     _, lists = np.unique(queries, return_inverse=True)
     order = np.lexsort((keys, lists))
     lists, keys = lists[order], keys[order]
-    n = len(order)
-    opens = np.r_[True, lists[1:] != lists[:-1]]
-    fresh = opens | np.r_[True, keys[1:] != keys[:-1]]
-    ties = np.cumsum(fresh) - 1
-    starts = np.flatnonzero(opens)
-    place = np.arange(n) - starts[lists] + 1
+    list_starts = np.r_[True, lists[1:] != lists[:-1]]
+    tie_starts = list_starts | np.r_[True, keys[1:] != keys[:-1]]
+    ties = np.cumsum(tie_starts) - 1
+    positions = np.arange(len(order)) - np.flatnonzero(list_starts)[lists] + 1
     if not recorded:
-        return _Places(order, lists, place, ties, 0)
-    # A tied block begins at its rank, or behind the block before it: as far behind the row's own place as any row
-    # before it is. The running maximum starts again in every list.
-    ahead = (keys.astype(np.int64) - place)[np.flatnonzero(fresh)][ties]
-    reach = np.int64(max(0, int(ahead.max()))) + 1
-    ahead = np.maximum.accumulate(np.maximum(ahead, 0) + lists * reach) - lists * reach
-    gaps = np.bincount(lists, weights=ahead > 0) > 0
-    return _Places(order, lists, place + ahead, ties, int(gaps.sum()))
+        return _Ranking(order, lists, positions, ties, 0)
+    # A tied block starts at its rank or after the previous block, so its rows are shifted by the maximum shift of all
+    # blocks so far. The running maximum restarts in each list.
+    shifts = (keys.astype(np.int64) - positions)[np.flatnonzero(tie_starts)][ties]
+    list_offsets = lists * (np.int64(max(0, int(shifts.max()))) + 1)
+    shifts = np.maximum.accumulate(np.maximum(shifts, 0) + list_offsets) - list_offsets
+    gapped = np.bincount(lists, weights=shifts > 0) > 0
+    return _Ranking(order, lists, positions + shifts, ties, int(gapped.sum()))
 
 
 def _renumber(numbers: Integers) -> Integers:
-    """Return ascending numbers as 0, 1, 2, ... without gaps."""
+    """Renumber ascending numbers to 0, 1, 2, ... without gaps."""
     return np.cumsum(np.r_[0, numbers[1:] != numbers[:-1]])
 
 
@@ -303,24 +292,18 @@ def table_of_rankings(
     relevance: Any = None,
     **about: Any,
 ) -> tuple[Any, RankingRoles]:
-    """Return a table of rankings given as plain columns, and what its columns are for.
+    """Build a table of rankings from columns, and the roles of its columns.
 
     Args:
-        sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
-            array of shape (n,) or (n, attributes).
-        rank, rank_by, query, relevance: see ``RankingRoles``; each of shape (n,), or None.
+        sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
+            an array of shape (n,) or (n, attributes).
+        rank, rank_by, query, relevance: See ``RankingRoles``; each of shape (n,), or None.
         about: ``schema`` and ``accept_proposals`` of ``RankingRoles``.
 
     Raises:
-        DataError: the columns differ in length, or something given is not a column.
+        DataError: The columns differ in length, or an argument is not a column.
     """
     columns = {"rank": rank, "rank_by": rank_by, "query": query, "relevance": relevance}
     frame, features, names = table_of_columns(columns, sensitive_features)
-    return frame, RankingRoles(
-        rank=names.get("rank"),
-        rank_by=names.get("rank_by"),
-        query=names.get("query"),
-        relevance=names.get("relevance"),
-        protected=features,
-        **about,
-    )
+    roles: dict[str, Any] = {role: names.get(role) for role in columns}
+    return frame, RankingRoles(**roles, protected=features, **about)

@@ -1,4 +1,4 @@
-"""Rows of tables: columns by their values, and people by what they share."""
+"""Columns by their distinct values, and rows counted inside the engine that holds them."""
 
 from evenhand.schema.rows.cells import CountedRows, RankedScores, ScoreSums, count_rows, is_lazy, rank_scores
 from evenhand.schema.rows.coded import CodedColumn, is_missing, list_values, plain_value, sort_key, value_key

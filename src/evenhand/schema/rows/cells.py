@@ -1,8 +1,8 @@
-"""Rows as cells: people counted by what they share, inside the engine that holds the rows.
+"""Row counts and score sums by cell, computed inside the engine that holds the rows.
 
-A table may be larger than memory: what is said of groups needs how many people there are of each kind, and sums of
-their scores. One lazy ``group_by().agg()`` gives both, and any engine that narwhals speaks to runs it. Sums are of
-whole numbers, so that every engine adds up the same, in whatever order it reads the rows.
+Group results need only the number of rows and the score sums of each cell, so a table may be larger than memory. One
+lazy ``group_by().agg()`` computes both in any engine that narwhals supports. Scores are summed as whole numbers, so the
+result does not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -19,40 +19,39 @@ from evenhand.schema.rows.coded import CodedColumn, is_missing
 from evenhand.typing import Booleans, Floats, Integers
 
 UNIT = 2.0**24
-"""Scores are counted in this part of one, and what is left of them in this part of that: 48 binary digits."""
+"""Scores are rounded down to multiples of 1 / UNIT, and the remainders to multiples of 1 / UNIT^2."""
 
 TENTHS = 10
 
 BINS = 20
-"""The area under the ROC curve is counted by score of so many people, 2 to this, or fewer; of more, in as many equal
-parts of the range of scores."""
+"""Base-2 logarithm of the number of score bins for the ROC curve. Fewer rows than bins are not binned."""
 
 LOOKED_AT = 100_000
-"""Rows that are looked at before all are counted."""
+"""Number of rows that are checked for columns with many values before all rows are counted."""
 
 MOST_VALUES = 10_000
-"""More different values than this among these rows, and a column has too many to count people by."""
+"""Maximum number of distinct values of a column among these rows."""
 
 OWN = "evenhand "
-"""How columns begin that are added to those of the user."""
+"""Prefix of added columns."""
 
 
 @dataclass(frozen=True)
 class ScoreSums:
-    """Sums over the scores of the people of each cell, each of shape (cells,).
+    """Score sums by cell; each array has shape (cells,).
 
-    A score x from 0 to 1 is counted as ``q = floor(2^24 x)`` and ``r = floor(2^24 (2^24 x - q))``. Sums of scores that
-    are not from 0 to 1 mean nothing; their range is theirs.
+    A score x from 0 to 1 is stored as ``q = floor(2^24 x)`` and ``r = floor(2^24 (2^24 x - q))``. For other scores the
+    sums are meaningless and only the range is valid.
 
     Attributes:
-        tenth: tenth of the score, 0 to 9.
-        whole, rest: sums of q and of r.
-        squares, squares_rest: sums of a and b, where ``q^2 = 2^24 a + b``.
-        cross: sums of ``floor(q r / 2^24)``.
-        lowest, highest: the least and the largest score, as they were given.
-        unusable: how many people have no score, or one that is not a finite number; they are in no sum.
-        low_is_good: whether low ones are good as they were given; the sums are of 1 minus these.
-        area: scores of the two classes of true labels together, where these are known.
+        tenth: Tenth of the score, 0 to 9.
+        whole, rest: Sums of q and of r.
+        squares, squares_rest: Sums of a and b, where ``q^2 = 2^24 a + b``.
+        cross: Sums of ``floor(q r / 2^24)``.
+        lowest, highest: Minimum and maximum of the original scores.
+        unusable: Number of rows without a finite score, which the sums exclude.
+        low_is_good: Whether low original scores are good. If so, the sums are of 1 minus the score.
+        area: Score counts of both classes of true labels, if the labels are known.
     """
 
     tenth: Integers
@@ -72,87 +71,79 @@ class ScoreSums:
 
     @classmethod
     def of(cls, scores: Floats, counts: Integers) -> ScoreSums:
-        """Return the sums of people in memory: those that each entry stands for have its score, shape (n,)."""
+        """Compute the sums of scores (n,) in memory, each repeated ``counts`` times."""
         inside = np.clip(scores, 0.0, 1.0)
         whole = np.floor(inside * UNIT)
         rest = np.floor((inside * UNIT - whole) * UNIT)
         squares = np.floor(whole * whole / UNIT)
-
-        def added(part: Floats) -> Integers:
-            return np.asarray(part.astype(np.int64) * counts)
-
-        return cls(
-            tenth=np.minimum(np.floor(inside * TENTHS), TENTHS - 1).astype(np.int64),
-            whole=added(whole),
-            rest=added(rest),
-            squares=added(squares),
-            squares_rest=added(whole * whole - squares * UNIT),
-            cross=added(np.floor(whole * rest / UNIT)),
-            lowest=scores,
-            highest=scores,
-            unusable=np.zeros(len(scores), dtype=np.int64),
-        )
+        parts = (whole, rest, squares, whole * whole - squares * UNIT, np.floor(whole * rest / UNIT))
+        sums: dict[str, Any] = {
+            name: part.astype(np.int64) * counts for name, part in zip(cls.ADDED, parts, strict=True)
+        }
+        tenth = np.minimum(np.floor(inside * TENTHS), TENTHS - 1).astype(np.int64)
+        unusable = np.zeros(len(scores), dtype=np.int64)
+        return cls(tenth=tenth, **sums, lowest=scores, highest=scores, unusable=unusable)
 
     def at(self, cells: Integers) -> ScoreSums:
-        """Return those of some of the cells; no area, which is of all."""
-        part: dict[str, Any] = {name: getattr(self, name)[cells] for name in self.COLUMNS}
-        return replace(self, area=None, **part)
+        """Select cells; ``area`` is None, because it covers all cells."""
+        columns: dict[str, Any] = {name: getattr(self, name)[cells] for name in self.COLUMNS}
+        return replace(self, area=None, **columns)
 
     def merge(self, order: Integers, first: Integers) -> ScoreSums:
-        """Return the sums of runs of cells, which begin at such positions of an order; the area is that of all."""
-        ends = {"lowest": np.fmin, "highest": np.fmax}
-        added: dict[str, Any] = {
-            name: ends.get(name, np.add).reduceat(getattr(self, name)[order], first) for name in self.COLUMNS
+        """Merge runs of cells, which start at the positions ``first`` of ``order``."""
+        reductions = {"lowest": np.fmin, "highest": np.fmax}
+        columns: dict[str, Any] = {
+            name: reductions.get(name, np.add).reduceat(getattr(self, name)[order], first) for name in self.COLUMNS
         }
-        return replace(self, **added | {"tenth": self.tenth[order][first]})
+        return replace(self, **columns | {"tenth": self.tenth[order][first]})
 
     def moments(self, kind: Integers, people: Integers) -> tuple[Floats, Floats]:
-        """Return the mean of the scores of each kind, and their sum of squared distances from it, (kinds,) each.
+        """Compute the mean score of each kind, and the sum of squared deviations from it, (kinds,) each.
 
-        With ``y = 2^24 x = q + r / 2^24`` the squared distances of n people are ``sum(y^2) - sum(y)^2 / n``, in whole
-        numbers, which do not cancel; of ``y^2 = q^2 + 2 q r / 2^24 + ...`` less than 3 is left out.
+        With ``y = 2^24 x = q + r / 2^24`` the sum of squared deviations of n rows is ``sum(y^2) - sum(y)^2 / n``. Whole
+        numbers avoid cancellation; ``y^2 = q^2 + 2 q r / 2^24 + ...`` is truncated by less than 3.
 
         Args:
-            kind: of each cell, shape (cells,).
-            people: of each kind, shape (kinds,).
+            kind: Kind of each cell, shape (cells,).
+            people: Number of rows of each kind, shape (kinds,).
         """
         unit, n = int(UNIT), people.astype(object)
 
         def add_up(column: Integers) -> Any:
-            total = np.zeros(len(people), dtype=np.int64)
-            np.add.at(total, kind, column)
-            return total.astype(object)  # whole numbers without a limit
+            sums = np.zeros(len(people), dtype=np.int64)
+            np.add.at(sums, kind, column)
+            return sums.astype(object)  # Python integers do not overflow
 
         total = add_up(self.whole) * unit + add_up(self.rest)
         squares = add_up(self.squares) * unit + add_up(self.squares_rest) + 2 * add_up(self.cross)
-        # What is left out may make a spread of none negative.
-        spread = np.maximum(n * squares * unit**2 - total * total, 0) / (n * unit**4)
-        return (total / (n * unit**2)).astype(np.float64), spread.astype(np.float64)
+        # Truncation may make the deviations of equal scores negative.
+        deviations = np.maximum(n * squares * unit**2 - total * total, 0) / (n * unit**4)
+        return (total / (n * unit**2)).astype(np.float64), deviations.astype(np.float64)
 
     @property
     def given_range(self) -> Floats:
-        """The least and the largest score as they were given, shape (2,)."""
+        """Minimum and maximum of the original scores, shape (2,)."""
         return np.array([np.nanmin(self.lowest), np.nanmax(self.highest)])
 
     @property
     def turned(self) -> float | None:
-        """What a score of which low ones are good is taken off from, so that high ones are; None where they are."""
+        """Constant from which low-is-good scores are subtracted to reverse them; None if high scores are good."""
         low, high = self.given_range.tolist()
         return None if not self.low_is_good else 1.0 if low >= 0 and high <= 1 else 0.0
 
     @property
     def range(self) -> Floats:
-        """The least and the largest score of which high ones are good, shape (2,)."""
+        """Minimum and maximum of the scores, reversed if low scores are good, shape (2,)."""
         return self.given_range if self.turned is None else self.turned - self.given_range[::-1]
 
 
 @dataclass(frozen=True)
 class RankedScores:
-    """How many people of either true label have scores in each of many narrow bins, in ascending order.
+    """Number of rows of each true class by score bin, in ascending order of the score.
 
     Attributes:
-        positive, negative: whose true label is favourable, and whose is not, shape (bins,).
-        mixed: bins that hold different scores, which one cannot tell apart there, shape (bins,).
+        positive, negative: Number of rows with and without the favourable true label, shape (bins,).
+        mixed: Whether a bin contains different scores, shape (bins,).
     """
 
     positive: Integers
@@ -162,13 +153,13 @@ class RankedScores:
 
 @dataclass(frozen=True)
 class CountedRows:
-    """People counted by the values that they share.
+    """Number of rows by distinct values of some columns.
 
     Attributes:
-        table: what narwhals wraps: one row per cell, the columns that people were counted by.
-        counts: people in each, shape (cells,).
-        scores: sums of their scores; None without scores.
-        selected: whether their score selects them by a threshold, shape (cells,); None without a threshold.
+        table: Narwhals data frame of the columns, one row per cell.
+        counts: Number of rows, shape (cells,).
+        scores: Score sums; None without scores.
+        selected: Whether the scores reach the threshold, shape (cells,); None without a threshold.
     """
 
     table: Any
@@ -178,7 +169,7 @@ class CountedRows:
 
 
 def is_lazy(frame: Any) -> bool:
-    """Return whether rows stay where they are until something is asked of them: a lazy frame, or a database's."""
+    """Check whether a data frame is lazy, such as a Polars LazyFrame or a database table."""
     import narwhals as nw
 
     return isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame)
@@ -193,193 +184,194 @@ def count_rows(
     threshold: float | None = None,
     location: str = "data",
 ) -> CountedRows:
-    """Count people by the values of some columns.
+    """Count rows by the values of some columns.
 
     Args:
-        frame: a lazy frame that narwhals knows (Polars, DuckDB, Spark, Ibis, ...).
-        columns: by what people are counted; each has few different values.
-        score: column of a score of each, to be added up.
-        low_is_good: whether low scores are good; then 1 minus the score is added up.
-        threshold: count by whether the score reaches it, too; or is no higher, where low ones are good.
-        location: how to call the data in messages.
+        frame: Lazy frame that narwhals supports (Polars, DuckDB, Spark, Ibis, ...).
+        columns: Columns with few distinct values.
+        score: Column of scores to sum.
+        low_is_good: Whether low scores are good. If so, 1 minus the score is summed.
+        threshold: Threshold of the score. Rows are also counted by whether the score reaches it, or does not exceed it
+            if low scores are good.
+        location: Name of the data in messages.
 
     Raises:
-        DataError: there are no rows, a column has too many different values, or scores are not numbers.
+        DataError: There are no rows, a column has too many distinct values, or scores are not numbers.
     """
     import narwhals as nw
 
     rows = nw.from_native(frame).lazy()
     _check_values(rows, columns, location)
-    if score is None:
-        found = add_up_rows(rows, columns, [], [])
-        counts = whole_numbers(found[OWN + "n"])
-        return CountedRows(found.select(list(columns)), _require_rows(counts, location))
-    given, sums = nw.col(OWN + "given"), (*ScoreSums.ADDED, "unusable")
-    rows, by = _split_scores(read_scores(rows, score), low_is_good), [*columns, OWN + "tenth"]
-    if threshold is not None:
-        reached = given <= threshold if low_is_good else given >= threshold
-        rows, by = (
-            rows.with_columns(reached.cast(nw.Int64).fill_null(0).alias(OWN + "selected")),
-            [*by, OWN + "selected"],
-        )
-    ends = [given.min().alias(OWN + "lowest"), given.max().alias(OWN + "highest")]
-    found = add_up_rows(rows, by, sums, ends)
-    counts = _require_rows(whole_numbers(found[OWN + "n"]), location)
-    lowest, highest = (np.asarray(found[OWN + end].to_numpy(), np.float64) for end in ("lowest", "highest"))
-    whole: dict[str, Any] = {name: whole_numbers(found[OWN + name]) for name in ("tenth", *sums)}
-    scores = ScoreSums(**whole, lowest=lowest, highest=highest, low_is_good=low_is_good)
-    selected = None if threshold is None else whole_numbers(found[OWN + "selected"]) == 1
-    return CountedRows(found.select(list(columns)), counts, scores, selected)
-
-
-def _require_rows(counts: Integers, location: str) -> Integers:
+    by, sums, given = list(columns), [], own("given")
+    if score is not None:
+        rows, sums = _split_scores(read_scores(rows, score), low_is_good), [*ScoreSums.ADDED, "unusable"]
+        by.append(OWN + "tenth")
+        if threshold is not None:
+            reached = given <= threshold if low_is_good else given >= threshold
+            rows = rows.with_columns(reached.cast(nw.Int64).fill_null(0).alias(OWN + "selected"))
+            by.append(OWN + "selected")
+    cells = add_up_rows(rows, by, sums, None if score is None else given)
+    counts = whole_numbers(cells[OWN + "n"])
     if not len(counts):
         raise DataError("there are no rows", location=location)
-    return counts
+    table = cells.select(list(columns))
+    if score is None:
+        return CountedRows(table, counts)
+    arrays: dict[str, Any] = {name: whole_numbers(cells[OWN + name]) for name in ("tenth", *sums)}
+    arrays |= {end: np.asarray(cells[OWN + end].to_numpy(), np.float64) for end in ("lowest", "highest")}
+    selected = None if threshold is None else whole_numbers(cells[OWN + "selected"]) == 1
+    return CountedRows(table, counts, ScoreSums(**arrays, low_is_good=low_is_good), selected)
 
 
 def _check_values(rows: Any, columns: Sequence[str], location: str) -> None:
-    """Refuse columns with many different values after a look at some rows, before everything is counted by them."""
+    """Reject columns with many distinct values among the first rows, before all rows are counted."""
     import narwhals as nw
 
-    seen = collect(rows.select([nw.col(name) for name in dict.fromkeys(columns)]).head(LOOKED_AT))
+    head = collect(rows.select([nw.col(name) for name in dict.fromkeys(columns)]).head(LOOKED_AT))
     for name in columns:
-        many = seen[name].n_unique()
-        if many > MOST_VALUES:
+        distinct = head[name].n_unique()
+        if distinct > MOST_VALUES:
             raise DataError(
-                f"column {name!r} has {many:,} different values in the first {len(seen):,} rows, too many to count "
-                "people by",
+                f"expected at most {MOST_VALUES:,} different values in column {name!r}, got {distinct:,} in the first "
+                f"{len(head):,} rows",
                 location=location,
-                hint="cut it into ranges first, leave it out, or read a sample of the rows into memory",
+                hint="cut it into ranges, leave it out, or read a sample of the rows into memory",
             )
 
 
+def own(name: str) -> Any:
+    """Return the expression of an added column."""
+    import narwhals as nw
+
+    return nw.col(OWN + name)
+
+
 def read_scores(rows: Any, score: str) -> Any:
-    """Return the rows with a score as it is given, NULL where it is not a finite number.
+    """Add the scores as a column ``given``, NULL where a score is not a finite number.
 
     Raises:
-        DataError: the column does not hold numbers.
+        DataError: The column does not hold numbers.
     """
     import narwhals as nw
 
     kind = rows.collect_schema()[score]
     if not (kind.is_numeric() or kind == nw.Boolean):
         raise DataError(
-            f"expected numbers in the column of scores, {score!r}", hint="write them as numbers, not as words"
+            f"expected numbers in the column of scores, {score!r}, got {kind}", hint="convert the column to numbers"
         )
-    number = rows.with_columns(nw.col(score).cast(nw.Float64).alias(OWN + "number"))
-    usable = nw.col(OWN + "number").is_finite()
-    return number.with_columns(nw.when(usable).then(nw.col(OWN + "number")).alias(OWN + "given"))
+    rows = rows.with_columns(nw.col(score).cast(nw.Float64).alias(OWN + "number"))
+    return rows.with_columns(nw.when(own("number").is_finite()).then(own("number")).alias(OWN + "given"))
 
 
 def _split_scores(rows: Any, low_is_good: bool) -> Any:
-    """Return the rows with the whole numbers that a score is added up as, see ``ScoreSums``; 0 where there is none."""
+    """Add the whole numbers of each score that ``ScoreSums`` sums up; 0 for missing scores."""
     import narwhals as nw
-
-    def own(name: str) -> Any:
-        return nw.col(OWN + name)
 
     inside = (1.0 - own("given") if low_is_good else own("given")).fill_null(0.0).clip(0.0, 1.0)
     rows = rows.with_columns(
         (inside * UNIT).alias(OWN + "scaled"),
-        # Floor before a cast: some engines round.
+        # Floor before the cast, because some engines round.
         (inside * TENTHS).floor().clip(upper_bound=TENTHS - 1.0).cast(nw.Int64).alias(OWN + "tenth"),
         own("given").is_null().cast(nw.Int64).alias(OWN + "unusable"),
     )
     rows = rows.with_columns(own("scaled").floor().alias(OWN + "q"))
-    # Below 2^53 doubles are exact, and dividing by a power of two is: so is every product here.
+    # Doubles below 2^53 and divisions by powers of two are exact, and therefore all these products.
     rows = rows.with_columns(
-        ((own("scaled") - own("q")) * UNIT).floor().cast(nw.Int64).alias(OWN + "rest"),
+        ((own("scaled") - own("q")) * UNIT).floor().alias(OWN + "r"),
         (own("q") * own("q") / UNIT).floor().alias(OWN + "a"),
     )
     return rows.with_columns(
-        (own("q") * ((own("scaled") - own("q")) * UNIT).floor() / UNIT).floor().cast(nw.Int64).alias(OWN + "cross"),
         own("q").cast(nw.Int64).alias(OWN + "whole"),
+        own("r").cast(nw.Int64).alias(OWN + "rest"),
         own("a").cast(nw.Int64).alias(OWN + "squares"),
         (own("q") * own("q") - own("a") * UNIT).cast(nw.Int64).alias(OWN + "squares_rest"),
+        (own("q") * own("r") / UNIT).floor().cast(nw.Int64).alias(OWN + "cross"),
     )
 
 
 def rank_scores(
     frame: Any, score: str, label: str, kept: Mapping[str, CodedColumn], favourable: Sequence[Any], sums: ScoreSums
 ) -> RankedScores:
-    """Count people of either true label by bins of their score.
+    """Count rows of each true class by score bin.
 
     Args:
-        frame: a lazy frame that narwhals knows.
-        score, label: columns of the scores and the true labels.
-        kept: column -> its values in all cells, where those of cells that are left out count no one (``counts`` 0).
-        favourable: the values of the labels that are favourable.
-        sums: of the same scores, for their range.
+        frame: Lazy frame that narwhals supports.
+        score, label: Columns of the scores and of the true labels.
+        kept: Values of columns by cell, with ``counts`` 0 for cells that are left out.
+        favourable: Favourable values of the labels.
+        sums: Sums of the same scores.
     """
     import narwhals as nw
 
     rows = nw.from_native(frame).lazy()
     for name, column in kept.items():
-        rows = _without(rows, name, column)
+        rows = _drop_absent(rows, name, column)
     low, high = sums.range.tolist()
     start, width = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high - low)
     scale = 2.0 ** (BINS - math.ceil(math.log2(width))) if width > 0 else 1.0
-    given = nw.col(OWN + "given") if sums.turned is None else sums.turned - nw.col(OWN + "given")
+    value = own("given") if sums.turned is None else sums.turned - own("given")
     counts = kept[label].counts
     assert counts is not None
-    # Of few people each score is a bin: 0 is added, so that -0 is not another one.
-    place = given + 0.0 if counts.sum() <= 2**BINS else ((given - start) * scale).floor().cast(nw.Int64)
+    # A bin per score if there are few rows; adding 0 turns -0 into 0.
+    bin_number = value + 0.0 if counts.sum() <= 2**BINS else ((value - start) * scale).floor().cast(nw.Int64)
+    positive = nw.col(label).is_in(list(favourable)).cast(nw.Int64)
     rows = read_scores(rows, score).with_columns(
-        place.alias(OWN + "bin"),
-        given.alias(OWN + "value"),
-        nw.col(label).is_in(list(favourable)).cast(nw.Int64).alias(OWN + "positive"),
+        bin_number.alias(OWN + "bin"), value.alias(OWN + "value"), positive.alias(OWN + "positive")
     )
-    value = nw.col(OWN + "value")
-    ends = [value.min().alias(OWN + "lowest"), value.max().alias(OWN + "highest")]
-    found = add_up_rows(rows, [OWN + "bin"], ["positive"], ends)
-    order = np.argsort(found[OWN + "bin"].to_numpy())
-    n, positive = whole_numbers(found[OWN + "n"])[order], whole_numbers(found[OWN + "positive"])[order]
-    differ = (found[OWN + "lowest"].to_numpy() < found[OWN + "highest"].to_numpy())[order]
-    return RankedScores(positive, n - positive, np.asarray(differ))
+    bins = add_up_rows(rows, [OWN + "bin"], ["positive"], own("value")).sort(OWN + "bin", nulls_last=True)
+    n, positives = whole_numbers(bins[OWN + "n"]), whole_numbers(bins[OWN + "positive"])
+    mixed = bins[OWN + "lowest"].to_numpy() < bins[OWN + "highest"].to_numpy()
+    return RankedScores(positives, n - positives, np.asarray(mixed))
 
 
-def _without(rows: Any, name: str, column: CodedColumn) -> Any:
-    """Return the rows without those whose value in a column no one who is kept has."""
+def _drop_absent(rows: Any, name: str, column: CodedColumn) -> Any:
+    """Drop the rows whose value of a column occurs only in cells that are left out."""
     import narwhals as nw
 
     assert column.counts is not None
-    people = np.bincount(column.codes, weights=column.counts, minlength=len(column.values))
-    absent = [value for value, many in zip(column.values, people.tolist(), strict=True) if not many]
+    counts = np.bincount(column.codes, weights=column.counts, minlength=len(column.values))
+    absent = [value for value, count in zip(column.values, counts.tolist(), strict=True) if not count]
     if any(is_missing(value) for value in absent):
         kind = rows.collect_schema()[name]
         rows = rows.filter(~nw.col(name).is_null())
         rows = rows.filter(~nw.col(name).is_nan()) if kind.is_float() else rows
-    listed = [value for value in absent if not is_missing(value)]
-    return rows.filter(~nw.col(name).is_in(listed) | nw.col(name).is_null()) if listed else rows
+    values = [value for value in absent if not is_missing(value)]
+    return rows.filter(~nw.col(name).is_in(values) | nw.col(name).is_null()) if values else rows
 
 
 def collect(rows: Any) -> Any:
-    """Return a lazy frame's rows as a table in memory; Polars reads them piece by piece.
+    """Read a lazy frame into memory; Polars streams the rows.
 
     Raises:
-        DataError: the engine cannot read them.
+        DataError: The engine cannot read the rows.
     """
     try:
         return rows.collect(engine="streaming") if rows.implementation.is_polars() else rows.collect()
-    except Exception as error:  # every engine has errors of its own
-        words = str(error).strip().splitlines() or [type(error).__name__]
+    except Exception as error:  # engines share no error class
+        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise DataError(
-            f"the rows cannot be counted: {words[0]}",
-            hint="all files must have the same columns of the same types; write those that differ again",
+            f"the rows cannot be counted: {lines[0]}",
+            hint="use files with the same columns and column types, and convert the others",
         ) from None
 
 
-def add_up_rows(rows: Any, by: Sequence[str], sums: Sequence[str], ends: Sequence[Any]) -> Any:
-    """Return how many rows there are of each kind, sums of whole numbers of our own, and other aggregates."""
+def add_up_rows(rows: Any, by: Sequence[str], sums: Sequence[str], value: Any = None) -> Any:
+    """Count rows by some columns, and aggregate others.
+
+    Args:
+        rows: Lazy narwhals frame.
+        by: Columns to group by.
+        sums: Added columns of whole numbers to sum, without prefix.
+        value: Expression whose minimum and maximum are added as ``lowest`` and ``highest``.
+    """
     import narwhals as nw
 
-    own = [OWN + name for name in sums]
-    added = rows.group_by(*by).agg(nw.len().alias(OWN + "n"), *(nw.col(name).sum() for name in own), *ends)
-    # Sums of whole numbers are decimals in some engines.
-    return collect(added.with_columns(*(nw.col(name).cast(nw.Int64) for name in (OWN + "n", *own))))
+    ends = [] if value is None else [value.min().alias(OWN + "lowest"), value.max().alias(OWN + "highest")]
+    cells = rows.group_by(*by).agg(nw.len().alias(OWN + "n"), *(own(name).sum() for name in sums), *ends)
+    # Some engines sum whole numbers to decimals.
+    return collect(cells.with_columns(*(own(name).cast(nw.Int64) for name in ("n", *sums))))
 
 
 def whole_numbers(column: Any) -> Integers:
-    """Return a column of whole numbers of a table in memory as an array."""
+    """Convert a column in memory to an array of whole numbers."""
     return np.asarray(column.to_numpy(), dtype=np.int64)
