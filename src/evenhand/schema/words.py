@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,11 +101,8 @@ def find_variants(values: Iterable[Any]) -> list[list[Any]]:
 
 
 @cache
-def _data() -> dict[str, Any]:
-    data: dict[str, Any] = read_configuration(
-        Path(__file__).with_name("words.yaml"), example="words.yaml", entries="unknown"
-    )
-    return data
+def _data() -> Mapping[str, Any]:
+    return read_configuration(Path(__file__).with_name("words.yaml"), example="words.yaml", entries="unknown")
 
 
 @cache
