@@ -332,11 +332,19 @@ def _drop_absent(rows: Any, name: str, column: CodedColumn) -> Any:
     counts = np.bincount(column.codes, weights=column.counts, minlength=len(column.values))
     absent = [value for value, count in zip(column.values, counts.tolist(), strict=True) if not count]
     if any(is_missing(value) for value in absent):
-        kind = rows.collect_schema()[name]
-        rows = rows.filter(~nw.col(name).is_null())
-        rows = rows.filter(~nw.col(name).is_nan()) if kind.is_float() else rows
+        rows = rows.filter(~missing_cells(rows, name))
     values = [value for value in absent if not is_missing(value)]
     return rows.filter(~nw.col(name).is_in(values) | nw.col(name).is_null()) if values else rows
+
+
+def missing_cells(rows: Any, name: str) -> Any:
+    """Return the expression of the missing cells of a column: null, NaN, or blank."""
+    import narwhals as nw
+
+    kind, cell = rows.collect_schema()[name], nw.col(name)
+    if kind.is_float():
+        return cell.is_null() | cell.is_nan().fill_null(False)
+    return cell.is_null() | (cell.str.strip_chars() == "").fill_null(False) if kind == nw.String else cell.is_null()
 
 
 def collect(rows: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenhand.schema.rows.cells import OWN
+from evenhand.schema.rows.cells import OWN, missing_cells
 from evenhand.schema.rows.coded import is_missing
 
 
@@ -18,11 +18,8 @@ def locate_value(frame: Any, column: str, value: Any) -> str:
     """
     import narwhals as nw
 
-    matches = nw.col(column) == value
-    if is_missing(value):
-        matches = nw.col(column).is_null()
-        if nw.from_native(frame).lazy().collect_schema()[column].is_float():
-            matches = matches | nw.col(column).is_nan()
+    missing = is_missing(value)
+    matches = missing_cells(nw.from_native(frame).lazy(), column) if missing else nw.col(column) == value
     return _locate(frame, matches)
 
 
