@@ -79,15 +79,15 @@ class NumberFormat(BaseModel):
         digits = f"{abs(number):,.{self.decimals}f}"
         if not self.fixed and "." in digits:
             digits = digits.rstrip("0").removesuffix(".")
-        whole, _, fraction = digits.partition(".")
+        integer, _, fraction = digits.partition(".")
         if self.lakhs:
-            whole = re.sub(r"(?<=\d)(?=(\d\d)*\d{3}$)", ",", whole.replace(",", ""))
+            integer = re.sub(r"(?<=\d)(?=(\d\d)*\d{3}$)", ",", integer.replace(",", ""))
         template = f"{self.before}1{self.after}"
         if number < 0 and any(digit in "123456789" for digit in digits):
             template = self.negative or f"-{template}"
-        before, _, after = template.partition("1")
+        prefix, _, suffix = template.partition("1")
         decimals = self.decimal + fraction if fraction else ""
-        return f"{before}{whole.replace(',', self.thousands)}{decimals}{after}"
+        return f"{prefix}{integer.replace(',', self.thousands)}{decimals}{suffix}"
 
 
 def guess_format(words: Sequence[str]) -> NumberFormat | None:
@@ -190,7 +190,8 @@ class Attribute(BaseModel):
         if data.get("kind") in ("integer", "real"):
             data = {"encoding": "value"} | data
         if data.get("values") is None and isinstance(edges, list | tuple) and len(edges) > 1:
-            data = data | {"values": bin_labels([float(edge) for edge in edges])}
+            bins = itertools.pairwise(float(edge) for edge in edges)
+            data = data | {"values": tuple(f"{low:g} to {high:g}" for low, high in bins)}
         return data
 
     @model_validator(mode="after")
@@ -265,8 +266,8 @@ class Attribute(BaseModel):
         whose order is stated.
         """
         values = self.values or ()
-        plain = values == tuple(range(len(values))) or [truth_key(value) for value in values] == ["0", "1"]
-        return self.kind == "categorical" and self.encoding is None and not plain
+        positional = values == tuple(range(len(values))) or [truth_key(value) for value in values] == ["0", "1"]
+        return self.kind == "categorical" and self.encoding is None and not positional
 
     @property
     def first(self) -> float:
@@ -342,11 +343,6 @@ class Attribute(BaseModel):
         if self.values is not None:
             return str(self.values[int(entry)])
         return str(int(entry)) if self.kind == "integer" else f"{entry:g}"
-
-
-def bin_labels(edges: list[float]) -> tuple[str, ...]:
-    """Format the bins between consecutive edges, e.g. ``"10 to 20"``."""
-    return tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))
 
 
 def find_value(label: Value, values: Iterable[Value]) -> Value | None:

@@ -150,11 +150,11 @@ class _Compiler:
             value = float(node.text)
             return lambda rows: np.full(len(rows), value)
         if isinstance(node, Arithmetic):
-            first, *others = [self._number(operand) for operand in node.operands]
-            if not others:
-                return (lambda rows: -first(rows)) if node.signs[0].text == "-" else first
-            steps = list(zip([OPERATORS[sign.text] for sign in node.signs], others, strict=True))
-            return lambda rows: reduce(lambda total, step: step[0](total, step[1](rows)), steps, first(rows))
+            start, *operands = [self._number(operand) for operand in node.operands]
+            if not operands:
+                return (lambda rows: -start(rows)) if node.signs[0].text == "-" else start
+            steps = list(zip([OPERATORS[sign.text] for sign in node.signs], operands, strict=True))
+            return lambda rows: reduce(lambda total, step: step[0](total, step[1](rows)), steps, start(rows))
         if isinstance(node, Call) and self._check_function(node) == "code":
             if len(node.operands) > 1:
                 raise self._source.fault("code() takes one attribute", node)

@@ -40,21 +40,21 @@ class _Move:
         matches = [look_up(row, sources) == values for row in self.rows]
         return np.asarray(~listed | np.logical_or.reduce(matches))
 
-    def follow(self, before: Floats, after: Floats) -> Booleans:
-        """Update the follower in ``after`` (n, d), and return whether each individual has a valid entry, shape (n,).
+    def follow(self, originals: Floats, people: Floats) -> Booleans:
+        """Update the follower in ``people`` (n, d), and return whether each individual has a valid entry, shape (n,).
 
         An entry moves within its row. An entry without a row at the old source entry does not change. It is invalid if
         a row has it at the new source entry, because it would then be the counterpart of two individuals.
         """
-        old, new, entries = before[:, self.source], after[:, self.source], before[:, self.column]
+        old, new, entries = originals[:, self.source], people[:, self.source], originals[:, self.column]
         changed = old != new
-        valid = np.ones(len(before), dtype=np.bool_)
-        in_any_row = np.zeros(len(before), dtype=np.bool_)
-        collides = np.zeros(len(before), dtype=np.bool_)
+        valid = np.ones(len(people), dtype=np.bool_)
+        in_any_row = np.zeros(len(people), dtype=np.bool_)
+        collides = np.zeros(len(people), dtype=np.bool_)
         for row in self.rows:
             in_row = changed & (look_up(row, old) == entries)
             targets = look_up(row, new)
-            after[:, self.column] = np.where(in_row & ~np.isnan(targets), targets, after[:, self.column])
+            people[:, self.column] = np.where(in_row & ~np.isnan(targets), targets, people[:, self.column])
             valid &= ~in_row | ~np.isnan(targets)
             in_any_row |= in_row
             collides |= targets == entries
@@ -116,14 +116,14 @@ class Counterparts:
         people, exists = self._assign(np.repeat(individuals, count, axis=0), np.tile(self.assignments, (n, 1)))
         return people.reshape(n, count, individuals.shape[1]), exists.reshape(n, count)
 
-    def _assign(self, before: Floats, assignments: Floats) -> tuple[Floats, Booleans]:
+    def _assign(self, originals: Floats, assignments: Floats) -> tuple[Floats, Booleans]:
         """Assign protected values (n, protected) to individuals (n, d), and check that the result exists."""
-        after = before.copy()
-        after[:, list(self.protected)] = assignments
-        exists = np.ones(len(before), dtype=np.bool_)
+        people = originals.copy()
+        people[:, list(self.protected)] = assignments
+        exists = np.ones(len(people), dtype=np.bool_)
         for move in self._moves:
-            exists &= move.follow(before, after)
-        return after, exists
+            exists &= move.follow(originals, people)
+        return people, exists
 
     def _complete(self, profiles: Floats) -> Floats:
         """Set the first protected assignment that fits the moved attributes of profiles (n, d)."""

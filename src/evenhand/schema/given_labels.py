@@ -35,9 +35,9 @@ class GivenLabels:
         """Reverse ordinal labels whose first label is the favourable one."""
         if not self.ordered or favourable != self.names[0]:
             return self
-        last = len(self.names) - 1
-        truth = None if self.truth is None else np.where(self.truth < 0, -1, last - self.truth)
-        return replace(self, names=self.names[::-1], decided=last - self.decided, truth=truth)
+        highest = len(self.names) - 1
+        truth = None if self.truth is None else np.where(self.truth < 0, -1, highest - self.truth)
+        return replace(self, names=self.names[::-1], decided=highest - self.decided, truth=truth)
 
 
 @dataclass(frozen=True)

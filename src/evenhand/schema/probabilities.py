@@ -201,9 +201,9 @@ def read_known_groups(known_groups: Mapping[str, tuple[Any, Any]] | None) -> dic
             hint='known_groups={"race": (probabilities, groups)}',
         )
     groups = {}
-    for name, (probabilities, known) in pairs.items():
-        check_index(membership=probabilities, known_groups=known)
-        groups[name] = KnownGroups.read(GroupProbabilities.read(name, probabilities), known)
+    for name, (probabilities, members) in pairs.items():
+        check_index(membership=probabilities, known_groups=members)
+        groups[name] = KnownGroups.read(GroupProbabilities.read(name, probabilities), members)
     return groups
 
 

@@ -143,10 +143,10 @@ def check_dependencies(dependencies: Sequence[Dependency], attributes: Sequence[
         _require_names(dependency.between, list(by_name), location)
         source, determined = dependency.between
         entries_of(dependency.map, by_name[source], by_name[determined], location)
-        first = locations.setdefault(frozenset(dependency.between), location)
-        if first != location:
+        earlier = locations.setdefault(frozenset(dependency.between), location)
+        if earlier != location:
             raise SchemaError(
-                f"{source} and {determined} already have a dependency: {first}",
+                f"{source} and {determined} already have a dependency: {earlier}",
                 location=location,
                 hint="delete one of them: a map without repeated values applies both ways",
             )
@@ -169,9 +169,9 @@ def check_links(links: Sequence[Link], attributes: Sequence[Attribute], constrai
     for number, link in enumerate(links, 1):
         location = f"links, number {number}"
         _require_names((link.when, link.move), names, location)
-        first = locations.setdefault(link.move, location)
-        if first != location:
-            message, hint = f"{link.move!r} is already moved by {first}", "put all rows under one link"
+        earlier = locations.setdefault(link.move, location)
+        if earlier != location:
+            message, hint = f"{link.move!r} is already moved by {earlier}", "put all rows under one link"
             raise SchemaError(message, location=location, hint=hint)
         _check_rows(link, attributes, constraints, location)
     _check_cycles({link.move: link.when for link in links})

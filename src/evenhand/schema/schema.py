@@ -97,11 +97,6 @@ class Schema(BaseModel):
         """
         return bool(self.passthrough) or any(attribute.unknown is not None for attribute in self.attributes)
 
-    @property
-    def row_width(self) -> int:
-        """Number of entries of an individual."""
-        return len(self.attributes) + self.carries_rows
-
     @cached_property
     def words(self) -> frozenset[str]:
         """Attribute names and text values, which expressions may contain without quotes."""

@@ -64,12 +64,12 @@ def list_entries(attribute: Attribute, runs: Runs) -> Floats:
     Raises:
         OptionError: There are too many entries.
     """
-    if sum(last - first + 1 for first, last in runs) > MAX_LISTED:
+    if sum(high - low + 1 for low, high in runs) > MAX_LISTED:
         raise OptionError(
             f"attribute {attribute.name!r} has more than {MAX_LISTED:,} values in the subdomain",
             hint="restrict it to one range",
         )
-    return np.concatenate([np.arange(first, last + 1) for first, last in runs])
+    return np.concatenate([np.arange(low, high + 1) for low, high in runs])
 
 
 def parse_subdomain(schema: Schema, conditions: Sequence[str]) -> Subdomain | None:
@@ -137,17 +137,17 @@ class _Parser:
             raise self._source.fault("expected a comparison", node, hint)
 
     def _compare(self, node: Comparison) -> Iterator[tuple[str, Runs]]:
-        first, second, *others = node.operands
+        left, right, *bounds = node.operands
         signs = [sign.text for sign in node.signs]
-        if others and (len(others) > 1 or signs[0][0] not in "<>" or signs[0][0] != signs[1][0]):
+        if bounds and (len(bounds) > 1 or signs[0][0] not in "<>" or signs[0][0] != signs[1][0]):
             hint = "write a range, such as 18 <= age < 65"
             raise self._source.fault("the two comparisons must have the same direction", node.signs[1], hint)
         # The attribute is the second operand of 18 <= age < 65 and of 18 <= age.
         names = self._schema.names
-        if others or (self._source.word(first) not in names and self._source.word(second) in names):
-            first, second, signs[0] = second, first, COMPARISONS[signs[0]]
-        attribute = self._attribute(first)
-        for sign, operand in zip(signs, [second, *others], strict=True):
+        if bounds or (self._source.word(left) not in names and self._source.word(right) in names):
+            left, right, signs[0] = right, left, COMPARISONS[signs[0]]
+        attribute = self._attribute(left)
+        for sign, operand in zip(signs, [right, *bounds], strict=True):
             yield attribute.name, self._apply_comparison(attribute, sign, operand)
 
     def _attribute(self, node: Node) -> Attribute:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from evenhand.schema.people import People, encode
 from evenhand.schema.reading import add_left_out
 from evenhand.schema.rows import CodedColumn, is_missing, plain_value
 from evenhand.schema.schema import Schema
+from evenhand.schema.words import read_number
 from evenhand.typing import Booleans, Floats, Integers
 
 LARGEST = 1e9
@@ -123,7 +124,9 @@ class RankingRoles:
         if not ranked.any():
             raise DataError(f"no row has a {key} in column {order!r}", location=location)
         if not by_score:
-            _check_ranks(keys, order)
+            invalid = ranked & ~((keys >= 1) & (keys == np.floor(keys)) & (keys <= LARGEST))
+            hint = "add 1 to ranks that start at 0; rank by a score with `rank_by=COLUMN`"
+            _refuse_rows(table[order], invalid, "a whole rank from 1", hint)
         queries = _read_queries(table[self.query], ranked) if self.query is not None else np.zeros(len(table), np.int64)
         relevance = None if self.relevance is None else _read_relevance(table[self.relevance], ranked)
         target = {"name": order, "kind": "number", "favourable": "higher" if by_score else "lower"}
@@ -174,77 +177,46 @@ class RankingRoles:
 
 
 def _read_numbers(column: Any, role: str) -> Floats:
-    """Convert a column to numbers, NaN for missing values.
-
-    Raises:
-        DataError: A value is not a number, or is infinite.
-    """
-    if column.dtype.is_numeric():
-        numbers = np.asarray(column.to_numpy(), dtype=np.float64)
-    else:
-        coded = CodedColumn.read(column)
-        numbers = np.array([_parse_number(value) for value in coded.values], dtype=np.float64)[coded.codes]
+    """Convert a column to numbers, NaN for missing values."""
+    coded = CodedColumn.read(column)
+    numbers = coded.numbers(read_number)
     hint = f"correct or drop these rows; an empty cell is a candidate without a {role}"
-
-    def show(row: int) -> str:
-        return repr(plain_value(column[row]))
-
-    _refuse_rows(np.isinf(numbers), column.name, f"a finite number as {role}", show, hint)
+    _refuse_rows(column, ~(np.isfinite(numbers) | coded.missing()), f"a finite number as {role}", hint)
     return numbers
 
 
-def _parse_number(value: Any) -> float:
-    """Parse a cell; NaN if it is empty, infinity if it is not a number."""
-    if is_missing(value) or (isinstance(value, str) and not value.strip()):
-        return np.nan
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return np.inf
-    return np.inf if np.isnan(number) else number
-
-
-def _check_ranks(ranks: Floats, name: str) -> None:
-    invalid = (ranks < 1) | (ranks != np.floor(ranks)) | (ranks > LARGEST)
-    invalid &= ~np.isnan(ranks)
-    starts_at_zero = invalid.any() and ranks[np.argmax(invalid)] == 0
-    hint = "add 1 to ranks that start at 0" if starts_at_zero else "rank by the score instead: `rank_by=COLUMN`"
-    _refuse_rows(invalid, name, "a whole rank from 1", lambda row: f"{ranks[row]:g}", hint)
-
-
 def _read_queries(column: Any, ranked: Booleans) -> Integers:
-    """Number the list of each row in the order of first appearance.
-
-    Raises:
-        DataError: A ranked row has no list.
-    """
+    """Number the lists of all rows."""
     coded = CodedColumn.read(column)
-    named = np.array([not is_missing(value) and value != "" for value in coded.values], dtype=bool)[coded.codes]
-    hint = "fill in the name, or drop these rows"
-    _refuse_rows(ranked & ~named, column.name, "the name of a list", lambda row: "an empty cell", hint)
+    _refuse_rows(column, ranked & coded.missing(), "the name of a list", "fill in the name, or drop these rows")
     return coded.codes
 
 
 def _read_relevance(column: Any, ranked: Booleans) -> Floats:
-    """Read the relevance of each row; values of unranked rows are not checked."""
+    """Read the relevance of all rows; values of unranked rows are not checked."""
     values = _read_numbers(column, "relevance")
     hint = "set the relevance of unrated candidates to 0"
-
-    def show(row: int) -> str:
-        return "an empty cell" if np.isnan(values[row]) else f"{values[row]:g}"
-
-    _refuse_rows(ranked & ~(values >= 0), column.name, "relevance of at least 0", show, hint)
+    _refuse_rows(column, ranked & ~(values >= 0), "relevance of at least 0", hint)
     if values[ranked].max() == 0:
         raise DataError(f"expected a relevance above 0 in column {column.name!r}, got only 0")
     return values
 
 
-def _refuse_rows(invalid: Booleans, name: str, expected: str, show: Callable[[int], str], hint: str) -> None:
-    """Raise a DataError that names the first of the invalid rows and their number."""
+def _refuse_rows(column: Any, invalid: Booleans, expected: str, hint: str) -> None:
+    """Refuse invalid cells of a column.
+
+    Raises:
+        DataError: A cell is invalid; the message shows the first of them.
+    """
     if invalid.any():
         row = int(np.argmax(invalid))
-        message = f"expected {expected}, got {show(row)} ({int(invalid.sum()):,} such rows)"
-        raise DataError(f"column {name!r}, row {row + 1}: {message}", hint=hint)
+        value = plain_value(column[row])
+        shown = "an empty cell" if is_missing(value) or value == "" else repr(value)
+        raise DataError(
+            f"column {column.name!r}, row {row + 1}: expected {expected}, got {shown} "
+            f"({int(invalid.sum()):,} such rows)",
+            hint=hint,
+        )
 
 
 @dataclass(frozen=True)

@@ -73,10 +73,10 @@ class ScoreSums:
     def of(cls, scores: Floats, counts: Integers) -> ScoreSums:
         """Compute the sums of scores (n,) in memory, each repeated ``counts`` times."""
         inside = np.clip(scores, 0.0, 1.0)
-        whole = np.floor(inside * UNIT)
-        rest = np.floor((inside * UNIT - whole) * UNIT)
-        squares = np.floor(whole * whole / UNIT)
-        parts = (whole, rest, squares, whole * whole - squares * UNIT, np.floor(whole * rest / UNIT))
+        q = np.floor(inside * UNIT)
+        r = np.floor((inside * UNIT - q) * UNIT)
+        a = np.floor(q * q / UNIT)
+        parts = (q, r, a, q * q - a * UNIT, np.floor(q * r / UNIT))
         sums: dict[str, Any] = {
             name: part.astype(np.int64) * counts for name, part in zip(cls.ADDED, parts, strict=True)
         }
@@ -202,15 +202,15 @@ def count_rows(
 
     rows = nw.from_native(frame).lazy()
     _check_values(rows, columns, location)
-    by, sums, given = list(columns), [], own("given")
+    by, sums, value = list(columns), [], own("given")
     if score is not None:
         rows, sums = _split_scores(read_scores(rows, score), low_is_good), [*ScoreSums.ADDED, "unusable"]
         by.append(OWN + "tenth")
         if threshold is not None:
-            reached = given <= threshold if low_is_good else given >= threshold
+            reached = value <= threshold if low_is_good else value >= threshold
             rows = rows.with_columns(reached.cast(nw.Int64).fill_null(0).alias(OWN + "selected"))
             by.append(OWN + "selected")
-    cells = add_up_rows(rows, by, sums, None if score is None else given)
+    cells = add_up_rows(rows, by, sums, None if score is None else value)
     counts = whole_numbers(cells[OWN + "n"])
     if not len(counts):
         raise DataError("there are no rows", location=location)

@@ -85,12 +85,12 @@ def measure_range(frame: Any, score: str) -> ScoreRange:
     """
     import narwhals as nw
 
-    given, number = own("given"), own("number")
+    value, number = own("given"), own("number")
     statistics = read_scores(nw.from_native(frame).lazy(), score).select(
-        (~given.is_null()).cast(nw.Int64).sum().alias("scored"),
+        (~value.is_null()).cast(nw.Int64).sum().alias("scored"),
         (~number.is_finite() & ~number.is_nan()).cast(nw.Int64).fill_null(0).sum().alias("infinite"),
-        given.min().alias("lowest"),
-        given.max().alias("highest"),
+        value.min().alias("lowest"),
+        value.max().alias("highest"),
     )
     scored, infinite, lowest, highest = collect(statistics).row(0)
     if not scored:
@@ -161,13 +161,13 @@ def count_scored(
     """
     import narwhals as nw
 
-    given = own("given")
-    flags = {OWN + "scored": ~given.is_null()}
-    flags |= {f"{OWN}reached {i}": (given >= cut).fill_null(False) for i, cut in enumerate(cuts)}
+    value = own("given")
+    flags = {OWN + "scored": ~value.is_null()}
+    flags |= {f"{OWN}reached {i}": (value >= cut).fill_null(False) for i, cut in enumerate(cuts)}
     added = {name: flag.cast(nw.Int64) for name, flag in flags.items()}
-    added |= {} if scale is None else {OWN + "score": scale.apply(given)}
+    added |= {} if scale is None else {OWN + "score": scale.apply(value)}
     rows = read_scores(nw.from_native(frame).lazy(), score)
-    rows = rows.with_columns(*(value.alias(name) for name, value in added.items()))
+    rows = rows.with_columns(*(column.alias(name) for name, column in added.items()))
     by = dict.fromkeys(columns)
     counted = count_rows(
         rows.select([*by, *added]), [*by, *flags], None if scale is None else OWN + "score", location=location
