@@ -135,7 +135,7 @@ def test_gates_and_files(run, tmp_path, capsys):
     ("options", "message"),
     [
         (["--decision", "premium", "--score", "claim"], "scores are read for decisions that are labels"),
-        (["--decision", "premium", "--favourable", "cheap"], "if numbers are decided: --kind number"),
+        (["--decision", "premium", "--favourable", "cheap"], "for decided numbers, --kind number"),
         (["--decision", "premium", "--kind", "price"], "expected kind label"),
         (["--decision", "sex2", "--unit", "EUR"], "a unit belongs to a number"),
         (["--decision", "sex2", "--kind", "number"], "expected numbers in the column 'sex2'"),
