@@ -72,7 +72,7 @@ def test_where_low_is_good_all_is_that_of_one_minus_the_score(high):
 
 
 def test_a_low_score_is_good_only_where_there_are_scores():
-    with pytest.raises(OptionError, match="scores of which low ones are good"):
+    with pytest.raises(OptionError, match="expected scores, got none"):
         DecisionRoles("y", ["sex"], low_is_good=True).read(BY_HAND)
 
 
@@ -151,7 +151,7 @@ def test_a_what_if_with_thresholds_of_groups_says_that_it_uses_the_attribute():
 def test_scores_that_are_no_probabilities_say_what_was_seen():
     points = BY_HAND.assign(score=100 * BY_HAND["score"])
     result = curves_of(points, threshold=50)
-    assert "seen: 20 to 80" in result.overall["mean_score"].reason
+    assert "range: 20 to 80" in result.overall["mean_score"].reason
     assert result.thresholds.curve("accuracy").values == curves_of(BY_HAND).thresholds.curve("accuracy").values
 
 

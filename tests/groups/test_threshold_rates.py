@@ -113,7 +113,7 @@ def test_a_group_without_weight_is_named_among_those_not_shown():
 
 def test_an_audit_names_its_groups_of_many():
     rng = np.random.default_rng(1)
-    town = rng.integers(0, 15, 3000).astype(str)
+    town = np.char.add("town ", rng.integers(0, 15, 3000).astype(str))
     score = rng.random(3000)
     result = evenhand.audit_predictions(y_score=score, threshold=0.5, sensitive_features={"town": town})
     rates = result.groups.threshold_rates

@@ -143,7 +143,7 @@ def test_intervals_of_a_survey_hold(related):
         ([1, -1, 1], "at least 0"),
         ([0, 0, 0], "zeros alone"),
         ([1, None, 1], "finite number"),
-        (["a", "b", "c"], "numbers"),
+        (["a", "b", "c"], "finite number"),
     ],
 )
 def test_what_are_no_weights_is_refused(weight, words):
