@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from evenhand.schema.words import outcome_key, truth_key
+from evenhand.schema.words import outcome_key, read_number, truth_key
 from evenhand.typing import Booleans, Floats
 
 Value: TypeAlias = StrictBool | StrictInt | StrictFloat | StrictStr
@@ -325,7 +325,8 @@ class Attribute(BaseModel):
         values = self.values or ()
         matches = [i for i, value in enumerate(values) if str(value) == word]
         if not quoted:
-            matches = matches or [i for i, value in enumerate(values) if _equals_number(value, word)]
+            number = read_number(word)
+            matches = matches or [i for i, v in enumerate(values) if isinstance(v, int | float) and v == number]
         if len(matches) > 1:
             matches = [i for i in matches if isinstance(values[i], str) == quoted]
         return float(matches[0]) if len(matches) == 1 else None
@@ -350,10 +351,3 @@ def find_value(label: Value, values: Iterable[Value]) -> Value | None:
     values = tuple(values)
     same = (value for value in values if str(value) == str(label))
     return next(same, next((value for value in values if outcome_key(value) == outcome_key(label)), None))
-
-
-def _equals_number(value: object, text: str) -> bool:
-    try:
-        return isinstance(value, int | float) and float(text) == value
-    except ValueError:
-        return False

@@ -122,7 +122,7 @@ class ProbableMembership:
 
     Attributes:
         probabilities: Probabilities of the audited rows.
-        known: Other rows, of known group. None disables calibration.
+        known: Additional rows whose group is known. None disables calibration.
     """
 
     probabilities: GroupProbabilities
@@ -216,10 +216,10 @@ def read_memberships(
         table: Narwhals data frame.
         rows: Positions of the rows.
         membership: Attribute -> group -> column of its probability.
-        known: Attribute -> other rows, of known group.
+        known: Attribute -> additional rows whose group is known.
 
     Raises:
-        DataError: A column holds other values than probabilities.
+        DataError: A column contains values that are not probabilities.
         OptionError: The known groups of an attribute differ from the groups with probabilities.
     """
     for name, sample in known.items():

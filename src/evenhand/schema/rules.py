@@ -41,8 +41,8 @@ class Dependency(BaseModel):
 class Link(BaseModel):
     """Corresponding values of an attribute under changes of another attribute.
 
-    With the row ``{Male: Husband, Female: Wife}`` for the attributes sex and relationship, the counterpart of a husband
-    is a wife. Values without a row do not change.
+    The row ``{Male: Husband, Female: Wife}`` of a link from sex to relationship makes a wife the counterpart of a
+    husband. Values without a row do not change.
 
     Attributes:
         when: Attribute that changes.

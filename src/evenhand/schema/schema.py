@@ -174,7 +174,7 @@ class Schema(BaseModel):
         return self._with_field("protected", {name: name in names for name in self.names})
 
     def with_encodings(self, encodings: Mapping[str, Encoding]) -> Schema:
-        """Return a copy with other encodings, by attribute name.
+        """Return a copy with new encodings of some attributes.
 
         Raises:
             SchemaError: A name is unknown, or an encoding is invalid for the attribute.
@@ -381,7 +381,10 @@ def schema_to_yaml(schema: Schema, proposals: Sequence[Proposal] = (), remarks: 
             active = entries or any(proposal.accepted for proposal in proposed)
             lines.append(f"{key}:\n" if active else f"# {key}:\n")
             lines += [f"  - {_flow_style(entry)}\n" for entry in entries]
-            lines += [_proposal_line(proposal) for proposal in proposed]
+            for proposal in proposed:
+                entry = proposal.entry if isinstance(proposal.entry, str) else proposal.entry.model_dump()
+                evidence = " ".join(proposal.evidence.split())  # line breaks of values would end the comment
+                lines.append(f"{'' if proposal.accepted else '# '}  - {_flow_style(entry)}  # {evidence}\n")
     text = "".join(lines)
     yaml.load(text, Loader=yaml_loader())
     return text
@@ -397,12 +400,6 @@ def attribute_to_yaml(attribute: Attribute) -> str:
     return f"  - {_flow_style(entry)}"
 
 
-def _proposal_line(proposal: Proposal) -> str:
-    entry = proposal.entry if isinstance(proposal.entry, str) else proposal.entry.model_dump()
-    evidence = " ".join(proposal.evidence.split())  # line breaks of values would end the comment
-    return f"{'' if proposal.accepted else '# '}  - {_flow_style(entry)}  # {evidence}\n"
-
-
 def write_schema(schema: Schema, path: str | Path) -> None:
     """Write a schema file."""
     Path(path).write_text(schema_to_yaml(schema), encoding="utf-8")
@@ -412,7 +409,7 @@ def _flow_style(value: Any) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        # A subclass of its own, because representers are registered by class.
+        # Representers are registered by class: do not change yaml.SafeDumper.
         def ignore_aliases(self, data: Any) -> bool:
             return True
 

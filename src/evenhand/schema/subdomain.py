@@ -21,6 +21,7 @@ from evenhand.core import COMPARISONS, Comparison, Containment, ExpressionPart, 
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
+from evenhand.schema.words import read_number
 from evenhand.typing import Floats
 
 Runs: TypeAlias = tuple[tuple[float, float], ...]
@@ -184,10 +185,7 @@ class _Parser:
 
     def _number(self, attribute: Attribute, node: Node) -> float:
         word = self._source.word(node)
-        try:
-            number = float(word)
-        except ValueError:
-            number = math.nan
+        number = read_number(word)
         if not math.isfinite(number):
             message = f"expected a number to compare {attribute.name!r} with, got {word!r}"
             raise self._source.fault(message, node, f"its domain is {attribute.describe_domain()}")

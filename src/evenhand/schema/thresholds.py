@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.errors import OptionError
 from evenhand.schema.schema import Schema
+from evenhand.schema.words import read_number
 from evenhand.text import suggest_name
 from evenhand.typing import Booleans, Floats
 
@@ -60,7 +61,9 @@ class Thresholds(BaseModel):
         own: dict[str, float] = {}
         for item in thresholds if is_list else [thresholds]:
             group, _, number = str(item).rpartition(":")
-            threshold = _read_number(number, item)
+            threshold = read_number(number)
+            if not math.isfinite(threshold):
+                raise OptionError(f"expected {FORM}; got {item!r}", location="`threshold=`")
             if not group:
                 if default is not None:
                     raise OptionError(f"expected one default threshold, got {default:g} and {threshold:g}")
@@ -174,13 +177,3 @@ def describe_scale(scores: Floats) -> str:
     """Explain why scores are not probabilities, and how to convert percentages."""
     message = f"the scores are not probabilities: some are outside 0 to 1 (range: {scores.min():g} to {scores.max():g})"
     return f"{message}; if they are percentages, divide them by 100" if looks_like_points(scores) else message
-
-
-def _read_number(text: str, item: Any) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise OptionError(f"expected {FORM}; got {item!r}", location="`threshold=`")
-    return number

@@ -73,8 +73,8 @@ class RankingRoles:
     """Roles of the columns of a table of rankings; other columns are ignored.
 
     Attributes:
-        rank: Column of recorded ranks, whole numbers from 1. None with ``rank_by``.
-        rank_by: Column of scores, highest first. None with ``rank``.
+        rank: Column of recorded ranks, whole numbers from 1. Mutually exclusive with ``rank_by``.
+        rank_by: Column of scores, highest first.
         query: Column that identifies the list of each row, such as a search. None for a single list.
         relevance: Column of the relevance of each candidate, such as clicks or grades; at least 0.
         protected: Columns that define the groups. Default: the protected attributes of the schema.

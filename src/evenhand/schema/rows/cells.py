@@ -49,7 +49,7 @@ class ScoreSums:
         squares, squares_rest: Sums of a and b, where ``q^2 = 2^24 a + b``.
         cross: Sums of ``floor(q r / 2^24)``.
         lowest, highest: Minimum and maximum of the original scores.
-        unusable: Number of rows without a finite score, which the sums exclude.
+        unusable: Number of rows without a finite score; the sums exclude them.
         low_is_good: Whether low original scores are good. If so, the sums are of 1 minus the score.
         area: Score counts of both classes of true labels, if the labels are known.
     """

@@ -146,7 +146,7 @@ def _search(
 def count_scored(
     frame: Any, columns: Sequence[str], score: str, cuts: Sequence[float], scale: Scale | None, location: str = "data"
 ) -> ScoredCells:
-    """Count rows by the values of some columns, by whether they have a score, and by the cut-offs it reaches.
+    """Count rows by the values of some columns, and by the comparison of their scores with cut-offs.
 
     Args:
         frame: Lazy frame that narwhals supports.
