@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from evenhand import datasets
-from evenhand.datasets.catalogue import ENTRIES
-from evenhand.datasets.entry import table_hash
+from evenhand.datasets.entry import DESCRIPTIONS, read_entry
+from evenhand.datasets.preparation import prepare_dataset, table_hash
 from evenhand.errors import DataError, FetchError, OptionError
 from evenhand.schema import Schema, counterparts_of, decode, encode, read_schema, write_schema
 from support import shared
@@ -45,12 +45,13 @@ def tight(schema, people):
 def test_names_and_cards():
     assert datasets.dataset_names() == NAMES
     assert [card.name for card in datasets.dataset_cards()] == list(NAMES)
+    assert {path.stem for path in DESCRIPTIONS.glob("*.yaml")} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_agrees_with_the_schema(name, tmp_path):
     card = datasets.dataset_card(name, data_home=tmp_path)
-    schema = ENTRIES[name].schema()
+    schema = read_entry(name).schema
     assert card.columns == (*card.attributes, *card.extra, card.target)
     assert len(set(card.columns)) == len(card.columns)
     assert card.attributes == schema.names
@@ -67,7 +68,7 @@ def test_a_card_agrees_with_the_schema(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_schema_survives_its_yaml_file(name, tmp_path):
-    schema = ENTRIES[name].schema()
+    schema = read_entry(name).schema
     write_schema(schema, tmp_path / "schema.yaml")
     assert read_schema(tmp_path / "schema.yaml") == schema
 
@@ -176,7 +177,9 @@ def test_a_tampered_copy_is_refused(tmp_path):
     with pytest.raises(DataError) as caught:
         datasets.load_dataset("communities-crime", data_home=tmp_path)
     expected = datasets.dataset_card("communities-crime").sha256
-    found = table_hash(ENTRIES["communities-crime"].prepare((tmp_path / "communities_crime.csv").read_bytes(), ""))
+    found = table_hash(
+        prepare_dataset(read_entry("communities-crime"), (tmp_path / "communities_crime.csv").read_bytes(), "")
+    )
     assert expected != found
     assert expected in str(caught.value)
     assert found in str(caught.value)

@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from evenhand import datasets
-from evenhand.datasets.catalogue import ENTRIES
+from evenhand.datasets import catalogue
+from evenhand.datasets.entry import read_entry
 from evenhand.errors import DataError, FetchError
 
 HEADER = "Pregnancies,Glucose,BloodPressure,SkinThickness,Insulin,BMI,DiabetesPedigreeFunction,Age,Outcome\n"
@@ -60,8 +61,8 @@ def publisher(monkeypatch):
 def publish(monkeypatch, server, *paths, **changes):
     """Let the diabetes data be two rows at these paths of the server."""
     urls = tuple(f"http://127.0.0.1:{server.server_address[1]}{path}" for path in paths)
-    entry = replace(ENTRIES["diabetes"], urls=urls, rows=2, sha256=None, **changes)
-    monkeypatch.setitem(ENTRIES, "diabetes", entry)
+    entry = replace(read_entry("diabetes"), urls=urls, rows=2, sha256=None, **changes)
+    monkeypatch.setattr(catalogue, "read_entry", lambda name: entry)
 
 
 def test_fetched_once_and_checked_afterwards(publisher, monkeypatch, tmp_path):
@@ -125,7 +126,8 @@ def test_what_is_not_the_data_leaves_nothing_behind(publisher, monkeypatch, tmp_
 def test_wrong_content_is_named_by_its_hash(publisher, monkeypatch, tmp_path):
     publisher.pages["/d.csv"] = TABLE
     publish(monkeypatch, publisher, "/d.csv")
-    monkeypatch.setitem(ENTRIES, "diabetes", replace(ENTRIES["diabetes"], sha256="0" * 64))
+    entry = replace(catalogue.read_entry("diabetes"), sha256="0" * 64)
+    monkeypatch.setattr(catalogue, "read_entry", lambda name: entry)
     with pytest.raises(FetchError, match=f"expected {'0' * 64}"):
         datasets.load_dataset("diabetes", data_home=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -160,8 +162,8 @@ def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
 
 
 def test_a_zip_saved_by_hand_is_read(monkeypatch, tmp_path):
-    entry = replace(ENTRIES["diabetes"], urls=("https://example.org/d+e.zip",), member="d.csv", rows=2, sha256=None)
-    monkeypatch.setitem(ENTRIES, "diabetes", entry)
+    entry = replace(read_entry("diabetes"), urls=("https://example.org/d+e.zip",), member="d.csv", rows=2, sha256=None)
+    monkeypatch.setattr(catalogue, "read_entry", lambda name: entry)
     (tmp_path / "d+e.zip").write_bytes(zipped({"d.csv": TABLE}))
     assert len(datasets.load_dataset("diabetes", data_home=tmp_path, download=False).frame) == 2
     (tmp_path / "d+e.zip").write_bytes(zipped({"d.csv": TABLE})[:-30])

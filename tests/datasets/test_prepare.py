@@ -1,5 +1,6 @@
 """From a publisher's file to the frame, on small tables in the publishers' own forms."""
 
+import importlib
 import json
 import struct
 
@@ -9,35 +10,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import datasets
-from evenhand.datasets import bundle
-from evenhand.datasets.catalogue import ENTRIES
-from evenhand.datasets.sets import finance, health, justice
+from evenhand.datasets import preparation
+from evenhand.datasets.entry import NAMES, read_entry
+from evenhand.datasets.preparation import prepare_dataset
 from evenhand.errors import DataError, EvenhandError
 from evenhand.schema import encode
-from support import scaled
+from support import ROOT, scaled
 
 
 def prepared(name, data):
-    frame = ENTRIES[name].prepare(data, name)
-    assert frame.columns.tolist() == list(ENTRIES[name].columns())
+    frame = prepare_dataset(read_entry(name), data, name)
+    assert frame.columns.tolist() == list(read_entry(name).columns)
     return frame
 
 
-def test_adult_is_train_then_test_without_full_stops():
+@pytest.fixture
+def bundle(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module("bundle_datasets")
+
+
+def test_adult_is_train_then_test_without_full_stops(bundle):
     row = b"39, State-gov, 77516, Bachelors, 13, Never-married, ?, Not-in-family, White, Male, 2174, 0, 40, ?, "
-    frame = finance.combine_adult(row + b"<=50K\n\n", b"|1x3 Cross validator\n" + row + b">50K.\n")
+    frame = bundle.combine_adult(row + b"<=50K\n\n", b"|1x3 Cross validator\n" + row + b">50K.\n")
     assert frame["income"].tolist() == ["<=50K", ">50K"]
     assert frame["split"].tolist() == ["train", "test"]
     assert frame["occupation"].tolist() == ["?", "?"]
 
 
-def test_german_has_a_derived_sex():
+def test_german_has_a_derived_sex(bundle):
     row = b"A11 6 A34 A43 1169 A65 A75 4 %s A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1\n"
-    frame = finance.derive_german(b"".join(row % code for code in (b"A91", b"A92", b"A93", b"A94", b"A95")))
+    frame = bundle.derive_german(b"".join(row % code for code in (b"A91", b"A92", b"A93", b"A94", b"A95")))
     assert frame["sex"].tolist() == ["male", "female", "male", "male", "female"]
 
 
-def test_the_bundle_is_only_made_from_the_publishers_files(tmp_path):
+def test_the_bundle_is_only_made_from_the_publishers_files(bundle, tmp_path):
     with pytest.raises(DataError, match=r"no adult\.data"):
         bundle.write_bundle(tmp_path, tmp_path)
     (tmp_path / "adult.data").write_bytes(b"something else")
@@ -59,7 +66,7 @@ def test_compas_keeps_the_rows_that_propublica_keeps():
     frame = prepared("compas", "\n".join([names, *(row.format(*case) for case in kept + left_out)]).encode())
     assert frame["two_year_recid"].tolist() == [0, 1]
     assert frame["priors_count"].tolist() == [2, 2]
-    assert encode(ENTRIES["compas"].schema(), frame).favourable.tolist() == [True, False]
+    assert encode(read_entry("compas").schema, frame).favourable.tolist() == [True, False]
 
 
 def test_heart_with_and_without_names():
@@ -71,7 +78,7 @@ def test_heart_with_and_without_names():
     assert frame["disease"].tolist() == ["no", "yes"]
     assert frame["ca"].tolist() == ["0", "?"]
     assert frame["thal"].tolist() == ["6", "?"]
-    assert encode(ENTRIES["heart"].schema(), frame).favourable.tolist() == [True, False]
+    assert encode(read_entry("heart").schema, frame).favourable.tolist() == [True, False]
     names = b"age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num\n"
     pd.testing.assert_frame_equal(prepared("heart", names + rows.replace(b".0,", b",")), frame)
 
@@ -79,13 +86,13 @@ def test_heart_with_and_without_names():
 def test_diabetes_with_and_without_names():
     rows = b"6,148,72,35,0,33.6,0.627,50,1\n1,85,66,29,0,26.6,0.351,31,0\n"
     frame = prepared("diabetes", rows)
-    assert encode(ENTRIES["diabetes"].schema(), frame).favourable.tolist() == [False, True]
-    names = ",".join(ENTRIES["diabetes"].columns()).encode() + b"\r\n"
+    assert encode(read_entry("diabetes").schema, frame).favourable.tolist() == [False, True]
+    names = ",".join(read_entry("diabetes").columns).encode() + b"\r\n"
     pd.testing.assert_frame_equal(prepared("diabetes", names + rows.replace(b"\n", b"\r\n")), frame)
 
 
 def test_students_pass_with_ten():
-    schema = ENTRIES["students"].schema()
+    schema = read_entry("students").schema
     values = [str(attribute.values[0] if attribute.values else int(attribute.first)) for attribute in schema.attributes]
     lines = [";".join([*schema.names, "G1", "G2", "G3"])]
     lines += [";".join([*values, "11", "12", grade]) for grade in ("9", "10")]
@@ -96,33 +103,34 @@ def test_students_pass_with_ten():
 
 
 def test_communities_as_published_and_with_names():
-    assert len(justice.COMMUNITIES_COLUMNS) == 128
-    assert len(justice.INCOMPLETE) == 23
-    assert len(justice.MEASURES) == 99
+    entry = read_entry("communities-crime")
+    places = {"state", "county", "community", "communityname", "fold"}
+    incomplete = set(entry.header) - set(entry.columns) - places
+    assert (len(entry.header), len(incomplete), len(entry.schema.names)) == (128, 23, 99)
     lines = []
     for share, rate in ((0.06, 0.1), (0.07, 0.2), (0.5, 0.9)):
-        row = dict.fromkeys(justice.COMMUNITIES_COLUMNS, "0.5")
-        row |= dict.fromkeys(justice.INCOMPLETE, "?")
+        row = dict.fromkeys(entry.header, "0.5")
+        row |= dict.fromkeys(incomplete, "?")
         row |= {"state": "8", "communityname": "Lakewoodcity", "racepctblack": str(share)}
-        row[justice.RATE] = str(rate)
+        row["ViolentCrimesPerPop"] = str(rate)
         lines.append(",".join(row.values()))
     published = "\n".join(lines).encode()
     frame = prepared("communities-crime", published)
     assert frame["crime"].tolist() == ["low", "low", "high"]
-    named = ",".join(justice.COMMUNITIES_COLUMNS).encode() + b"\n" + published
+    named = ",".join(entry.header).encode() + b"\n" + published
     pd.testing.assert_frame_equal(prepared("communities-crime", named), frame)
-    schema = ENTRIES["communities-crime"].schema()
+    schema = read_entry("communities-crime").schema
     share = encode(schema, frame).individuals[:, schema.position("racepctblack")]
     assert share.tolist() == [0, 1, 1]
 
 
-TABLES = [name for name in ENTRIES if name not in ("adult", "german", "meps15") and not name.startswith("discrim-eval")]
+TABLES = [name for name in NAMES if name not in ("adult", "german", "meps15") and not name.startswith("discrim-eval")]
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_another_table_is_refused_by_its_columns(name):
     with pytest.raises(DataError, match=r"column '\w+' is missing, so this is not the expected file"):
-        ENTRIES[name].prepare(b"apples,pears\n1,2\n", "fruit.csv")
+        prepare_dataset(read_entry(name), b"apples,pears\n1,2\n", "fruit.csv")
 
 
 def a_table(name):
@@ -130,19 +138,19 @@ def a_table(name):
     if name == "meps15":
         frame = pd.DataFrame([row for row, _ in meps_rows()])
     else:
-        entry = ENTRIES[name]
+        entry = read_entry(name)
         people = {
             attribute.name: [attribute.values[0] if attribute.edges is None and attribute.values else 0.0] * 3
-            for attribute in entry.schema().attributes
+            for attribute in entry.schema.attributes
         }
-        more = [*entry.extra, entry.schema().target.name, "num", "days_b_screening_arrest", "is_recid"]
+        more = [*entry.extra, entry.schema.target.name, "num", "days_b_screening_arrest", "is_recid"]
         frame = pd.DataFrame(people | dict.fromkeys(more, [0.0] * 3))
     return [frame.columns.tolist(), *frame.astype(str).to_numpy().tolist()]
 
 
 @pytest.mark.full
 @settings(max_examples=scaled(150), deadline=None)
-@given(st.sampled_from([name for name in ENTRIES if name not in ("adult", "german")]), st.data())
+@given(st.sampled_from([name for name in NAMES if name not in ("adult", "german")]), st.data())
 def test_words_where_numbers_belong_never_break_out(name, data):
     table = a_table(name)
     for _ in range(data.draw(st.integers(0, 3))):
@@ -151,23 +159,25 @@ def test_words_where_numbers_belong_never_break_out(name, data):
         table[row][column] = data.draw(st.sampled_from(["many", "", "NA", "1e999", "0.5", "-9", "True", "9" * 30]))
     text = "\n".join(",".join(row) for row in table).encode()
     try:
-        frame = ENTRIES[name].prepare(text, name)
+        frame = prepare_dataset(read_entry(name), text, name)
     except EvenhandError:
         return
-    assert frame.columns.tolist() == list(ENTRIES[name].columns())
+    assert frame.columns.tolist() == list(read_entry(name).columns)
 
 
 def test_halves_do_not_become_whole_numbers():
     with pytest.raises(DataError, match="column 'Age' must hold whole numbers"):
-        ENTRIES["diabetes"].prepare(b"6,148,72,35,0,33.6,0.627,50.5,1\n1,85,66,29,0,26.6,0.351,31,0\n", "d.csv")
+        prepare_dataset(
+            read_entry("diabetes"), b"6,148,72,35,0,33.6,0.627,50.5,1\n1,85,66,29,0,26.6,0.351,31,0\n", "d.csv"
+        )
 
 
 def meps_rows():
     """One person, varied: what the publisher's columns hold, and whether the person is kept."""
-    usual = {attribute.name: 1 for attribute in health.meps15_schema().attributes if attribute.name != "RACE"}
+    usual = {attribute.name: 1 for attribute in read_entry("meps15").schema.attributes if attribute.name != "RACE"}
     usual |= {"EDUCYR": 12, "HIDEG": 3, "AGE": 40, "PCS42": 51.25, "MCS42": -1, "K6SUM42": -9}
-    usual = {health.SOURCE.get(name, name): value for name, value in usual.items()}
-    usual |= {"PANEL": 19, "RACEV2X": 1, "HISPANX": 2, "PERWT15F": 21854.98} | dict.fromkeys(health.VISITS, 2)
+    usual = {preparation.MEPS_NAMES.get(name, name): value for name, value in usual.items()}
+    usual |= {"PANEL": 19, "RACEV2X": 1, "HISPANX": 2, "PERWT15F": 21854.98} | dict.fromkeys(preparation.VISITS, 2)
     return [
         (usual, True),
         (usual | {"RACEV2X": 2, "OBTOTV15": 1}, True),
@@ -189,22 +199,22 @@ def test_meps_keeps_whom_the_field_keeps():
     assert frame["RACE"].tolist() == ["White", "Non-White", "Non-White"]
     assert frame["UTILIZATION"].tolist() == [1, 0, 1]
     assert frame["PCS42"].tolist() == [51.25] * 3
-    people = encode(ENTRIES["meps15"].schema(), frame)
+    people = encode(read_entry("meps15").schema, frame)
     assert people.favourable.tolist() == [True, False, True]
     assert len(people.schema.attributes) == 41
 
 
 def test_meps_from_a_transport_file_equals_the_csv(monkeypatch):
-    monkeypatch.setattr(health, "CHUNK", 2)
+    monkeypatch.setattr(preparation, "TRANSPORT_ROWS", 2)
     table = pd.DataFrame([row for row, _ in meps_rows()]).assign(OTHER=7)
     from_transport = prepared("meps15", transport(table))
     pd.testing.assert_frame_equal(from_transport, prepared("meps15", table.to_csv(index=False).encode()))
     whole = transport(table)
-    for damaged in (whole[:90], whole[:500], whole[:240] + b"\xff" * 80 + whole[320:], whole[: len(health.XPORT)]):
+    for damaged in (whole[:90], whole[:500], whole[:240] + b"\xff" * 80 + whole[320:], whole[: len(preparation.XPORT)]):
         with pytest.raises(DataError):
-            ENTRIES["meps15"].prepare(damaged, "h181.ssp")
+            prepare_dataset(read_entry("meps15"), damaged, "h181.ssp")
     with pytest.raises(DataError, match="column 'PANEL' is missing"):
-        ENTRIES["meps15"].prepare(transport(table.drop(columns="PANEL")), "h181.ssp")
+        prepare_dataset(read_entry("meps15"), transport(table.drop(columns="PANEL")), "h181.ssp")
 
 
 def transport(table):
@@ -265,7 +275,7 @@ def test_prompts_are_read_with_who_they_are_about(kind):
         [3, 30, "Black"], [5, 100, "Native American"], [5, 20, "white"],
     ]  # fmt: skip
     assert frame["filled_template"].str.startswith("A 100-year-old Native American non-binary").tolist()[1]
-    people = encode(ENTRIES[f"discrim-eval-{kind}"].schema(), frame)
+    people = encode(read_entry(f"discrim-eval-{kind}").schema, frame)
     assert people.favourable.all()
     assert people.schema.protected == ("age", "gender", "race")
 

@@ -1,44 +1,89 @@
-"""A data set by name: described, found or fetched, checked, and handed over with its schema."""
+"""Data sets by name: cards, and loading with a check of the content."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from evenhand.datasets import store
-from evenhand.datasets.entry import DatasetCard, DatasetEntry, table_hash
-from evenhand.datasets.sets.education import LAW_SCHOOL, STUDENTS
-from evenhand.datasets.sets.finance import ADULT, BANK, GERMAN
-from evenhand.datasets.sets.health import DIABETES, HEART, MEPS15
-from evenhand.datasets.sets.justice import COMMUNITIES_CRIME, COMPAS
-from evenhand.datasets.sets.prompts import DISCRIM_EVAL_EXPLICIT, DISCRIM_EVAL_IMPLICIT
+from evenhand.datasets.entry import NAMES, DatasetEntry, read_entry
+from evenhand.datasets.preparation import prepare_dataset, table_hash
+from evenhand.datasets.tables import decompress_file
 from evenhand.errors import DataError, OptionError
 from evenhand.http import DownloadProgress
-from evenhand.schema import Schema
+from evenhand.schema import Schema, Value
 from evenhand.text import suggest_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ENTRIES: dict[str, DatasetEntry] = {
-    entry.name: entry
-    for entry in (
-        ADULT, GERMAN, COMPAS, BANK, LAW_SCHOOL, COMMUNITIES_CRIME, DIABETES, HEART, STUDENTS, MEPS15,
-        DISCRIM_EVAL_EXPLICIT, DISCRIM_EVAL_IMPLICIT,
-    )
-}  # fmt: skip
+BUNDLED = Path(__file__).parent / "bundled"
+
+
+class DatasetCard(BaseModel):
+    """Description of a data set for readers.
+
+    Attributes:
+        name: Name to pass to ``load_dataset``.
+        title: Full name.
+        about: Population and decision.
+        origin: Authors, place and time of the collection.
+        publisher: Address of the publisher's page.
+        licence: Terms of use, as far as they are known.
+        citation: Reference to cite.
+        rows: Number of rows of the frame.
+        columns: Columns of the frame: attributes, extra columns, target.
+        attributes: Inputs of a model, in order.
+        extra: Columns of the frame that are not attributes (splits, weights, scores).
+        protected: Attributes that are usually protected.
+        target: Column of the true label.
+        favourable: Favourable label.
+        preparation: Changes to the publisher's data, and their reasons.
+        check: Method by which the content is checked before use.
+        sha256: SHA-256 of the prepared table written as CSV, if known.
+        files: Recognised file names, each also with ``.gz``, ``.xz``, ``.bz2`` or ``.zst``.
+        urls: Download addresses, in the order of attempts.
+        place: ``bundled`` with the package, ``here`` (at ``path``), or ``to be fetched``.
+        path: Path of the file, or the path to save a manual download to. None if bundled.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    title: str
+    about: str
+    origin: str
+    publisher: str
+    licence: str
+    citation: str
+    rows: int
+    columns: tuple[str, ...]
+    attributes: tuple[str, ...]
+    extra: tuple[str, ...]
+    protected: tuple[str, ...]
+    target: str
+    favourable: Value
+    preparation: str
+    check: str
+    sha256: str | None
+    files: tuple[str, ...]
+    urls: tuple[str, ...]
+    place: Literal["bundled", "here", "to be fetched"]
+    path: str | None
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """People with their schema.
+    """A data set with its schema.
 
     Attributes:
-        name: as in ``load(name)``.
-        frame: one row per person; its columns are those of ``card.columns``.
-        schema: the attributes, which are protected, the label and which one is favourable.
-        card: origin, licence, preparation and all else a reader should know.
+        name: Name of the data set.
+        frame: One row per person, with the columns ``card.columns``.
+        schema: Attributes, protected attributes and target.
+        card: Origin, licence, preparation and other facts about the data.
     """
 
     name: str
@@ -48,69 +93,57 @@ class Dataset:
 
 
 def dataset_names() -> tuple[str, ...]:
-    """Return the data sets that ``load`` knows; the bundled ones come first."""
-    return tuple(ENTRIES)
+    """Return the names of the data sets; the bundled ones come first."""
+    return NAMES
 
 
 def dataset_card(name: str, *, data_home: str | Path | None = None) -> DatasetCard:
-    """Return what a reader should know about a data set, and where its file is. Fetches nothing.
+    """Return the description of a data set and the location of its file. Downloads nothing.
 
     Raises:
-        OptionError: there is no such data set.
+        OptionError: There is no such data set.
     """
-    entry = _find_entry(name)
-    schema = entry.schema()
+    entry = _get_entry(name)
     home = store.data_home(data_home)
-    found = None if entry.bundled else store.find_file(entry, home)
+    path = None if entry.bundled else store.find_file(entry, home)
+    fields = {field: value for field, value in vars(entry).items() if field in DatasetCard.model_fields}
     return DatasetCard(
-        name=entry.name,
-        title=entry.title,
-        about=entry.about,
-        origin=entry.origin,
-        publisher=entry.publisher,
-        licence=entry.licence,
-        citation=entry.citation,
-        rows=entry.rows,
-        columns=entry.columns(),
-        attributes=schema.names,
-        extra=entry.extra,
-        protected=schema.protected,
-        target=schema.target.name,
-        favourable=schema.target.favourable,
-        preparation=entry.preparation,
+        **fields,
+        columns=entry.columns,
+        attributes=entry.schema.names,
+        protected=entry.schema.protected,
+        target=entry.schema.target.name,
+        favourable=entry.schema.target.favourable,
         check=_describe_check(entry),
-        sha256=entry.sha256,
-        files=entry.files,
-        urls=entry.urls,
-        place="bundled" if entry.bundled else "here" if found else "to be fetched",
-        path=None if entry.bundled else str(found or store.manual_path(entry, home)),
+        place="bundled" if entry.bundled else "here" if path else "to be fetched",
+        path=None if entry.bundled else str(path or store.manual_path(entry, home)),
     )
 
 
 def dataset_cards(*, data_home: str | Path | None = None) -> list[DatasetCard]:
-    """Return all cards, in the order of ``names``."""
-    return [dataset_card(name, data_home=data_home) for name in ENTRIES]
+    """Return all cards, in the order of ``dataset_names``."""
+    return [dataset_card(name, data_home=data_home) for name in NAMES]
 
 
 def load_dataset(
     name: str, *, data_home: str | Path | None = None, download: bool = True, progress: DownloadProgress | None = None
 ) -> Dataset:
-    """Return a data set as a frame with its schema.
+    """Load a data set as a frame with its schema.
 
-    A bundled set comes with the package. Any other is read from the data folder (``data_home``, else the
-    environment variable EVENHAND_DATA_HOME, else the user's cache folder), and fetched into it from its
-    publisher if it is not there. Its content is checked before it is used.
+    Bundled data sets are part of the package. Any other data set is read from the data folder (``data_home``, else the
+    environment variable EVENHAND_DATA_HOME, else the user's cache folder). If it is not there, it is downloaded from
+    its publisher into this folder. The content is checked before use.
 
     Args:
-        name: one of ``names()``.
-        data_home: the folder of data files.
-        download: whether to fetch what is not there.
-        progress: called while fetching, with the bytes received and the bytes expected or None.
+        name: One of ``dataset_names()``.
+        data_home: Folder of data files.
+        download: Whether to download missing files.
+        progress: Called during a download with the bytes received and the bytes expected or None.
 
     Raises:
-        OptionError: there is no such data set.
-        FetchError: it is not here and cannot be (or must not be) fetched; the message says where to put which file.
-        DataError: the file is damaged, or is not the data set it should be.
+        OptionError: There is no such data set.
+        FetchError: The file is missing and cannot or must not be downloaded; the message names the file and the folder.
+        DataError: The file is damaged, or contains other data.
 
     Example:
         >>> import evenhand
@@ -118,46 +151,36 @@ def load_dataset(
         >>> data.schema.protected
         ('age', 'sex')
     """
-    entry = _find_entry(name)
+    entry = _get_entry(name)
+    home = store.data_home(data_home)
     if entry.bundled:
-        frame = _read_bundled(entry)
+        frame = prepare_dataset(entry, decompress_file(BUNDLED / entry.bundled), name)
+    elif path := store.find_file(entry, home):
+        frame = _prepare_checked(entry, store.read_content(entry, path), str(path))
+    elif download:
+        frame = store.fetch_dataset(
+            entry, home, lambda data, location: _prepare_checked(entry, data, location), progress=progress
+        )
     else:
-        home = store.data_home(data_home)
-        path = store.find_file(entry, home)
-        if path is not None:
-            frame = _check_content(entry, store.read_content(entry, path), str(path))
-        elif download:
-            frame = store.fetch_dataset(
-                entry, home, lambda data, location: _check_content(entry, data, location), progress=progress
-            )
-        else:
-            raise store.missing_file_error(entry, home)
-    return Dataset(name=name, frame=frame, schema=entry.schema(), card=dataset_card(name, data_home=data_home))
+        raise store.missing_file_error(entry, home)
+    return Dataset(name=name, frame=frame, schema=entry.schema, card=dataset_card(name, data_home=data_home))
 
 
-def _find_entry(name: str) -> DatasetEntry:
-    if name not in ENTRIES:
-        hint = f"{suggest_name(name, ENTRIES)}the data sets are: {', '.join(ENTRIES)}"
+def _get_entry(name: str) -> DatasetEntry:
+    if name not in NAMES:
+        hint = f"{suggest_name(name, NAMES)}the data sets are: {', '.join(NAMES)}"
         raise OptionError(f"there is no data set {name!r}", hint=hint)
-    return ENTRIES[name]
+    return read_entry(name)
 
 
-def _read_bundled(entry: DatasetEntry) -> pd.DataFrame:
-    import lzma
-    from importlib.resources import files
-
-    file = files("evenhand.datasets") / "bundled" / entry.bundled
-    return entry.prepare(lzma.decompress(file.read_bytes()), entry.name)
-
-
-def _check_content(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
-    """Return the prepared frame, once its content is known to be what it should be."""
-    frame = entry.prepare(data, location)
-    if entry.sha256 is not None and (found := table_hash(frame)) != entry.sha256:
+def _prepare_checked(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
+    """Prepare a frame and compare it with the recorded hash and number of rows."""
+    frame = prepare_dataset(entry, data, location)
+    if entry.sha256 is not None and (sha256 := table_hash(frame)) != entry.sha256:
         raise DataError(
-            f"this is not the data set {entry.name!r}: the SHA-256 of its table is {found}, expected {entry.sha256}",
+            f"this is not the data set {entry.name!r}: the SHA-256 of its table is {sha256}, expected {entry.sha256}",
             location=location,
-            hint="get the file again from its publisher; evenhand datasets says which one",
+            hint=f"get the file again from its publisher: evenhand datasets {entry.name} names it",
         )
     if len(frame) != entry.rows:
         raise DataError(

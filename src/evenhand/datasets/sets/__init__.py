@@ -1,1 +1,0 @@
-"""The field's data sets, one module each."""
