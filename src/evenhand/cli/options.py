@@ -37,7 +37,10 @@ OPTIONS = {
     "metrics": "metric",
     "policies": "policy",
     "results": "result",
+    "sensitive_features": "protected",
     "tables": "table",
+    "weights": "weight",
+    "y_pred": "decision",
     "y_score": "score",
     "y_true": "target",
 }
