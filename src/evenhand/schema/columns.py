@@ -1,4 +1,4 @@
-"""What is said about the columns of a table of people, where no schema says it, or on top of one."""
+"""Roles of the columns of a table of people."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from evenhand.text import suggest_name
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """What the columns of a table of people are for.
+    """Roles of the columns of a table of people.
 
     Attributes:
-        target: column of the true label; with a schema, the schema's.
-        protected: attributes that a decision must not depend on; with a schema, in place of those it marks.
-        favourable: the label that people want; guessed where one of two is plainly good (``1``, ``"yes"``, ...). Of a
-            number ``higher`` or ``lower``.
+        target: column of the true label. Default: the target of the schema.
+        protected: attributes that a decision must not depend on. Default: the protected attributes of the schema.
+        favourable: favourable label; by default proposed from words such as ``1``, ``yes`` and ``approved``. For a
+            number, ``higher`` or ``lower``.
         unfavourable: all other labels; needed if there are several, unless ``outcome`` says ``label``.
-        ignore: columns that are not attributes (identifiers, weights), where the schema is inferred.
-        schema: what the columns mean; inferred from the data if left out.
-        y: the true labels, shape (n,), if they are not a column of the data.
-        outcome: what the target is; inferred from the data, or the schema's, if left out.
-        accept_proposals: where the schema is inferred, take what is proposed for columns that cannot be attributes as
-            they are (see ``propose_columns``).
+        ignore: columns that are not attributes (identifiers, weights), if the schema is inferred.
+        schema: schema of the columns; inferred from the data by default.
+        y: true labels, shape (n,), if they are not a column of the data.
+        outcome: kind of the target. Default: that of the schema, or inferred from the data.
+        accept_proposals: whether to accept the proposals for columns that cannot be attributes as they are (see
+            ``propose_columns``).
     """
 
     target: str | None = None
@@ -63,26 +63,29 @@ class ColumnRoles:
     def read(
         self, frame: Any, *, location: str = "data", varied: bool = True, locate: RowLocator | None = None
     ) -> People:
-        """Return the people in a data frame.
+        """Read the people in a data frame.
 
         Args:
-            frame: any data frame that narwhals knows (pandas, polars, pyarrow, ...), one row per person.
-            location: how to call the data in messages.
-            varied: whether protected attributes will be given other values. Where they are only compared, they may be
-                numbers as well.
+            frame: any data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per person.
+            location: name of the data in messages.
+            varied: whether protected attributes are varied. If they are only compared, they may be real numbers.
             locate: as for ``encode``.
 
         Raises:
-            EvenhandError: nothing says what is decided or who is protected, or the data do not fit what is said.
+            EvenhandError: if the target or the protected attributes are not known, or the data do not fit the schema.
         """
         columns = list_columns(frame)
+        target = self.target or (None if self.schema is None else self.schema.target.name)
         if isinstance(self.y, str):
             raise OptionError(f"expected labels as `y=`, got {self.y!r}", hint=f"to name a column: target={self.y!r}")
-        labels = None if self.y is None else read_column("y", self.y)
-        target = self._name_target(frame, columns, labels)
-        if labels is not None:
+        if self.y is not None:
+            labels = read_column("y", self.y)
+            target = self._name_labels(frame, columns, target, labels)
             check_index(data=frame, y=self.y)
             frame, columns = add_columns(frame, {target: labels}, {target: "y"}), [*columns, target]
+        if target is None:
+            hint = "name its column: `target=NAME`; or pass a schema"
+            raise OptionError("expected the true labels, got neither target= nor y=", hint=hint)
         people = encode(self._resolve(frame, target, columns, varied), frame, location=location, locate=locate)
         if self.favourable is not None or self.schema is not None or people.schema.target.kind != "label":
             return people
@@ -90,44 +93,34 @@ class ColumnRoles:
         proposed = describe_target(people.schema.target).model_copy(update={"how": "proposed"})
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
-    def _name_target(self, frame: Any, columns: list[str], labels: Any) -> str:
-        """Return the column of the true labels; those beside the data get a name of their own where theirs is taken.
+    def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
+        """Return a new name for labels that are not a column of the data.
 
         Raises:
-            OptionError: nothing names it, or the labels are there twice.
+            OptionError: if they are also a column of the data.
         """
-        target = self.target or (self.schema.target.name if self.schema is not None else None)
-        if self.y is None:
-            if target is None:
-                hint = "name the column: `target=NAME`; or give a schema"
-                raise OptionError("expected to know what is decided, got neither target= nor y=", hint=hint)
-            return target
-        own = str(target or getattr(self.y, "name", None) or "label")
-        while target is None and own in columns and not _holds_labels(frame, own, labels):
-            own += " (y)"
-        target = own
-        if target in columns:
-            raise OptionError(
-                f"expected the true labels once, got both y= and the column {target!r}",
-                hint="leave y= out, or drop the column from the data",
-            )
-        return target
+        import narwhals as nw
+
+        name = str(target or getattr(self.y, "name", None) or "label")
+        while name in columns:
+            if target is not None or nw.from_native(frame, eager_only=True)[name].to_list() == labels.tolist():
+                hint = "leave y= out, or drop the column from the data"
+                raise OptionError(f"expected the true labels once, got both y= and the column {name!r}", hint=hint)
+            name += " (y)"
+        return name
 
     def _resolve(self, frame: Any, target: str, columns: list[str], varied: bool) -> Schema:
-        """Return the schema in force: the given one with what is said on top, or one inferred from the data."""
-        names = list_names(() if self.protected is None else self.protected, "protected")
+        """Return the schema with the changes that the roles state, or infer one from the data."""
+        names = list_protected(self.protected, self.schema)
         if target in names:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
-        if not names and not (self.schema is not None and self.schema.protected):
-            hint = "name at least one: `protected=NAME`"
-            raise OptionError("expected at least one protected attribute, got none", hint=hint)
         if self.schema is not None:
             schema = change_target(self.schema, self.target, self.favourable, self.outcome)
             schema.positions(names)
-            return schema.with_protected(names) if names and varied else schema
-        ignored = list_names(() if self.ignore is None else self.ignore, "ignore")
-        for argument, given in (("target", [target]), ("protected", names), ("ignore", ignored)):
-            for name in given:
+            return schema.with_protected(names) if self.protected is not None and varied else schema
+        ignored = () if self.ignore is None else list_names(self.ignore, "ignore")
+        for argument, listed in (("target", [target]), ("protected", names), ("ignore", ignored)):
+            for name in listed:
                 require_column(name, columns, argument)
         return infer_schema(
             frame,
@@ -142,41 +135,32 @@ class ColumnRoles:
         )
 
 
-def require_column(name: str, columns: Sequence[str], argument: str) -> None:
-    """Refuse a name that is not a column, given as such an argument.
+def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tuple[str, ...]:
+    """List the protected attributes: those of an argument, or else those of the schema.
 
     Raises:
-        DataError: there is no such column.
+        OptionError: if there are none.
+    """
+    names = () if protected is None else list_names(protected, "protected")
+    names = names or (() if schema is None else schema.protected)
+    if not names:
+        hint = "name at least one: `protected=NAME`"
+        raise OptionError("expected at least one protected attribute, got none", hint=hint)
+    return names
+
+
+def require_column(name: str, columns: Sequence[str], argument: str) -> None:
+    """Check that the column that an argument names exists.
+
+    Raises:
+        DataError: if there is no such column.
     """
     if name not in columns:
-        several = [one.strip() for one in name.split(",")]
+        parts = [part.strip() for part in name.split(",")]
         hint = f"{suggest_name(name, columns)}the columns are: {', '.join(columns)}"
-        if len(several) > 1 and all(one in columns for one in several):
-            hint = f"name the {len(several)} columns one by one"
+        if len(parts) > 1 and all(part in columns for part in parts):
+            hint = f"name the {len(parts)} columns separately"
         raise DataError(f"expected a column of the data as `{argument}=`, got {name!r}", hint=hint)
-
-
-def add_weights(data: Any, weights: Any) -> tuple[Any, str | None]:
-    """Add a column of weights to a data frame.
-
-    Args:
-        data: Data frame in memory.
-        weights: Array of shape (n,), the name of a column, or None.
-
-    Returns:
-        The data frame, and the name of the column; without weights, the same frame and None.
-
-    Raises:
-        DataError: The weights are not one per row.
-    """
-    if weights is None:
-        return data, None
-    names = list_columns(data)
-    if isinstance(weights, str):
-        require_column(weights, names, "sample_weight")
-        return data, weights
-    name = "sample_weight" + " (given)" * ("sample_weight" in names)
-    return add_columns(data, {name: read_column("sample_weight", weights)}, {name: "sample_weight"}), name
 
 
 def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, str] | None = None) -> Any:
@@ -208,21 +192,28 @@ def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, s
 def change_target(
     schema: Schema, target: str | None = None, favourable: Value | None = None, outcome: OutcomeRole | None = None
 ) -> Schema:
-    """Return a schema with what is said on top of it about its target: what people want of it, and what it is.
+    """Return a schema whose target has another favourable label or another kind.
 
     Raises:
-        OptionError: the target is another one, or the label is not one of its labels.
-        SchemaError: the target cannot be what it is said to be.
+        OptionError: if the schema has another target, or the target lacks the label.
+        SchemaError: if the target cannot be of the kind.
     """
     known = schema.target
     if target is not None and target != known.name:
-        raise OptionError(f"the target is {target!r}, but the schema says {known.name!r}")
+        raise OptionError(f"expected the target of the schema, {known.name!r}, got {target!r}")
     outcome = outcome or OutcomeRole()
     kind = outcome.kind or ("ordinal" if outcome.order is not None else known.kind)
     replace(outcome, kind=kind).require_no_favourable(known.name, favourable)
-    if (kind, outcome.order, outcome.unit) == (known.kind, None, None):
-        return _change_favourable(schema, favourable)
     described: dict[str, Any] = {"name": known.name, "kind": kind, "unit": outcome.unit}
+    if (kind, outcome.order, outcome.unit) == (known.kind, None, None):
+        if favourable is None or find_value(favourable, [known.favourable]) is not None:
+            return schema
+        values = DIRECTIONS if known.is_number else known.values
+        label = find_value(favourable, values or (favourable,))
+        if label is None:
+            raise OptionError(f"expected one of the schema's labels {values} as `favourable=`, got {favourable!r}")
+        changed = Target.model_validate(known.model_dump() | {"favourable": label})
+        return schema.model_copy(update={"target": changed})
     if kind == "number":
         wanted = favourable or (known.favourable if known.is_number else "neither")
         described |= {"favourable": wanted, "unit": outcome.unit or known.unit}
@@ -230,24 +221,12 @@ def change_target(
         described |= {"values": known.values}
     elif kind == "ordinal":
         described |= order_labels(known.name, known.values or outcome.order or (), favourable, outcome.order)
+    elif favourable is None:
+        hint = "state it: `favourable=VALUE`"
+        raise SchemaError(f"the schema does not state the favourable label of {known.name!r}", hint=hint)
     else:
-        if favourable is None:
-            hint = "say it: `favourable=VALUE`"
-            raise SchemaError(f"which label of {known.name!r} is favourable? The schema does not say it", hint=hint)
         described |= {"favourable": favourable, "values": None if known.is_number else known.values}
     return Schema.parse(schema.model_dump() | {"target": described})
-
-
-def _change_favourable(schema: Schema, favourable: Value | None) -> Schema:
-    """Return a schema with another favourable label, or direction of a number, if one is given."""
-    if favourable is None or find_value(favourable, [schema.target.favourable]) is not None:
-        return schema
-    values = DIRECTIONS if schema.target.is_number else schema.target.values
-    label = find_value(favourable, values or (favourable,))
-    if label is None:
-        raise OptionError(f"the favourable label {favourable!r} is not among the schema's labels {values}")
-    changed = schema.target.model_dump() | {"favourable": label}
-    return schema.model_copy(update={"target": Target.model_validate(changed)})
 
 
 def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
@@ -260,34 +239,29 @@ def list_names(names: Sequence[str], argument: str) -> tuple[str, ...]:
     Raises:
         OptionError: The argument is a single text, contains other values than texts, or has a name twice.
     """
-    if isinstance(names, str):
-        raise OptionError(f"expected a list of names as `{argument}=`, got {names!r}", hint=f"{argument}=[{names!r}]")
-    scalar = getattr(names, "ndim", 1) == 0
-    listed = tuple(names) if isinstance(names, Iterable) and not scalar else None
-    column = getattr(names, "name", None)
+    column = names if isinstance(names, str) else getattr(names, "name", None)
     hint = f"{argument}=[{column!r}]" if isinstance(column, str) else f"name the columns: {argument}=['sex']"
-    if listed is None or not all(isinstance(name, str) for name in listed):
-        raise OptionError(
-            f"expected a list of names as `{argument}=`, got "
-            + (repr(names) if listed is None else f"a {type(names).__name__} of {len(listed):,} values"),
-            hint=hint,
-        )
-    repeated = next((name for name, count in Counter(listed).items() if count > 1), None)
-    if repeated is not None:
-        count = listed.count(repeated)
-        raise OptionError(f"expected different names as `{argument}=`, got {repeated!r} {count} times", hint=hint)
+    if isinstance(names, str) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
+        raise OptionError(f"expected a list of names as `{argument}=`, got {names!r}", hint=hint)
+    listed = tuple(names)
+    if not all(isinstance(name, str) for name in listed):
+        values = f"a {type(names).__name__} of {len(listed):,} values"
+        raise OptionError(f"expected a list of names as `{argument}=`, got {values}", hint=hint)
+    for name, count in Counter(listed).items():
+        if count > 1:
+            raise OptionError(f"expected different names as `{argument}=`, got {name!r} {count} times", hint=hint)
     return listed
 
 
 def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
-    """Return the names of a data frame's columns.
+    """Return the column names of a data frame.
 
     Args:
-        frame: any data frame that narwhals knows.
-        lazy: whether one may be lazy, whose rows are not in memory.
+        frame: any data frame that narwhals supports.
+        lazy: whether it may be lazy.
 
     Raises:
-        DataError: it is not a data frame, has no rows, or its columns do not have different texts as names.
+        DataError: if it is not a data frame, has no rows, or its column names are not different texts.
     """
     import narwhals as nw
 
@@ -297,34 +271,20 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
         columns = list_column_names(frame, "data")
     except TypeError:
         shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
-        hint = _frame_hint(frame)
+        hint = "name its columns: pandas.DataFrame(X, columns=[...])"
+        if hasattr(frame, "predict") or callable(frame):
+            hint = "pass the model first, then the data"
+        elif isinstance(frame, Mapping):
+            hint = "pandas.DataFrame(data)"
         raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
     table = nw.from_native(frame)
     if isinstance(table, nw.LazyFrame):
         if not lazy:
-            raise DataError(
-                "expected a data frame in memory, got a lazy one, of which decisions alone are audited",
-                hint="collect it, or a sample of its rows",
-            )
+            hint = "collect it, or a sample of its rows; lazy frames are supported for recorded decisions only"
+            raise DataError("expected a data frame in memory, got a lazy one", hint=hint)
     elif len(table) == 0:
         raise DataError("expected at least one person, got a data frame without rows")
     return columns
-
-
-def _frame_hint(given: Any) -> str:
-    """Return how to go on with what is not a data frame."""
-    if hasattr(given, "predict") or callable(given):
-        return "the model comes first, then the data"
-    if isinstance(given, Mapping):
-        return "pandas.DataFrame(data)"
-    return "name its columns: pandas.DataFrame(X, columns=[...])"
-
-
-def _holds_labels(frame: Any, column: str, labels: Any) -> bool:
-    """Return whether a column of the data holds the labels."""
-    import narwhals as nw
-
-    return bool(nw.from_native(frame, eager_only=True)[column].to_list() == labels.tolist())
 
 
 def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | None) -> None:

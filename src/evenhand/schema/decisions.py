@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 
 from evenhand.core import OutcomeReading
-from evenhand.errors import DataError, OptionError, SchemaError
+from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, check_index, check_type
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.columns import list_columns, list_names, refuse_arrays, require_column, table_of_columns
+from evenhand.schema.columns import (
+    list_columns,
+    list_names,
+    list_protected,
+    refuse_arrays,
+    require_column,
+    table_of_columns,
+)
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.outcome import (
     DecisionLabels,
@@ -20,7 +27,6 @@ from evenhand.schema.outcome import (
     OutcomeColumn,
     infer_kind,
     infer_target,
-    label_of,
     opposite_label,
     propose_true_label,
     read_label_codes,
@@ -46,13 +52,14 @@ from evenhand.schema.thresholds import Thresholds
 from evenhand.schema.weights import (
     PeopleWeights,
     ReplicateRole,
+    check_replicates,
+    list_sample_roles,
     name_sample_columns,
     read_numbers,
     read_weights,
-    weights_of,
 )
 from evenhand.schema.words import unknown_codes
-from evenhand.text import format_count, suggest_name
+from evenhand.text import format_count
 from evenhand.typing import Booleans, Floats, Integers
 
 
@@ -161,6 +168,40 @@ class RecordedNumbers:
 
 
 @dataclass(frozen=True)
+class _DecisionTable:
+    """A table of decisions in memory.
+
+    Attributes:
+        frame: narwhals data frame; the counted cells of a lazy frame.
+        names: columns that define the groups.
+        location: name of the data in messages.
+        lazy: lazy frame; None if the rows are in memory.
+        counted: its counted rows.
+    """
+
+    frame: Any
+    names: tuple[str, ...]
+    location: str
+    lazy: Any = None
+    counted: CountedRows | None = None
+
+    @property
+    def counts(self) -> Integers | None:
+        """Number of people per row, shape (n,); None for one each."""
+        return None if self.counted is None else self.counted.counts
+
+    def count(self, mask: Booleans, rows: Integers | None = None) -> int:
+        """Count the people in the rows of a mask, or in some of these rows."""
+        sizes = mask.astype(np.int64) if self.counts is None else np.where(mask, self.counts, 0)
+        return int((sizes if rows is None else sizes[rows]).sum())
+
+    def read_outcome(self, name: str) -> OutcomeColumn:
+        """Read a column of decisions or true labels."""
+        locate = None if self.lazy is None else lambda _, value: locate_value(self.lazy, name, value)
+        return OutcomeColumn.read(CodedColumn.read(self.frame[name], self.counts, locate), name)
+
+
+@dataclass(frozen=True)
 class DecisionRoles:
     """Roles of the columns of a table of decisions; other columns are ignored.
 
@@ -208,6 +249,7 @@ class DecisionRoles:
         check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
         check_type("favourable", self.favourable, SCALARS, "a label")
         check_type("favourable_target", self.favourable_target, SCALARS, "a label")
+        check_replicates(self.weight, self.replicates)
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers | RecordedLabels:
         """Read the decisions in a data frame: two labels, several labels, or numbers.
@@ -223,91 +265,160 @@ class DecisionRoles:
         import narwhals as nw
 
         thresholds = self._thresholds()
-        if self.low_is_good and self.score is None:
-            raise OptionError(
-                "expected scores, got none",
-                location="`low_is_good=`",
-                hint="name their column: `y_score=...`; for decided numbers, use `favourable=lower`",
-            )
         names = self._list_protected(list_columns(frame, lazy=True))
-        counted = self._count(frame, names, thresholds, location) if is_lazy(frame) else None
-        table = nw.from_native(frame, eager_only=True) if counted is None else counted.table
-        counts = None if counted is None else counted.counts
-        if self.decision is not None:
-            decision = OutcomeColumn.read(CodedColumn.read(table[self.decision]), self.decision)
-            outcome = self._outcome_of(decision)
-            if counted is not None and outcome.kind in ("number", "labels", "ordinal"):
-                raise DataError(
-                    f"column {self.decision!r} has {table[self.decision].n_unique():,} different values, and "
-                    "lazy rows are counted by a single favourable decision",
-                    hint="name the `favourable=` label and say `kind=label`; or read a sample of the rows into memory",
-                )
-            if outcome.kind == "number":
-                return self._read_numbers(table, names, infer_target(decision, self.favourable, outcome), location)
-            if outcome.kind in ("labels", "ordinal"):
-                return self._read_labels(table, names, outcome, location)
-        made, truth = self._read_outcomes(table, counts, None if counted is None else frame)
-        settled: dict[str, Any] = {
-            "decision_words": None if self.decision is None else made.words,
-            "truth_words": None if truth is None else truth.words,
-        }
-        known = made.known
-        if not known.any():
-            raise DataError("no row has a decision")
-        if truth is not None and not (known & truth.known).any():
-            raise DataError("no row has both a decision and a true label")
+        if is_lazy(frame):
+            counted = self._count(frame, names, thresholds, location)
+            table = _DecisionTable(counted.table, names, location, frame, counted)
+        else:
+            table = _DecisionTable(nw.from_native(frame, eager_only=True), names, location)
+        if self.decision is None:
+            return self._read_selected(table, None, thresholds)
+        decision = table.read_outcome(self.decision)
+        outcome = self._outcome_of(decision)
+        if outcome.kind == "label":
+            return self._read_selected(table, decision, thresholds)
+        if table.counted is not None:
+            raise DataError(
+                f"column {self.decision!r} has {len(decision.coded.values):,} different values, and "
+                "lazy rows are counted by a single favourable decision",
+                hint="name the `favourable=` label and say `kind=label`; or read a sample of the rows into memory",
+            )
+        if outcome.kind == "number":
+            return self._read_numbers(table, decision, outcome)
+        return self._read_labels(table, decision, outcome)
+
+    def _read_selected(
+        self, table: _DecisionTable, decision: OutcomeColumn | None, thresholds: Thresholds | None
+    ) -> RecordedDecisions:
+        """Read favourable and unfavourable decisions; None as the decision if a score decides."""
+        made, truth = self._read_outcomes(table, decision)
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
-        schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals, counts=counts)
-        people = encode(
-            schema,
-            table.select(list(names)).filter(known.tolist()).to_native(),
-            location=location,
-            counts=None if counts is None else counts[known],
-            locate=None if counted is None else lambda column, _, value: locate_value(frame, column, value),
-        )
-        decided = describe_labels(made.words)
+        reading = describe_labels(made.words)
         if thresholds is not None:
             ends = "or less" if self.low_is_good else "or more"
-            decided = OutcomeReading(column=str(self.score), favourable=(f"{thresholds.describe()} {ends}",))
-        true_label = None if truth is None else describe_labels(truth.words, self.target_name)
-        people = _add_reading(people, known, decided, None if truth is None else truth.known, true_label, counts)
-        rows = np.flatnonzero(known)[people.rows]
-        labels = None
+            reading = OutcomeReading(column=str(self.score), favourable=(f"{thresholds.describe()} {ends}",))
+        people = self._read_people(
+            table,
+            target,
+            made.known,
+            None if truth is None else truth.known,
+            reading,
+            None if truth is None else describe_labels(truth.words, self.target_name),
+        )
+        rows, labels = people.rows, None
         if truth is not None:
             labels = np.where(truth.known[rows], np.where(truth.favourable[rows], len(made.names) - 1, 0), -1)
-        if counted is not None:
-            people = replace(people, labels=labels, rows=rows)
-            cells = self._of_cells(frame, counted, people, made.favourable, truth, thresholds)
-            return replace(cells, **settled)
-        scores = None if self.score is None else read_numbers(table[self.score], rows, "score")
-        selected = made.favourable[rows]
-        if scores is not None:
-            _refuse_codes(str(self.score), scores)
-        if thresholds is not None and scores is not None:
-            thresholds.check_schema(schema)
-            thresholds.check_scale(scores)
-            selected = thresholds.select(scores, schema, people.individuals)
-        risks = None
-        if self.low_is_good and scores is not None:
-            risks, scores = scores, (1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0) - scores
-        return RecordedDecisions(
-            people=replace(people, labels=labels, rows=rows),
-            selected=selected,
-            scores=scores,
-            risks=risks,
-            weights=None if self.weight is None else read_weights(frame, self.weight, rows, self.replicates),
+        decisions = RecordedDecisions(
+            people=replace(people, labels=labels),
+            selected=made.favourable[rows],
             truth=self.target,
-            undecided=int((~known).sum()),
+            undecided=table.count(~made.known),
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
-            memberships=read_memberships(table, rows, self.membership or {}, self.known or {}),
-            **settled,
+            decision_words=None if decision is None else made.words,
+            truth_words=None if truth is None else truth.words,
+        )
+        if table.counted is not None:
+            return self._add_score_sums(table, decisions, truth).merge()
+        return replace(
+            self._add_scores(table, decisions),
+            weights=self._read_weights(table, rows),
+            memberships=read_memberships(table.frame, rows, self.membership or {}, self.known or {}),
         )
 
-    def _describe_truth(self, schema: Schema) -> OutcomeReading | None:
-        """Describe true labels or numbers that have the values of the decision; None without them."""
-        return None if self.target is None else describe_target(schema.target.model_copy(update={"name": self.target}))
+    def _read_labels(self, table: _DecisionTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
+        """Read several decided labels, without the rows that have none."""
+        for option in ("membership", "score", "weight"):
+            self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
+        outcome.require_no_favourable(decision.name, self.favourable)
+        columns = [decision] if self.target is None else [decision, table.read_outcome(self.target)]
+        target, codes = read_label_codes(columns, self.favourable, outcome)
+        known = codes[0] >= 0
+        labelled = None if self.target is None else codes[1] >= 0
+        people = self._read_people(table, {"name": decision.name} | target, known, labelled)
+        truth = None if self.target is None else codes[1][people.rows]
+        return RecordedLabels(
+            people=replace(people, labels=truth),
+            given=GivenLabels(tuple(target["values"]), codes[0][people.rows], truth, outcome.kind == "ordinal"),
+            truth=self.target,
+            undecided=table.count(~known),
+        )
+
+    def _read_numbers(self, table: _DecisionTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
+        """Read decided numbers, without the rows that have none."""
+        target = infer_target(decision, self.favourable, outcome)
+        for option in ("membership", "score", "replicates"):
+            self._refuse(option, f"decisions that are labels, and {decision.name!r} holds numbers")
+        known = decision.positions >= 0
+        labelled = None if self.target is None else ~CodedColumn.read(table.frame[self.target]).missing()
+        people = self._read_people(table, target, known, labelled)
+        rows, numbers = people.rows, None
+        if labelled is not None:
+            numbers = np.full(len(rows), np.nan)
+            numbers[labelled[rows]] = read_numbers(table.frame[self.target], rows[labelled[rows]], "true number")
+        return RecordedNumbers(
+            people=replace(people, numbers=numbers),
+            decided=read_numbers(table.frame[decision.name], rows, "decision"),
+            weights=self._read_weights(table, rows),
+            truth=self.target,
+            undecided=table.count(~known),
+        )
+
+    def _read_people(
+        self,
+        table: _DecisionTable,
+        target: dict[str, Any],
+        decided: Booleans,
+        labelled: Booleans | None,
+        decision: OutcomeReading | None = None,
+        true_label: OutcomeReading | None = None,
+    ) -> People:
+        """Read the people with a decision; their ``rows`` are positions in the table.
+
+        Args:
+            table: table of the decisions.
+            target: entry of the decision in the schema.
+            decided: mask of the rows with a decision, shape (n,).
+            labelled: mask of the rows with a true label, shape (n,); None without true labels.
+            decision, true_label: favourable values, for the reading. Default: those of the target.
+        """
+        if not decided.any():
+            raise DataError("no row has a decision")
+        if labelled is not None and not (decided & labelled).any():
+            raise DataError("no row has both a decision and a true label")
+        counts = table.counts
+        schema = describe_groups(
+            table.frame, table.names, target, self.schema, accept=self.accept_proposals, counts=counts
+        )
+        people = encode(
+            schema,
+            table.frame.select(list(table.names)).filter(decided.tolist()).to_native(),
+            location=table.location,
+            counts=None if counts is None else counts[decided],
+            locate=None if table.lazy is None else lambda column, _, value: locate_value(table.lazy, column, value),
+        )
+        assert people.reading is not None  # ``encode`` sets it
+        rows = np.flatnonzero(decided)[people.rows]
+        if true_label is None and self.target is not None:
+            true_label = describe_target(schema.target.model_copy(update={"name": self.target}))
+        update = {"decision": decision or describe_target(schema.target), "true_label": true_label}
+        unlabelled = 0 if labelled is None else table.count(~labelled, rows)
+        reading = add_left_out(people.reading, "without a decision", table.count(~decided))
+        return replace(people, rows=rows, reading=reading.model_copy(update=update | {"unlabelled": unlabelled}))
+
+    def _refuse(self, option: str, reason: str) -> None:
+        """Refuse an option that does not apply to the kind of the decisions.
+
+        Raises:
+            OptionError: if it is given.
+        """
+        if getattr(self, option):
+            argument = {"score": "y_score", "replicates": "replicate_weights"}.get(option, option)
+            raise OptionError(
+                f"`{argument}=` applies to {reason}",
+                hint=f"leave `{argument}=` out; or name the `favourable=` label and say `kind=label`",
+            )
 
     def _count(self, frame: Any, names: Sequence[str], thresholds: Thresholds | None, location: str) -> CountedRows:
         """Count the rows of a lazy frame by attributes, decision, true label, and tenth of the score.
@@ -315,13 +426,10 @@ class DecisionRoles:
         Raises:
             OptionError: if an option needs the rows in memory.
         """
-        by_group = thresholds is not None and thresholds.attribute is not None
-        for name, value in (("weight", self.weight), ("membership", self.membership), ("threshold", by_group)):
-            if value:
-                raise OptionError(
-                    f"`{name}=`{' by group' if by_group else ''} needs rows in memory, got a lazy frame",
-                    hint="leave it out, or read a sample of the rows into memory",
-                )
+        for option in ("weight", "membership"):
+            self._refuse(option, "rows in memory, and the frame is lazy")
+        if thresholds is not None and thresholds.attribute is not None:
+            self._refuse("threshold", "rows in memory if it differs by group, and the frame is lazy")
         columns = dict.fromkeys([*names, *(name for name in (self.decision, self.target) if name is not None)])
         return count_rows(
             frame,
@@ -332,104 +440,97 @@ class DecisionRoles:
             location=location,
         )
 
-    def _of_cells(
-        self,
-        frame: Any,
-        counted: CountedRows,
-        people: People,
-        favourable: Booleans,
-        truth: DecisionLabels | None,
-        thresholds: Thresholds | None,
+    def _read_weights(self, table: _DecisionTable, rows: Integers) -> PeopleWeights | None:
+        return None if self.weight is None else read_weights(table.frame, self.weight, rows, self.replicates)
+
+    def _add_scores(self, table: _DecisionTable, decisions: RecordedDecisions) -> RecordedDecisions:
+        """Add the scores of rows in memory, and the decisions that a threshold makes of them."""
+        if self.score is None:
+            return decisions
+        people, thresholds, selected = decisions.people, decisions.thresholds, decisions.selected
+        scores = read_numbers(table.frame[self.score], people.rows, "score")
+        _refuse_codes(self.score, scores)
+        if thresholds is not None:
+            thresholds.check_schema(people.schema)
+            thresholds.check_scale(scores)
+            selected = thresholds.select(scores, people.schema, people.individuals)
+        if not self.low_is_good:
+            return replace(decisions, scores=scores, selected=selected)
+        highest = 1.0 if scores.min() >= 0 and scores.max() <= 1 else 0.0
+        return replace(decisions, scores=highest - scores, risks=scores, selected=selected)
+
+    def _add_score_sums(
+        self, table: _DecisionTable, decisions: RecordedDecisions, truth: DecisionLabels | None
     ) -> RecordedDecisions:
-        """Return the decisions about counted people, in an order that does not depend on the engine."""
-        rows, counts, sums = people.rows, counted.counts, counted.scores
-        selected = favourable[rows]
-        if sums is not None:
-            sums = sums.at(rows)
-            if sums.unusable.any():
-                first = locate_score(frame, str(self.score))
-                raise DataError(
-                    f"column {self.score!r}: expected finite numbers as scores ({int(sums.unusable.sum()):,} rows have "
-                    f"none{f', the first of them {first}' if first else ''})",
-                    hint="leave those rows or the column of scores out",
-                )
-            if thresholds is not None and counted.selected is not None:
-                thresholds.check_scale(sums.given_range)
-                selected = counted.selected[rows]
-            if truth is not None and self.target is not None and self.score is not None:
-                labelled = np.zeros(len(counts), dtype=np.int64)
-                labelled[rows] = counts[rows] * truth.known[rows]
-                columns = {name: CodedColumn.read(counted.table[name], labelled) for name in counted.table.columns}
-                labels = columns[self.target]
-                good = sorted(set(labels.codes[truth.favourable].tolist()))
-                area = rank_scores(
-                    frame, self.score, self.target, columns, [labels.values[code] for code in good], sums
-                )
-                sums = replace(sums, area=area)
-        people = replace(people, frame=counted.table.to_native(), counts=counts[rows])
-        return RecordedDecisions(
-            people=people,
-            selected=selected,
-            score_sums=sums,
-            truth=self.target,
-            undecided=int(counts.sum()) - people.size - people.dropped,
-            thresholds=thresholds,
-            decided_by=str(self.decision or self.score),
-        ).merge()
+        """Add the sums of the scores of counted rows, and the decisions that a threshold makes of them."""
+        counted, rows, selected = table.counted, decisions.people.rows, decisions.selected
+        assert counted is not None
+        people = replace(decisions.people, frame=counted.table.to_native())
+        if counted.scores is None or self.score is None:
+            return replace(decisions, people=people)
+        sums = counted.scores.at(rows)
+        if sums.unusable.any():
+            first = locate_score(table.lazy, self.score)
+            raise DataError(
+                f"column {self.score!r}: expected finite numbers as scores ({int(sums.unusable.sum()):,} rows have "
+                f"none{f', the first of them {first}' if first else ''})",
+                hint="leave those rows or the column of scores out",
+            )
+        if decisions.thresholds is not None and counted.selected is not None:
+            decisions.thresholds.check_scale(sums.given_range)
+            selected = counted.selected[rows]
+        if truth is not None and self.target is not None:
+            labelled = np.zeros(len(counted.counts), dtype=np.int64)
+            labelled[rows] = counted.counts[rows] * truth.known[rows]
+            columns = {name: CodedColumn.read(counted.table[name], labelled) for name in counted.table.columns}
+            labels = columns[self.target]
+            favourable = [labels.values[code] for code in sorted(set(labels.codes[truth.favourable].tolist()))]
+            area = rank_scores(table.lazy, self.score, self.target, columns, favourable, sums)
+            sums = replace(sums, area=area)
+        return replace(decisions, people=people, selected=selected, score_sums=sums)
 
     def _thresholds(self) -> Thresholds | None:
         """Parse the thresholds of the scores; None if decisions are recorded.
 
         Raises:
-            OptionError: if there are neither decisions nor a threshold, or both.
+            OptionError: if there are neither decisions nor a threshold, or both, or no scores.
         """
-        if self.threshold is None or (isinstance(self.threshold, list | tuple) and not self.threshold):
-            if self.decision is not None:
-                return None
-            raise OptionError(
-                "expected decisions, or scores and a threshold",
-                hint="name a column of decisions, or use scores: `y_score=...` with `threshold=0.5`",
-            )
+        hint = "name their column: `y_score=...`"
+        if self.low_is_good and self.score is None:
+            hint += "; for decided numbers, use `favourable=lower`"
+            raise OptionError("expected scores, got none", location="`low_is_good=`", hint=hint)
+        absent = self.threshold is None or (isinstance(self.threshold, list | tuple) and not self.threshold)
+        if absent and self.decision is not None:
+            return None
+        if absent:
+            hint = "name a column of decisions, or use scores: `y_score=...` with `threshold=0.5`"
+            raise OptionError("expected decisions, or scores and a threshold", hint=hint)
         if self.decision is not None:
-            raise OptionError(
-                "expected decisions or a threshold of scores, got both",
-                hint="leave the decisions out to apply the threshold",
-            )
+            hint = "leave the decisions out to apply the threshold"
+            raise OptionError("expected decisions or a threshold of scores, got both", hint=hint)
         if self.score is None:
-            raise OptionError("a threshold needs scores", hint="name their column: `y_score=...`")
+            raise OptionError("a threshold needs scores", hint=hint)
         return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
 
     def _read_outcomes(
-        self, table: Any, counts: Integers | None, lazy: Any
+        self, table: _DecisionTable, decision: OutcomeColumn | None
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
-        """Read decisions and true labels. Without decisions, a score decides between the true labels.
-
-        Args:
-            table: narwhals table of the columns; counts: people per row, or None.
-            lazy: the lazy frame that the rows were counted in, or None.
-        """
-
-        def read(name: str | None) -> OutcomeColumn | None:
-            if name is None:
-                return None
-            locate = None if lazy is None else lambda _, value: locate_value(lazy, name, value)
-            return OutcomeColumn.read(CodedColumn.read(table[name], counts, locate), name)
-
-        decision, truth = read(self.decision), read(self.target)
+        """Read decisions and true labels. Without decisions, a score decides between the true labels."""
+        truth = None if self.target is None else table.read_outcome(self.target)
         favourable, favourable_target = self.favourable, self.favourable_target
-        if decision and truth and favourable is not None and favourable_target is None:
-            stated_of_truth = decision.find(favourable) is None and truth.find(favourable) is not None
-            favourable, favourable_target = (None, favourable) if stated_of_truth else (favourable, None)
         if decision is None:
             wanted = favourable if favourable_target is None else favourable_target
             labels = None if truth is None else self._labels(truth, wanted)
             good = "selected" if favourable is None else favourable
             words = LabelWords("", good, (opposite_label(good),)) if labels is None else labels.words
-            every = np.ones(len(table), dtype=np.bool_)
+            every = np.ones(len(table.frame), dtype=np.bool_)
             return DecisionLabels(words, every, ~every), labels
-        made = self._labels(decision, favourable, self.unfavourable)
         if truth is None:
-            return made, None
+            return self._labels(decision, favourable, self.unfavourable), None
+        if favourable is not None and favourable_target is None:
+            stated_of_truth = decision.find(favourable) is None and truth.find(favourable) is not None
+            favourable, favourable_target = (None, favourable) if stated_of_truth else (favourable, None)
+        made = self._labels(decision, favourable, self.unfavourable)
         settled = "stated"
         if favourable_target is None:
             favourable_target, settled = propose_true_label(truth, decision, made, self.target_name)
@@ -452,28 +553,18 @@ class DecisionRoles:
 
     def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
         """Return the columns that define the groups, after checking that every named column exists."""
-        names = list_names(() if self.protected is None else self.protected, "protected")
-        if not names and self.schema is not None:
-            names = self.schema.protected
-        if not names:
-            hint = "name at least one: `protected=NAME`"
-            raise OptionError("expected at least one protected attribute, got none", hint=hint)
-        given = {"decision": [self.decision], "protected": names, "target": [self.target]}
-        given |= {"score": [self.score], "weight": [self.weight]}
+        names = list_protected(self.protected, self.schema)
+        named = {"decision": self.decision, "target": self.target, "score": self.score}
+        roles: dict[str, Sequence[str]] = {role: [name] for role, name in named.items() if name is not None}
+        roles |= {"protected": names} | list_sample_roles(self.weight, self.membership)
         if self.replicates is not None:
-            if self.weight is None:
-                raise OptionError("replicate weights need weights", hint="name their column too: `weight=...`")
-            given["replicate_weights"] = list(self.replicates.columns)
-        given |= {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
-        roles: dict[str, str] = {}
-        for role, named in given.items():
-            for name in named:
-                if name is None:
-                    continue
-                require_column(name, columns, role)
-                if roles.setdefault(name, role) != role:
-                    raise OptionError(f"expected different columns as {roles[name]}= and {role}=, got {name!r} twice")
-        return tuple(dict.fromkeys(names))
+            roles["replicate_weights"] = self.replicates.columns
+        used: dict[str, str] = {}
+        for role, name in [(role, name) for role, listed in roles.items() for name in listed]:
+            require_column(name, columns, role)
+            if used.setdefault(name, role) != role:
+                raise OptionError(f"expected different columns as {used[name]}= and {role}=, got {name!r} twice")
+        return names
 
     def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
         """Return the kind of the decision: as stated, as the schema's grades if it has these, or as inferred."""
@@ -487,89 +578,6 @@ class DecisionRoles:
         if outcome.kind != "number" and outcome.unit is not None:
             raise OptionError(f"a unit belongs to a number, and {column.name!r} holds labels")
         return outcome
-
-    def _read_labels(self, table: Any, names: Sequence[str], outcome: OutcomeRole, location: str) -> RecordedLabels:
-        """Read several decided labels, without the rows that have none."""
-        decision = str(self.decision)
-        if self.membership:
-            raise OptionError(
-                f"probabilities of groups are read for one favourable decision, and {decision!r} is compared label by "
-                "label",
-                hint="leave `membership=` out; or name the `favourable=` label and say `kind=label`",
-            )
-        for role, given in (("score", self.score), ("weight", self.weight)):
-            if given is not None:
-                raise OptionError(
-                    f"{role}s are read for one favourable decision, and {decision!r} is compared label by label",
-                    hint=f"leave `{'y_score' if role == 'score' else 'weight'}=` out; or name the `favourable=` label "
-                    "and say `kind=label`",
-                )
-        outcome.require_no_favourable(decision, self.favourable)
-        columns = [
-            OutcomeColumn.read(CodedColumn.read(table[name]), name)
-            for name in (decision, self.target)
-            if name is not None
-        ]
-        target, codes = read_label_codes(columns, self.favourable, outcome)
-        known = codes[0] >= 0
-        if self.target is not None and not (known & (codes[1] >= 0)).any():
-            raise DataError("no row has both a decision and a true label")
-        schema = describe_groups(table, names, {"name": decision} | target, self.schema, accept=self.accept_proposals)
-        people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
-        people = _add_reading(
-            people, known, describe_target(schema.target), codes[-1] >= 0, self._describe_truth(schema)
-        )
-        kept = np.flatnonzero(known)[people.rows]
-        truth = None if self.target is None else codes[1][kept]
-        return RecordedLabels(
-            people=replace(people, labels=truth, rows=kept),
-            given=GivenLabels(tuple(target["values"]), codes[0][kept], truth, outcome.kind == "ordinal"),
-            truth=self.target,
-            undecided=int((~known).sum()),
-        )
-
-    def _read_numbers(self, table: Any, names: Sequence[str], target: dict[str, Any], location: str) -> RecordedNumbers:
-        """Read decided numbers, without the rows that have none."""
-        decision = str(target["name"])
-        if self.membership:
-            raise OptionError(
-                f"probabilities of groups are read for decisions that are labels, and {decision!r} holds numbers",
-                hint="leave `membership=` out",
-            )
-        if self.score is not None:
-            raise OptionError(
-                f"scores are read for decisions that are labels, and {decision!r} holds numbers",
-                hint="leave `y_score=` out; or say `kind=label` for labels",
-            )
-        if self.replicates is not None:
-            message = f"replicate weights are read for decisions that are labels, and {decision!r} holds numbers"
-            raise OptionError(message, hint="leave the replicate weights out")
-        known = _has_value(table[decision])
-        if not known.any():
-            raise DataError("no row has a number")
-        labelled = known if self.target is None else known & _has_value(table[self.target])
-        if not labelled.any():
-            raise DataError("no row has both a number and a true one")
-        schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
-        people = encode(schema, table.select(list(names)).filter(known.tolist()).to_native(), location=location)
-        people = _add_reading(people, known, describe_target(schema.target), labelled, self._describe_truth(schema))
-        kept = np.flatnonzero(known)[people.rows]
-        numbers = None
-        if self.target is not None:
-            numbers = np.full(len(kept), np.nan)
-            numbers[labelled[kept]] = read_numbers(table[self.target], kept[labelled[kept]], "true number")
-        return RecordedNumbers(
-            people=replace(people, numbers=numbers, rows=kept),
-            decided=read_numbers(table[decision], kept, "decision"),
-            weights=None if self.weight is None else weights_of(table[self.weight], kept),
-            truth=self.target,
-            undecided=int((~known).sum()),
-        )
-
-
-def _has_value(column: Any) -> Booleans:
-    """Return the mask of the cells that hold a value, shape (n,)."""
-    return np.array([label_of(value) is not None for value in column.to_list()])
 
 
 def _refuse_codes(name: str, scores: Floats) -> None:
@@ -588,33 +596,6 @@ def _refuse_codes(name: str, scores: Floats) -> None:
         )
 
 
-def _add_reading(
-    people: People,
-    decided: Booleans,
-    decision: OutcomeReading,
-    labelled: Booleans | None,
-    true_label: OutcomeReading | None,
-    counts: Integers | None = None,
-) -> People:
-    """Add decisions and true labels to how people were read.
-
-    Args:
-        people: People read from the decided rows of a table.
-        decided: Mask of the rows with a decision, shape (rows,).
-        decision: Favourable decisions.
-        labelled: Mask of the rows with a true label; None without true labels.
-        true_label: Favourable true labels; None without true labels.
-        counts: Number of people in each row; None: one.
-    """
-    assert people.reading is not None  # ``encode`` sets it
-    counts = np.ones(len(decided), dtype=np.int64) if counts is None else counts
-    used = np.flatnonzero(decided)[people.rows]
-    unlabelled = 0 if labelled is None else int(counts[used][~labelled[used]].sum())
-    reading = add_left_out(people.reading, "without a decision", int(counts[~decided].sum()))
-    update = {"decision": decision, "true_label": true_label, "unlabelled": unlabelled}
-    return replace(people, reading=reading.model_copy(update=update))
-
-
 def _are_equal(one: Floats, other: Floats) -> Booleans:
     """Return which rows are the same, missing values included, shape (n,)."""
     return np.asarray(((one == other) | (np.isnan(one) & np.isnan(other))).all(axis=1))
@@ -629,35 +610,28 @@ def describe_groups(
     accept: bool,
     counts: Integers | None = None,
 ) -> Schema:
-    """Return a schema of the attributes that groups are made by, with what was decided as its target.
+    """Build a schema of the attributes that define the groups.
 
     Args:
-        table: what narwhals wraps; names: the attributes' columns.
-        target: the entry of the target.
-        schema: what the columns mean; inferred if None.
-        accept: where it is inferred, take what is proposed for columns that cannot be attributes as they are.
-        counts: how many people each row stands for; None: one.
+        table: narwhals data frame.
+        names: columns of the attributes.
+        target: entry of the target, which is the decision.
+        schema: schema of the columns; inferred from the data if None.
+        accept: whether to accept the proposals for columns that cannot be attributes as they are.
+        counts: number of people per row; None for one each.
 
     Raises:
-        SchemaError: the schema has no such attribute.
+        SchemaError: if the schema lacks an attribute.
     """
-    given = None if schema is None else {one.name: one for one in schema.attributes}
-    missing = [name for name in names if given is not None and name not in given]
-    if given is not None and missing:
-        known = f"the attributes are: {', '.join(given)}"
-        raise SchemaError(f"the schema has no attribute {missing[0]!r}", hint=suggest_name(missing[0], given) + known)
-    if given is None:
-        attributes = choose_entries(review_columns(table, names, protected=names, counts=counts), accept=accept)
+    entries: list[dict[str, Any]] = []
+    if schema is None:
+        entries = choose_entries(review_columns(table, names, protected=names, counts=counts), accept=accept)
+        for entry in entries:
+            if entry.pop("missing", None) is not None:
+                entry["unknown"] = []  # people without a value are counted, and left out of this attribute's groups
     else:
-        attributes = [given[name].model_dump(exclude_unset=True) for name in names]
-    attributes = [entry | {"protected": False} for entry in attributes]
-    if given is None:  # people without a value are counted, and left out of the groups by that attribute alone
-        attributes = [
-            {key: value for key, value in entry.items() if key != "missing"}
-            | ({"unknown": []} if "missing" in entry else {})
-            for entry in attributes
-        ]
-    return Schema.parse({"target": target, "attributes": attributes})
+        entries = [schema[name].model_dump(exclude_unset=True) for name in names]
+    return Schema.parse({"target": target, "attributes": [entry | {"protected": False} for entry in entries]})
 
 
 def table_of_decisions(
@@ -668,38 +642,38 @@ def table_of_decisions(
     y_score: Any = None,
     sample_weight: Any = None,
     membership: Mapping[str, Any] | None = None,
-    **about: Any,
+    data: Any = None,
+    replicate_weights: Any = None,
+    replicate_method: str = "",
+    **options: Any,
 ) -> tuple[Any, DecisionRoles]:
-    """Return a table of decisions given as plain columns, and what its columns are for.
+    """Build a table of decisions from columns, and the roles of its columns.
 
     Args:
-        y_pred: the decisions, shape (n,); None where scores decide.
-        sensitive_features: what groups are made by: a data frame, a mapping from names to columns, a column, or an
-            array of shape (n,) or (n, attributes).
+        y_pred: decisions, shape (n,); None if scores decide.
+        sensitive_features: attributes that define the groups: a data frame, a mapping from names to columns, a column,
+            or an array of shape (n,) or (n, attributes).
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
         membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
-        about: ``data``, a data frame whose columns the others then name; ``favourable``, ``schema``, ``threshold``,
-            ``low_is_good``, ``accept_proposals``, ``outcome`` and ``known`` of ``DecisionRoles``; ``replicate_weights``
-            (a data frame or an array of shape (n, R)), with the ``replicate_method`` by which they were made.
+        data: data frame, whose columns the other arguments then name.
+        replicate_weights: data frame or array of shape (n, R).
+        replicate_method: method that made them, see ``ReplicateRole``.
+        options: other options of ``DecisionRoles``.
 
     Raises:
-        DataError: the columns differ in length, or something given is not a column.
+        DataError: if the columns differ in length, or an argument is not a column.
     """
     columns = {"y_pred": y_pred, "y_true": y_true, "y_score": y_score, "sample_weight": sample_weight}
-    replicate_weights, method = about.pop("replicate_weights", None), about.pop("replicate_method", "")
-    frame = about.pop("data", None)
-    if frame is not None:
-        features = list_names(sensitive_features, "sensitive_features")
+    probable: Mapping[str, Any] | None = membership
+    if data is not None:
         refuse_arrays(columns, membership)
-        if replicate_weights is not None:
-            about["replicates"] = ReplicateRole(list_names(replicate_weights, "replicate_weights"), method)
-        return frame, DecisionRoles(y_pred, features, y_true, y_score, sample_weight, membership=membership, **about)
-    check_index(**columns, membership=membership, replicate_weights=replicate_weights)
-    more, probable, numbered = name_sample_columns(membership, replicate_weights)
-    if replicate_weights is not None:
-        about["replicates"] = ReplicateRole(numbered, method)
-    frame, features, names = table_of_columns(columns, sensitive_features, more)
-    about.setdefault("target_name", getattr(y_true, "name", None))
+        frame, features, names = data, list_names(sensitive_features, "sensitive_features"), columns
+        numbered = () if replicate_weights is None else list_names(replicate_weights, "replicate_weights")
+    else:
+        check_index(**columns, membership=membership, replicate_weights=replicate_weights)
+        more, probable, numbered = name_sample_columns(membership, replicate_weights)
+        frame, features, names = table_of_columns(columns, sensitive_features, more)
+        options.setdefault("target_name", getattr(y_true, "name", None))
     roles = DecisionRoles(
         decision=names.get("y_pred"),
         protected=features,
@@ -707,6 +681,7 @@ def table_of_decisions(
         score=names.get("y_score"),
         weight=names.get("sample_weight"),
         membership=probable or None,
-        **about,
+        replicates=None if replicate_weights is None else ReplicateRole(numbered, replicate_method),
+        **options,
     )
     return frame, roles

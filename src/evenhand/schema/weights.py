@@ -1,4 +1,4 @@
-"""Weights of a survey: how much each person counts, and replicate weights, whose spread shows how sure figures are."""
+"""Sample weights and replicate weights of surveys."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_index, read_columns
-from evenhand.schema.columns import add_columns, add_weights, list_columns, require_column
+from evenhand.schema.arrays import check_index, read_column, read_columns
+from evenhand.schema.columns import add_columns, list_columns, require_column
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_membership, read_memberships
 from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.schema.words import read_number
@@ -27,12 +27,15 @@ METHODS = {
 }
 """Methods by which replicate weights are made, in words."""
 
-LEAST = 2
+MIN_REPLICATES = 2
+
+NEGLIGIBLE = 1e-12
+"""Weights below this fraction of the mean weight count as 0."""
 
 
 @dataclass(frozen=True)
 class ReplicateRole:
-    """Which columns hold replicate weights, and how these were made.
+    """Columns of replicate weights, and the method that made them.
 
     With estimates t_1 ... t_R under the R replicate weights and t under the weights, the variance is
     ``factor * sum((t_r - t)^2)``. The factor is ``(R - 1) / R`` for the jackknife that leaves out one unit at a time,
@@ -42,7 +45,7 @@ class ReplicateRole:
     successive differences (Fay & Train 1995; American Community Survey, "Design and Methodology", 2022, chapter 12).
 
     Attributes:
-        columns: their names.
+        columns: names of the columns.
         method: one of ``METHODS``; Fay's with its factor, such as ``fay:0.5``.
     """
 
@@ -50,16 +53,15 @@ class ReplicateRole:
     method: str
 
     def __post_init__(self) -> None:
-        _read_method(self.method)
-        if len(self.columns) < LEAST:
-            raise OptionError(
-                f"expected at least {LEAST} replicate weights, got {len(self.columns)}", location="`replicate_weights=`"
-            )
+        _parse_method(self.method)
+        if len(self.columns) < MIN_REPLICATES:
+            message = f"expected at least {MIN_REPLICATES} replicate weights, got {len(self.columns)}"
+            raise OptionError(message, location="`replicate_weights=`")
 
     @property
     def factor(self) -> float:
-        """By what the sum of squared differences is multiplied."""
-        name, k = _read_method(self.method)
+        """Factor of the sum of squared differences."""
+        name, k = _parse_method(self.method)
         replicates = len(self.columns)
         factors = {
             "jackknife": (replicates - 1) / replicates,
@@ -71,106 +73,97 @@ class ReplicateRole:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the variance: one less than there are replicates."""
+        """Degrees of freedom of the variance: the number of replicates minus 1."""
         return len(self.columns) - 1.0
 
     @property
     def description(self) -> str:
-        """How many there are and how they were made, in words."""
-        name, k = _read_method(self.method)
+        """Number of replicate weights and their method, in words."""
+        name, k = _parse_method(self.method)
         factor = f" with {k:g}" if name == "fay" else ""
         return f"{len(self.columns)} replicate weights, {METHODS[name]}{factor}"
 
 
 @dataclass(frozen=True)
 class ReplicateWeights:
-    """The replicate weights of people, shape (n, R), and how they were made."""
+    """Replicate weights of people, shape (n, R), and their role."""
 
     role: ReplicateRole
     values: Floats
 
     @classmethod
     def read(cls, role: ReplicateRole, table: Any, rows: Integers) -> ReplicateWeights:
-        """Return those of some rows of a narwhals data frame.
+        """Read the replicate weights of some rows of a narwhals data frame.
 
         Raises:
-            DataError: one is missing, or not a finite number.
+            DataError: if a weight is missing or not a finite number.
         """
         columns = []
         for name in role.columns:
             column = read_numbers(table[name], rows, "replicate weight")
             if column.sum() <= 0:
-                raise DataError(f"expected replicate weights above 0 in sum in column {name!r}, got {column.sum():g}")
+                raise DataError(
+                    f"expected replicate weights with a sum above 0 in column {name!r}, got {column.sum():g}"
+                )
             columns.append(column / column.mean())
         return cls(role, np.column_stack(columns))
 
     def at(self, rows: Integers) -> ReplicateWeights:
-        """Return those of some of the people, by their positions."""
+        """Select people by position."""
         return replace(self, values=self.values[rows])
 
 
-def list_replicates(given: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of ``PWGTP1..PWGTP80``, or of names with commas between them.
+def list_replicates(names: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """List the columns of a range such as ``PWGTP1..PWGTP80``, or of names separated by commas.
 
     Raises:
-        OptionError: it is written otherwise.
-        DataError: there is no such column.
+        OptionError: if a range is invalid.
+        DataError: if a column is missing.
     """
-    names: list[str] = []
-    for part in given.split(","):
-        found = re.fullmatch(r"(.*?)(\d+)\.\.(.*?)(\d+)", part.strip())
-        if found is None:
-            names.append(part.strip())
+    listed: list[str] = []
+    for part in map(str.strip, names.split(",")):
+        match = re.fullmatch(r"(.*?)(\d+)\.\.(.*?)(\d+)", part)
+        if match is None:
+            listed.append(part)
             continue
-        stem, first, again, last = found.groups()
-        if stem != again or int(first) >= int(last):
-            raise OptionError(
-                f"expected a first and a last column of one name, got {part.strip()!r}",
-                location="`replicate_weights=`",
-                hint="write for example PWGTP1..PWGTP80",
-            )
+        stem, first, last_stem, last = match.groups()
+        if stem != last_stem or int(first) >= int(last):
+            message = f"expected a first and a last column of one name, got {part!r}"
+            raise OptionError(message, location="`replicate_weights=`", hint="write for example PWGTP1..PWGTP80")
         width = len(first) if first.startswith("0") else 0
-        names += [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
-    missing = next((name for name in names if name not in columns), None)
-    if missing is not None:
-        raise DataError(f"there is no column {missing!r} of replicate weights", location="`replicate_weights=`")
-    return tuple(dict.fromkeys(names))
+        listed += [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+    for name in listed:
+        if name not in columns:
+            raise DataError(f"there is no column {name!r} of replicate weights", location="`replicate_weights=`")
+    return tuple(dict.fromkeys(listed))
 
 
-def _read_method(given: str) -> tuple[str, float]:
-    """Return the method and Fay's factor (0 for others).
+def _parse_method(method: str) -> tuple[str, float]:
+    """Parse a method with Fay's factor, which is 0 for the other methods.
 
     Raises:
-        OptionError: there is no such method, or the factor is not one.
+        OptionError: if the method or the factor is invalid.
     """
-    name, _, factor = given.strip().lower().partition(":")
-    hint = f"the methods are: {', '.join(METHODS)}; Fay's with its factor, such as fay:0.5; of the ACS: sdr"
-    if name not in METHODS or bool(factor) != (name == "fay"):
+    name, _, factor = method.strip().lower().partition(":")
+    k = read_number(factor or 0)
+    if name not in METHODS or bool(factor) != (name == "fay") or not 0 <= k < 1:
         raise OptionError(
-            f"expected how replicate weights were made, got {given!r}", location="`replicate_method=`", hint=hint
+            f"expected a method of replicate weights, got {method!r}",
+            location="`replicate_method=`",
+            hint=f"the methods are: {', '.join(METHODS)}; Fay's with its factor from 0 to below 1, such as fay:0.5; of "
+            "the ACS: sdr",
         )
-    try:
-        k = float(factor or 0)
-    except ValueError:
-        k = -1.0
-    if not 0 <= k < 1:
-        message = f"expected Fay's factor from 0 to below 1, got {factor!r}"
-        raise OptionError(message, location="`replicate_method=`", hint=hint)
     return name, k
-
-
-NEGLIGIBLE = 1e-12
-"""A weight below this share of the mean weight counts as 0."""
 
 
 @dataclass(frozen=True)
 class PeopleWeights:
-    """How much each person counts, such as the inverse of the probability with which a survey asked them.
+    """Sample weights of people, such as inverse selection probabilities of a survey.
 
     Attributes:
-        name: where the weights come from.
-        values: at least 0, 1 on average, shape (n,).
-        replicates: replicate weights, by which variances are computed; None where people count as drawn independently.
+        name: column of the weights.
+        values: weights, at least 0 and 1 on average, shape (n,).
+        replicates: replicate weights for variances. None if people are sampled independently.
     """
 
     name: str
@@ -178,42 +171,34 @@ class PeopleWeights:
     replicates: ReplicateWeights | None = None
 
     def at(self, rows: Integers) -> PeopleWeights:
-        """Return those of some of the people, by their positions."""
+        """Select people by position."""
         replicates = None if self.replicates is None else self.replicates.at(rows)
         return replace(self, values=self.values[rows], replicates=replicates)
 
 
 def read_weights(frame: Any, name: str, rows: Integers, replicates: ReplicateRole | None = None) -> PeopleWeights:
-    """Return the weights in a column of a data frame.
+    """Read the weights of some rows.
 
     Args:
-        rows: whose, by their positions in the frame, such as ``People.rows``.
-        replicates: columns of replicate weights, if there are any.
+        frame: any data frame that narwhals supports.
+        name: column of the weights.
+        rows: positions of the rows, such as ``People.rows``.
+        replicates: columns of replicate weights. None without them.
 
     Raises:
-        DataError: a weight is missing, no finite number, or negative; or all are 0.
+        DataError: if a weight is missing, not a finite number, or negative, or all are 0.
     """
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    weights = weights_of(table[name], rows)
-    return weights if replicates is None else replace(
-        weights, replicates=ReplicateWeights.read(replicates, table, rows))  # fmt: skip
-
-
-def weights_of(column: Any, rows: Integers) -> PeopleWeights:
-    """Return the weights of some rows.
-
-    Raises:
-        DataError: one is missing, no finite number, or negative; or all are 0.
-    """
-    values = read_numbers(column, rows, "weight")
+    values = read_numbers(table[name], rows, "weight")
     if values.min() < 0 or values.max() == 0:
         wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "zeros alone"
-        raise DataError(f"expected weights of at least 0 in column {column.name!r}, got {wrong}")
-    # Only how much more one counts than another matters; the squares of what is left fit into floats.
+        raise DataError(f"expected weights of at least 0 in column {name!r}, got {wrong}")
+    # Only ratios of weights matter; the squares of relative weights above the limit fit into floats.
     relative = values / values.mean()
-    return PeopleWeights(column.name, np.where(relative < NEGLIGIBLE, 0.0, relative))
+    spread = None if replicates is None else ReplicateWeights.read(replicates, table, rows)
+    return PeopleWeights(name, np.where(relative < NEGLIGIBLE, 0.0, relative), spread)
 
 
 def read_numbers(column: Any, rows: Any, role: str) -> Floats:
@@ -261,15 +246,15 @@ def name_sample_columns(
 
 @dataclass(frozen=True)
 class SampleRoles:
-    """Columns beside a model's that say how much people count, and with which probability they belong to groups.
+    """Columns of weights and group probabilities, which are not features of the model.
 
     Attributes:
-        weight: column of how much each person counts.
-        replicates: columns of replicate weights, such as ``PWGTP1..PWGTP80``, with how they were made.
+        weight: column of the sample weights.
+        replicates: columns of replicate weights, such as ``PWGTP1..PWGTP80``, and the method that made them.
         membership, known: as for ``DecisionRoles``.
 
     Raises:
-        OptionError: replicate weights without weights.
+        OptionError: if there are replicate weights without weights.
     """
 
     weight: str | None = None
@@ -278,29 +263,27 @@ class SampleRoles:
     known: Mapping[str, KnownGroups] | None = None
 
     def __post_init__(self) -> None:
-        if self.replicates is not None and self.weight is None:
-            raise OptionError("replicate weights need weights", hint="name their column too: `weight=...`")
+        check_replicates(self.weight, self.replicates)
 
     def columns(self, frame: Any) -> list[str]:
-        """Return all of these columns of a data frame; they are no attributes.
+        """List these columns of a data frame; they are not attributes.
 
         Raises:
-            DataError: one is not there.
+            DataError: if a column is missing.
         """
         present = list_columns(frame)
-        given = {"weight": [self.weight] if self.weight is not None else []}
-        given |= {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
-        for role, names in given.items():
+        roles = list_sample_roles(self.weight, self.membership)
+        for role, names in roles.items():
             for name in names:
                 require_column(name, present, role)
         replicates = () if self.replicates is None else list_replicates(self.replicates[0], present)
-        return list(dict.fromkeys([*(name for names in given.values() for name in names), *replicates]))
+        return list(dict.fromkeys([*(name for names in roles.values() for name in names), *replicates]))
 
     def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[ProbableMembership, ...]]:
-        """Return the weights and probabilities of some rows of a data frame, such as ``People.rows``.
+        """Read the weights and probabilities of some rows of a data frame, such as ``People.rows``.
 
         Raises:
-            EvenhandError: a column holds what it must not.
+            EvenhandError: if a column has invalid values.
         """
         import narwhals as nw
 
@@ -312,6 +295,24 @@ class SampleRoles:
         return weights, read_memberships(table, rows, self.membership or {}, self.known or {})
 
 
+def check_replicates(weight: str | None, replicates: Any) -> None:
+    """Check that there are no replicate weights without weights.
+
+    Raises:
+        OptionError: if there are.
+    """
+    if replicates is not None and weight is None:
+        raise OptionError("replicate weights need weights", hint="name their column too: `weight=...`")
+
+
+def list_sample_roles(
+    weight: str | None, membership: Mapping[str, Mapping[str, str]] | None
+) -> dict[str, Sequence[str]]:
+    """List the columns of weights and group probabilities by role."""
+    roles: dict[str, Sequence[str]] = {"weight": [] if weight is None else [weight]}
+    return roles | {f"membership {name}": list(by.values()) for name, by in (membership or {}).items()}
+
+
 def add_sample_columns(
     data: Any,
     sample_weight: Any,
@@ -321,24 +322,33 @@ def add_sample_columns(
     replicate_weights: Any = None,
     replicate_method: str = "",
 ) -> tuple[Any, SampleRoles]:
-    """Return a data frame with columns of weights and probabilities of groups, and what these are for.
+    """Add columns of weights and group probabilities to a data frame.
 
     Args:
-        data: any data frame that narwhals knows, one row per person.
-        sample_weight: how much each person counts, shape (n,), or the column that says it; None where all count alike.
+        data: any data frame that narwhals supports, one row per person.
+        sample_weight: sample weights, shape (n,), or the name of their column; None for equal weights.
         membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
-        known: by the same names other people, of known group.
-        replicate_weights, replicate_method: a data frame or an array of shape (n, R), and how they were made.
+        known: attribute -> people of known group.
+        replicate_weights, replicate_method: data frame or array of shape (n, R), and the method that made them.
+
+    Returns:
+        The data frame, and the roles of these columns.
 
     Raises:
-        DataError: the columns differ in length, or something given is not a column.
-        OptionError: replicate weights without weights.
+        DataError: if the columns differ in length, or an argument is not a column.
+        OptionError: if there are replicate weights without weights.
     """
-    given = {"sample_weight": sample_weight, "membership": membership, "replicate_weights": replicate_weights}
-    check_index(data=data, **given)
-    frame, weight = add_weights(data, sample_weight)
+    check_index(data=data, sample_weight=sample_weight, membership=membership, replicate_weights=replicate_weights)
+    weight, arguments = sample_weight, {}
     columns, probable, numbered = name_sample_columns(membership, replicate_weights)
-    if columns:
-        frame = add_columns(frame, columns)
-    listed = None if replicate_weights is None else (",".join(numbered), replicate_method)
-    return frame, SampleRoles(weight, listed, probable, known)
+    if sample_weight is not None:
+        names = list_columns(data)
+        if isinstance(sample_weight, str):
+            require_column(sample_weight, names, "sample_weight")
+        else:
+            weight = "sample_weight" + " (given)" * ("sample_weight" in names)
+            columns[weight] = read_column("sample_weight", sample_weight)
+            arguments[weight] = "sample_weight"
+    replicates = None if replicate_weights is None else (",".join(numbered), replicate_method)
+    roles = SampleRoles(weight, replicates, probable, known)
+    return add_columns(data, columns, arguments) if columns else data, roles
