@@ -14,8 +14,7 @@ UNNAMED = "sensitive_feature"
 """Name of a column without a name of its own, followed by its number."""
 
 NESTED = (list, tuple, set, dict, np.ndarray)
-"""Types of values that are not one value of a row."""
-
+"""Types that are not one value of a row."""
 
 SCALARS = (str, int, float, np.generic)
 """Types of labels."""
@@ -133,26 +132,25 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
     Raises:
         DataError: Two names are equal, or a name is not text.
     """
-    levels = next((name for name in names if isinstance(name, tuple)), None)
-    if levels is not None:
-        raise DataError(
-            f"expected column names of one level in {_quote(argument)}, got {levels!r}",
-            hint="join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]",
-        )
     allowed = (str, int, np.integer) if numbers else (str,)
     for name in names:
+        if isinstance(name, tuple):
+            raise DataError(
+                f"expected column names of one level in {_quote(argument)}, got {name!r}",
+                hint="join the levels: frame.columns = ['_'.join(map(str, name)) for name in frame.columns]",
+            )
         if not isinstance(name, allowed) or isinstance(name, bool):
             raise DataError(
                 f"expected text as column names in {_quote(argument)}, got {name!r}",
                 hint="convert the names: frame.columns = frame.columns.astype(str)",
             )
     texts = [str(name) for name in names]
-    repeated = next((name for name, count in Counter(texts).items() if count > 1), None)
-    if repeated is not None:
-        raise DataError(
-            f"expected different column names in {_quote(argument)}, got {repeated!r} {texts.count(repeated)} times",
-            hint="rename the columns, or drop the duplicates",
-        )
+    for name, count in Counter(texts).items():
+        if count > 1:
+            raise DataError(
+                f"expected different column names in {_quote(argument)}, got {name!r} {count} times",
+                hint="rename the columns, or drop the duplicates",
+            )
     return texts
 
 
@@ -187,19 +185,17 @@ def check_index(**arguments: Any) -> None:
     """
     first: tuple[str, Any] | None = None
     for name, index in _list_indices(arguments):
-        if first is None:
-            first = name, index
+        first = first or (name, index)
         if len(index) != len(first[1]) or index.equals(first[1]):
             continue
-        pairs = enumerate(zip(first[1], index, strict=True), start=1)
-        different = next(((row, pair) for row, pair in pairs if pair[0] != pair[1] and not _are_missing(*pair)), None)
-        if different is not None:
-            row, labels = different
-            raise DataError(
-                f"the index of {_quote(first[0])} differs from the index of {_quote(name)}: row {row} is labelled "
-                f"{labels[0]!r} in the former and {labels[1]!r} in the latter",
-                hint="align the rows with reindex, or pass .to_numpy() to match them by position",
-            )
+        for row, (label, other) in enumerate(zip(first[1], index, strict=True), start=1):
+            both_missing = label != label and other != other
+            if label != other and not both_missing:
+                raise DataError(
+                    f"the index of {_quote(first[0])} differs from the index of {_quote(name)}: row {row} is labelled "
+                    f"{label!r} in the former and {other!r} in the latter",
+                    hint="align the rows with reindex, or pass .to_numpy() to match them by position",
+                )
 
 
 def _list_indices(arguments: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
@@ -215,11 +211,6 @@ def _list_indices(arguments: Mapping[str, Any], parent: str = "") -> Iterator[tu
         index = nw.maybe_get_index(native) if isinstance(native, nw.DataFrame | nw.Series) else None
         if index is not None:
             yield name, index
-
-
-def _are_missing(left: Any, right: Any) -> bool:
-    """Return whether both labels are NaN, which is not equal to itself."""
-    return bool(left != left and right != right)
 
 
 def _as_narwhals(values: Any, argument: str) -> Any:
@@ -251,12 +242,10 @@ def _as_array(argument: str, values: Any) -> Any:
     array: Any = None
     if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
         try:
-            array = np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
+            array = np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
         except (TypeError, ValueError, RuntimeError):
-            raise DataError(
-                f"expected an array of shape (n,) or (n, k) as {_quote(argument)}, got {_describe(values)}",
-                hint="give every row the same number of values",
-            ) from None
+            message = f"expected an array of shape (n,) or (n, k) as {_quote(argument)}, got {_describe(values)}"
+            raise DataError(message, hint="give every row the same number of values") from None
     if array is None or array.ndim not in (1, 2) or array.dtype.kind == "V":
         hint = "pass a list, an array or a Series"
         if isinstance(values, str):

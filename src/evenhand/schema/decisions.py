@@ -62,6 +62,15 @@ from evenhand.schema.words import unknown_codes
 from evenhand.text import format_count
 from evenhand.typing import Booleans, Floats, Integers
 
+OPTIONS = {
+    "membership": ("membership", "probabilities of groups"),
+    "score": ("y_score", "scores"),
+    "weight": ("weight", "weights"),
+    "replicates": ("replicate_weights", "replicate weights"),
+    "threshold": ("threshold", "thresholds by group"),
+}
+"""Options for some kinds of decisions only: field of ``DecisionRoles`` -> argument and plural, for messages."""
+
 
 @dataclass(frozen=True)
 class RecordedDecisions:
@@ -414,9 +423,9 @@ class DecisionRoles:
             OptionError: if it is given.
         """
         if getattr(self, option):
-            argument = {"score": "y_score", "replicates": "replicate_weights"}.get(option, option)
+            argument, plural = OPTIONS[option]
             raise OptionError(
-                f"`{argument}=` applies to {reason}",
+                f"{plural} are read for {reason}",
                 hint=f"leave `{argument}=` out; or name the `favourable=` label and say `kind=label`",
             )
 
@@ -427,9 +436,9 @@ class DecisionRoles:
             OptionError: if an option needs the rows in memory.
         """
         for option in ("weight", "membership"):
-            self._refuse(option, "rows in memory, and the frame is lazy")
+            self._refuse(option, "rows in memory, and the data frame is lazy")
         if thresholds is not None and thresholds.attribute is not None:
-            self._refuse("threshold", "rows in memory if it differs by group, and the frame is lazy")
+            self._refuse("threshold", "rows in memory, and the data frame is lazy")
         columns = dict.fromkeys([*names, *(name for name in (self.decision, self.target) if name is not None)])
         return count_rows(
             frame,
@@ -574,10 +583,7 @@ class DecisionRoles:
             order = outcome.order or target.values or ()
             if outcome.kind is not None or all(find_value(word, order) is not None for word in column.words):
                 outcome = replace(outcome, kind="ordinal", order=order)
-        outcome = replace(outcome, kind=infer_kind(column, self.favourable, outcome)[0])
-        if outcome.kind != "number" and outcome.unit is not None:
-            raise OptionError(f"a unit belongs to a number, and {column.name!r} holds labels")
-        return outcome
+        return replace(outcome, kind=infer_kind(column, self.favourable, outcome)[0])
 
 
 def _refuse_codes(name: str, scores: Floats) -> None:

@@ -1,4 +1,4 @@
-"""Outcome columns: decisions and true labels, each word of which is favourable, unfavourable or unknown."""
+"""Columns of decisions and true labels."""
 
 from __future__ import annotations
 
@@ -28,40 +28,29 @@ from evenhand.schema.words import (
 from evenhand.typing import Booleans, Floats, Integers
 
 MOST_LABELS = 50
-"""A column with more different labels than this does not hold decisions."""
+"""Maximum number of different labels in a column of decisions."""
 
 SAME_WORD = "same word as the decision"
 
 SIGNIFICANT = 2.0
-"""Standard errors from zero at which an association between decisions and true labels is taken as evidence."""
+"""Minimum absolute z-score of an association between decisions and true labels that counts as evidence."""
 
-
-class ClosedOutcome(NamedTuple):
-    """An outcome column whose every word is favourable, unfavourable or unknown.
-
-    Attributes:
-        codes: 1 favourable, 0 unfavourable, -1 unknown or missing, shape (n,).
-        favourable, unfavourable, unknown: the words of each kind that occur, in the column's own spelling.
-    """
-
-    codes: Integers
-    favourable: tuple[Value, ...]
-    unfavourable: tuple[Value, ...]
-    unknown: tuple[Value, ...]
+NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
+EACH_HINT = "; or compare each of them: `kind=labels`"
 
 
 @dataclass(frozen=True)
 class OutcomeColumn:
-    """The words of an outcome column.
+    """A column of decisions or true labels.
 
     Spellings of a truth value (``1``, ``1.0``, ``True``, ``TRUE``) are one word, and so are a number and its canonical
     spelling.
 
     Attributes:
-        coded: the column.
-        name: its name, for messages.
-        words: each word once, in order.
-        positions: position in ``words`` of each row's word, -1 where the cell is empty, shape (n,).
+        coded: cells of the column.
+        name: name of the column, for messages.
+        words: distinct words, in order.
+        positions: position in ``words`` of each row's word, -1 if the cell is empty, shape (n,).
     """
 
     coded: CodedColumn
@@ -77,27 +66,25 @@ class OutcomeColumn:
             DataError: if a cell is not a word, a number or a truth value, or the column is empty.
         """
         if coded.array is not None:
-            numbers = coded.values
-            empty = np.array([is_missing(number) for number in numbers[-1:]], dtype=np.bool_).any()
-            words = numbers[:-1] if empty else numbers
-            if not words:
-                raise DataError(f"column {name!r} is empty")
-            return cls(coded, name, words, np.where(coded.codes == len(words), -1, coded.codes))
-        labels = [label_of(value) for value in coded.values]
-        odd = next((one for one in labels if one is not None and not isinstance(one, str | bool | int | float)), None)
-        if odd is not None:
-            raise DataError(
-                f"expected words or numbers in column {name!r}, got {type(odd).__name__} values",
-                hint="convert them to words or numbers",
-            )
-        by_key: dict[str, Value] = {}
-        for label in sorted((one for one in labels if one is not None), key=sort_key):
-            by_key.setdefault(outcome_key(label), label)
-        if not by_key:
+            words = tuple(number for number in coded.values if not is_missing(number))
+            positions = np.where(coded.codes == len(words), -1, coded.codes)  # a missing number comes last
+        else:
+            labels = [label_of(value) for value in coded.values]
+            by_key: dict[str, Value] = {}
+            for label in sorted((label for label in labels if label is not None), key=sort_key):
+                if not isinstance(label, str | bool | int | float):
+                    raise DataError(
+                        f"expected words or numbers in column {name!r}, got {type(label).__name__} values",
+                        hint="convert them to words or numbers",
+                    )
+                by_key.setdefault(outcome_key(label), label)
+            words = tuple(by_key.values())
+            place = {key: i for i, key in enumerate(by_key)}
+            codes = [-1 if label is None else place[outcome_key(label)] for label in labels]
+            positions = np.array(codes, dtype=np.int64)[coded.codes]
+        if not words:
             raise DataError(f"column {name!r} is empty")
-        place = {key: i for i, key in enumerate(by_key)}
-        codes = [-1 if label is None else place[outcome_key(label)] for label in labels]
-        return cls(coded, name, tuple(by_key.values()), np.array(codes, dtype=np.int64)[coded.codes])
+        return cls(coded, name, words, positions)
 
     def describe(self, chosen: Iterable[Value]) -> str:
         """Return some words with their counts and first rows, for messages."""
@@ -110,24 +97,30 @@ class OutcomeColumn:
         key = outcome_key(wanted)
         return next((word for word in self.words if outcome_key(word) == key), None)
 
+    def encode(self, values: Sequence[Value]) -> Integers:
+        """Return the position of each row's word in values, -1 where there is none, shape (n,)."""
+        place = {outcome_key(value): i for i, value in enumerate(values)}
+        codes = [*(place.get(outcome_key(word), -1) for word in self.words), -1]
+        return np.array(codes, dtype=np.int64)[self.positions]
+
     def require(self, configured: Sequence[Value], argument: str) -> list[Value]:
         """Return the words of the column that configured values mean.
 
         Raises:
             SchemaError: if one does not occur; the message lists the words that do.
         """
-        return [self._require(value, argument) for value in configured]
-
-    def _require(self, value: Value, argument: str) -> Value:
-        match = self.find(value)
-        if match is None:
-            similar = next((word for word in self.words if folded(word) == folded(value)), None)
-            hint = "" if similar is None else f"did you mean {similar!r}? "
-            raise SchemaError(
-                f"the {argument} label {value!r} does not occur in column {self.name!r}",
-                hint=f"{hint}the labels are: {self.describe(self.words)}",
-            )
-        return match
+        matches = []
+        for value in configured:
+            match = self.find(value)
+            if match is None:
+                similar = next((word for word in self.words if folded(word) == folded(value)), None)
+                hint = "" if similar is None else f"did you mean {similar!r}? "
+                raise SchemaError(
+                    f"the {argument} label {value!r} does not occur in column {self.name!r}",
+                    hint=f"{hint}the labels are: {self.describe(self.words)}",
+                )
+            matches.append(match)
+        return matches
 
     def require_spelling(self) -> None:
         """Refuse words that differ in case or blanks alone.
@@ -157,50 +150,6 @@ class OutcomeColumn:
         truths = [number for number in numbers if truth_key(number) is not None]
         return unknown + (codes if len(truths) + len(codes) == len(numbers) and len(truths) == 2 else [])
 
-    def close(
-        self,
-        favourable: Sequence[Value],
-        *,
-        unfavourable: Sequence[Value] = (),
-        unknown: Sequence[Value] = (),
-        others: bool = False,
-        occurs: bool = True,
-    ) -> ClosedOutcome:
-        """Assign every word to favourable, unfavourable or unknown.
-
-        One word beside the favourable one needs no statement: it is unfavourable. Several do.
-
-        Args:
-            favourable: the favourable labels.
-            unfavourable: the unfavourable labels.
-            unknown: words that mean "no outcome", beside those listed in ``words.yaml``; they need not occur.
-            others: whether all other words are unfavourable.
-            occurs: whether a favourable label must occur.
-
-        Raises:
-            SchemaError: if a configured label does not occur.
-            DataError: if words are left over, or differ in spelling alone; the message lists them with their counts.
-        """
-        self.require_spelling()
-        # Where all are true, or all are false, the other value is known without occurring.
-        plain = _are_plain(self.words)
-        optional = [value for value in favourable if not occurs or (plain and plain_key(value) is not None)]
-        good = [match for value in optional if (match := self.find(value)) is not None]
-        good += self.require([value for value in favourable if value not in optional], "favourable")
-        bad = self.require(unfavourable, "unfavourable")
-        none = [match for value in unknown if (match := self.find(value)) is not None]
-        none += [word for word in self.unknown_words([*good, *bad]) if word not in none]
-        left = [word for word in self.words if word not in (*good, *bad, *none)]
-        if (left and bad) or (len(left) > 1 and not others):
-            raise DataError(
-                f"column {self.name!r} has words that are neither favourable nor unfavourable: {self.describe(left)}",
-                hint=f"the favourable label is {list_values(good or favourable)}; correct the data, or list all "
-                f"unfavourable labels: `unfavourable={left[0]}`; or say `kind=label` if every other label is "
-                "unfavourable",
-            )
-        kind = np.array([1 if word in good else -1 if word in none else 0 for word in self.words] + [-1])
-        return ClosedOutcome(kind[self.positions], tuple(good), tuple(bad + left), tuple(none))
-
 
 class LabelWords(NamedTuple):
     """The words of a column of labels, and how its favourable label was settled.
@@ -223,8 +172,8 @@ class DecisionLabels(NamedTuple):
     """A column of labels, of which one is favourable.
 
     Attributes:
-        words: its labels.
-        known, favourable: which rows have a label, and the favourable one, shape (n,).
+        words: labels of the column.
+        known, favourable: masks of the rows with a label, and with the favourable one, shape (n,).
     """
 
     words: LabelWords
@@ -258,55 +207,77 @@ def read_labels(
         SchemaError: if the favourable label cannot be proposed, or is stated and does not occur.
         DataError: if the column has too many words, or words that are neither favourable nor unfavourable.
     """
-    if len(column.words) > MOST_LABELS:
-        raise DataError(
-            f"expected decisions in column {column.name!r}, got {len(column.words):,} different values",
-            hint="for scores, use `y_score=...` with `threshold=0.5` and no decisions; for decided numbers, "
-            "`kind=number`",
-        )
+    _check_number_of_labels(column.name, column.words)
+    column.require_spelling()
     if favourable is None:
-        column.require_spelling()
         unknown = column.unknown_words(())
         favourable = propose_favourable(column.name, [word for word in column.words if word not in unknown])
         settled = "proposed"
-    closed = column.close([favourable], unfavourable=unfavourable, others=others, occurs=settled == "stated")
-    good = closed.favourable[0] if closed.favourable else favourable
-    if not closed.favourable and settled == "proposed":
-        good = opposite_label(closed.unfavourable[0])
-    words = LabelWords(column.name, good, closed.unfavourable or (opposite_label(good),), closed.unknown, settled)
-    return DecisionLabels(words, closed.codes >= 0, closed.codes == 1)
+    match = column.find(favourable)
+    # If all labels are true, or all are false, the other label is known although it does not occur.
+    opposite = plain_key(favourable) is not None and _are_plain(column.words)
+    if match is None and settled == "stated" and not opposite:
+        column.require([favourable], "favourable")
+    bad = column.require(unfavourable, "unfavourable")
+    unknown = column.unknown_words([*bad] if match is None else [match, *bad])
+    left = [word for word in column.words if word not in (match, *bad, *unknown)]
+    if (left and bad) or (len(left) > 1 and not others):
+        raise DataError(
+            f"column {column.name!r} has words that are neither favourable nor unfavourable: {column.describe(left)}",
+            hint=f"the favourable label is {(favourable if match is None else match)!r}; correct the data, or list all "
+            f"unfavourable labels: `unfavourable={left[0]}`; or say `kind=label` if every other label is unfavourable",
+        )
+    bad += left
+    if match is None and settled == "proposed":
+        match = opposite_label(bad[0])
+    favourable = favourable if match is None else match
+    kinds = np.array([*(1 if word == match else -1 if word in unknown else 0 for word in column.words), -1])
+    codes = kinds[column.positions]
+    words = LabelWords(column.name, favourable, tuple(bad) or (opposite_label(favourable),), tuple(unknown), settled)
+    return DecisionLabels(words, codes >= 0, codes == 1)
+
+
+def _check_number_of_labels(name: str, labels: Collection[Any], least: int = 0) -> None:
+    """Check that a column does not have too few or too many labels.
+
+    Raises:
+        DataError: if it does.
+    """
+    if len(labels) < least:
+        raise DataError(
+            f"the target column {name!r} has one class only: {list_values(labels)}",
+            hint="an audit needs people with and without the favourable label",
+        )
+    if len(labels) > MOST_LABELS:
+        raise DataError(
+            f"expected at most {MOST_LABELS} labels in column {name!r}, got {len(labels):,} different values",
+            hint="for decided numbers, use `kind=number`; for scores, use `y_score=...` with `threshold=0.5` and no "
+            "decisions; for labels, combine the rare ones",
+        )
 
 
 def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
-    """Return the label of a column that people plainly want, of two.
+    """Propose the favourable one of two labels from their words and the name of the column.
 
-    ``approved`` is wanted and ``denied`` is not; of ``yes`` and ``no`` in a column called ``defaulted``, ``no`` is.
+    ``approved`` is favourable and ``denied`` is not; of ``yes`` and ``no`` in a column called ``defaulted``, ``no`` is.
 
     Raises:
-        SchemaError: if there are not two labels, or neither is plainly the favourable one.
+        SchemaError: if there are not two labels, or neither is evidently the favourable one.
     """
     candidates = list(labels)
     if len(candidates) == 1 and plain_key(candidates[0]) is not None:
         # If all labels are true, false is a label too.
         candidates.append(opposite_label(candidates[0]))
-    good = [label for label in candidates if wanted(label)]
-    bad = [label for label in candidates if wanted(label) is False]
-    if len(candidates) == 2 and (len(good), len(bad)) in ((1, 1), (1, 0), (0, 1)):
-        favourable = good[0] if good else next(label for label in candidates if label not in bad)
-        return _opposite(favourable, candidates) if _are_plain(candidates) and is_adverse_name(name) else favourable
+    verdicts = [wanted(label) for label in candidates]
+    if len(candidates) == 2 and verdicts[0] is not verdicts[1]:
+        position = verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)
+        reverse = _are_plain(candidates) and is_adverse_name(name)
+        return candidates[1 - position if reverse else position]
     numeric = all(isinstance(label, int | float) for label in labels) and len(labels) > 2
     raise SchemaError(
         f"which label of {name!r} is favourable? It is not evident from {list_values(labels)}",
-        hint="state it: `favourable=VALUE`" + EACH_HINT * (len(labels) > 2) + (NUMERIC_HINT if numeric else ""),
+        hint="state it: `favourable=VALUE`" + EACH_HINT * (len(labels) > 2) + NUMERIC_HINT * numeric,
     )
-
-
-NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
-EACH_HINT = "; or compare each of them: `kind=labels`"
-
-
-def _opposite(label: Any, labels: Sequence[Any]) -> Any:
-    return next(other for other in labels if other != label)
 
 
 def _are_plain(labels: Collection[Any]) -> bool:
@@ -335,59 +306,56 @@ def propose_true_label(
         SchemaError: if the evidence is missing or contradictory.
     """
     truth.require_spelling()
-    words = [word for word in truth.words if word not in truth.unknown_words(made.names)]
+    unknown = truth.unknown_words(made.names)
+    words = [word for word in truth.words if word not in unknown]
     title = name or truth.name
     plain = _are_plain(words)
     adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
-    keys = [plain_key(label) or outcome_key(label) for label in made.names]
-    same = all((plain_key(word) or outcome_key(word)) in keys for word in words)
+    decided = [plain_key(label) or outcome_key(label) for label in made.names]
+    keys = [plain_key(word) or outcome_key(word) for word in words]
+    same = bool(keys) and set(keys) <= set(decided)
     if same:
-        match = [word for word in words if (plain_key(word) or outcome_key(word)) == keys[-1]]
-        label = match[0] if match else opposite_label(words[0]) if plain else made.names[-1]
+        other = opposite_label(words[0]) if plain else made.names[-1]
+        label = words[keys.index(decided[-1])] if decided[-1] in keys else other
         strength = _association(truth, label, made)
-        if not plain or not adverse or strength >= SIGNIFICANT:
-            if not plain or strength > -SIGNIFICANT:
-                return label, SAME_WORD
+        if plain and strength <= -SIGNIFICANT and not adverse:
             return label, (
                 f"{SAME_WORD}, although the favourable decision is rarer there: if it is not the favourable label of "
                 f"{title!r}, state the other one: `favourable_target=VALUE`"
             )
+        if not (plain and adverse) or strength >= SIGNIFICANT:
+            return label, SAME_WORD
     hint = "state it: `favourable_target=VALUE`"
     try:
         label = propose_favourable(title, words)
     except SchemaError:
-        raise SchemaError(
-            f"the favourable true label of {title!r} is not evident from {list_values(words)}", hint=hint
-        ) from None
+        message = f"the favourable true label of {title!r} is not evident from {list_values(words)}"
+        raise SchemaError(message, hint=hint) from None
     strength = _association(truth, label, made)
     evident = not plain or (adverse and not same)
-    if strength <= -SIGNIFICANT or (strength < SIGNIFICANT and not evident):
-        rarer = strength <= -SIGNIFICANT
-        evidence = "the favourable decision is rarer there" if rarer else "decisions and true labels are not associated"
-        raise SchemaError(
-            f"the favourable true label of {title!r} may be {label!r} by its name, but {evidence}", hint=hint
-        )
-    basis = (
-        "by the words and the name of the column" if evident else "as the favourable decision is more frequent there"
-    )
-    return label, f"proposed {basis}"
+    if strength <= -SIGNIFICANT:
+        evidence = "the favourable decision is rarer there"
+    elif strength >= SIGNIFICANT or evident:
+        basis = "by the words and the name of the column" if evident else "as the favourable decision is more frequent"
+        return label, f"proposed {basis}{'' if evident else ' there'}"
+    else:
+        evidence = "decisions and true labels are not associated"
+    raise SchemaError(f"the favourable true label of {title!r} may be {label!r} by its name, but {evidence}", hint=hint)
 
 
 def _association(truth: OutcomeColumn, favourable: Value, made: DecisionLabels) -> float:
-    """Return how many standard errors the rate of favourable decisions is higher where the true label is this one.
+    """Compute the z-score of the association between favourable decisions and a true label.
 
-    Of a two-by-two table with counts n this is the signed square root of its chi-squared statistic.
+    It is the signed square root of the chi-squared statistic of the two-by-two table; 0 if a margin is empty.
     """
-    words = truth.words
-    position = words.index(favourable) if favourable in words else -2
-    unknown = [words.index(word) for word in truth.unknown_words((favourable,))]
-    kept = made.known & (truth.positions >= 0) & ~np.isin(truth.positions, unknown)
-    counts = np.ones(len(kept)) if truth.coded.counts is None else truth.coded.counts.astype(np.float64)
-    selected, deserving = made.favourable[kept], truth.positions[kept] == position
-    table = np.zeros((2, 2))
-    np.add.at(table, (selected.astype(np.int64), deserving.astype(np.int64)), counts[kept])
-    margins: Floats = np.concatenate([table.sum(axis=0), table.sum(axis=1)])
-    if not (margins > 0).all():
+    unknown = truth.unknown_words((favourable,))
+    kept = made.known & np.array([*(word not in unknown for word in truth.words), False])[truth.positions]
+    match = np.array([*(word == favourable for word in truth.words), False])[truth.positions]
+    cells = 2 * made.favourable[kept].astype(np.int64) + match[kept]
+    weights = None if truth.coded.counts is None else truth.coded.counts[kept]
+    table: Floats = np.bincount(cells, weights=weights, minlength=4).astype(np.float64).reshape(2, 2)
+    margins = np.concatenate([table.sum(axis=0), table.sum(axis=1)])
+    if not margins.all():
         return 0.0
     determinant = table[0, 0] * table[1, 1] - table[0, 1] * table[1, 0]
     return float(determinant * np.sqrt(table.sum() / margins.prod()))
@@ -428,12 +396,7 @@ def read_label_codes(
     """
     more = [word for column in columns[1:] for word in column.words if word not in column.unknown_words(())]
     target = label_target(columns[0], favourable, outcome, str(outcome.kind), more)
-    place = {outcome_key(value): i for i, value in enumerate(target["values"])}
-    codes = [
-        np.array([*(place.get(outcome_key(word), -1) for word in column.words), -1], dtype=np.int64)[column.positions]
-        for column in columns
-    ]
-    return target, codes
+    return target, [column.encode(target["values"]) for column in columns]
 
 
 # The entry of an outcome column in a schema.
@@ -449,7 +412,12 @@ def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: Outcome
     if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:
         numbers = [read_number(label) for label in labels]
         labels = set(numbers) if np.isfinite(numbers).all() else labels
-    return outcome.kind or guess_kind(labels, favourable, outcome.order), labels
+    kind = outcome.kind or guess_kind(labels, favourable, outcome.order)
+    if kind != "number" and outcome.unit is not None:
+        raise OptionError(
+            f"a unit belongs to a number, and {column.name!r} holds labels", hint="leave it out, or say `kind=number`"
+        )
+    return kind, labels
 
 
 def infer_target(
@@ -468,20 +436,7 @@ def infer_target(
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
     if kind == "number":
         return _number_target(name, labels, favourable, outcome)
-    if outcome.unit is not None:
-        raise OptionError(
-            f"a unit belongs to a number, and {name!r} holds labels", hint="leave it out, or say `kind=number`"
-        )
-    if len(labels) < 2:
-        raise DataError(
-            f"the target column {name!r} has one class only: {list_values(labels)}",
-            hint="an audit needs people with and without the favourable label",
-        )
-    if len(labels) > MOST_LABELS:
-        raise DataError(
-            f"the target column {name!r} has {len(labels)} different values: it does not look like a decision",
-            hint="numbers can be audited as they are: `kind=number`; or cut it into classes first",
-        )
+    _check_number_of_labels(name, labels, least=2)
     outcome.require_no_favourable(name, favourable)
     if kind in ("labels", "ordinal"):
         return {"name": name} | label_target(column, favourable, outcome, kind)
@@ -526,14 +481,7 @@ def label_target(
     unknown = column.unknown_words(outcome.order or ())
     by_key = {outcome_key(word): word for word in (*more, *column.words) if word not in unknown}
     labels = sorted(by_key.values(), key=sort_key)
-    if len(labels) < 2:
-        raise DataError(f"column {column.name!r} has one label only: {list_values(labels)}")
-    if len(labels) > MOST_LABELS:
-        numeric = all(isinstance(label, int | float) for label in labels)
-        raise DataError(
-            f"expected at most {MOST_LABELS} labels in column {column.name!r}, got {len(labels):,} different values",
-            hint="if numbers are decided: `kind=number`" if numeric else "combine rare labels first",
-        )
+    _check_number_of_labels(column.name, labels, least=2)
     if kind == "labels":
         return {"kind": kind, "values": labels}
     return {"kind": kind} | order_labels(column.name, labels, favourable, outcome.order)

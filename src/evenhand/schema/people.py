@@ -1,4 +1,4 @@
-"""From a data frame to individuals and back: the boundary where bad data is refused."""
+"""Conversion between data frames and encoded individuals."""
 
 from __future__ import annotations
 
@@ -26,28 +26,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RowLocator: TypeAlias = Callable[[str, int, Any], str]
-"""Where a row is in the data, by the column, its position and its value there."""
+"""Function from a column, a row's position and its value to the place of the row in the data."""
 
 
 @dataclass(frozen=True)
 class People:
-    """Individuals read from data, with their true labels.
+    """Encoded individuals with their true labels.
 
     Attributes:
-        schema: what the columns mean; its target lists every label.
-        individuals: shape (n, attributes), see ``Attribute`` for the entries. Where the schema says ``carries_rows``
-            there is one more column, the last: the row of ``frame`` whose passthrough columns, and whose words for
-            unknown values, an individual carries. Copies of a person keep it, whatever else is changed.
-        labels: Positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
+        schema: schema of the columns; its target lists every label.
+        individuals: shape (n, attributes), see ``Attribute`` for the entries. If ``schema.carries_rows``, the last
+            column is an additional one: the row of ``frame`` with the individual's passthrough columns and words for
+            unknown values. Variants of a person keep it.
+        labels: positions in ``schema.target.values``, -1 where the true label is unknown, shape (n,). None if the data
             has no target column.
-        rows: shape (n,), the row of the frame each came from (0 is the first).
-        dropped: how many rows were left out because a ``missing: drop`` attribute or the target was missing.
-        frame: the frame they came from, in the user's own type.
-        numbers: True numbers if the target is a number, NaN where unknown, shape (n,); ``labels`` is None then.
-        counts: shape (n,), how many people each entry stands for, where people were counted by what they share; None
-            where each stands for one.
-        untyped: Whether the frame was read from a text table, which does not state the types of its columns.
-        reading: How the table was read; None if the people come from no table. Subsets keep it.
+        rows: row of the frame of each person, from 0, shape (n,).
+        dropped: number of rows left out because the value of a ``missing: drop`` attribute was missing.
+        frame: data frame of the people, in the user's own type.
+        numbers: true numbers if the target is a number, NaN where unknown, shape (n,); ``labels`` is None then.
+        counts: number of people per entry, shape (n,); None for one each.
+        untyped: whether the frame was read from a text table, which does not state the types of its columns.
+        reading: how the table was read. None if the people come from no table. Subsets keep it.
     """
 
     schema: Schema
@@ -66,12 +65,15 @@ class People:
 
     @property
     def size(self) -> int:
-        """How many people there are."""
-        return len(self) if self.counts is None else int(self.counts.sum())
+        """Number of people."""
+        return self._count(np.ones(len(self), dtype=np.bool_))
+
+    def _count(self, mask: Booleans) -> int:
+        return int(mask.sum() if self.counts is None else self.counts[mask].sum())
 
     @property
     def favourable(self) -> Booleans:
-        """Who truly has the favourable label, shape (n,). Only where there are labels."""
+        """Mask of people with the favourable true label, shape (n,)."""
         self.schema.target.require_labels("this analysis")
         values = self.schema.target.values
         if self.labels is None or values is None:
@@ -81,33 +83,29 @@ class People:
     @property
     def unlabelled(self) -> int:
         """Number of people whose true label or number is unknown; 0 if the data has no target column."""
-        unknown = np.zeros(len(self), dtype=np.bool_)
         if self.labels is not None:
-            unknown = self.labels < 0
-        elif self.numbers is not None:
-            unknown = np.isnan(self.numbers)
-        return int(unknown.sum() if self.counts is None else self.counts[unknown].sum())
+            return self._count(self.labels < 0)
+        return 0 if self.numbers is None else self._count(np.isnan(self.numbers))
 
     @property
     def true_labels(self) -> Integers:
-        """True labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,). Only where there are labels."""
+        """True labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,)."""
         favourable = self.favourable
         assert self.labels is not None  # ``favourable`` raises otherwise
         return np.where(self.labels < 0, -1, favourable.astype(np.int64))
 
     def is_known(self, names: Iterable[str]) -> Booleans:
-        """Return whose value is known of all these attributes, as far as any is declared ``unknown``, shape (n,)."""
+        """Return the mask of people whose values of all these attributes are known, shape (n,)."""
         columns = [self.schema.position(name) for name in names if self.schema[name].unknown is not None]
         return np.asarray(~np.isnan(self.individuals[:, columns]).any(axis=1))
 
     def count_unknown(self) -> dict[str, int]:
-        """Return how many people's value is not known, by attribute that declares what stands for ``unknown``."""
-        declared = [one.name for one in self.schema.attributes if one.unknown is not None]
-        counts = np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
-        return {name: int(counts[~self.is_known([name])].sum()) for name in declared}
+        """Count the people with an unknown value of each attribute that declares ``unknown``."""
+        declared = [attribute.name for attribute in self.schema.attributes if attribute.unknown is not None]
+        return {name: self._count(~self.is_known([name])) for name in declared}
 
     def carried_columns(self) -> list[list[Any]]:
-        """Return the passthrough columns of these people, each a list of n values as they stand in the data."""
+        """Return the passthrough columns of these people, each a list of n cells."""
         import narwhals as nw
 
         if not self.schema.passthrough:
@@ -116,7 +114,7 @@ class People:
         return [table[name].to_list() for name in self.schema.passthrough]
 
     def first_carried(self) -> dict[str, Any]:
-        """Return the passthrough columns of the first row of the data by name: what everybody in a search carries."""
+        """Return the passthrough columns of the first row, which all individuals of a search carry, by name."""
         import narwhals as nw
 
         if not self.schema.passthrough:
@@ -125,7 +123,7 @@ class People:
         return {name: plain_value(table[name][0]) for name in self.schema.passthrough}
 
     def at(self, rows: Integers) -> People:
-        """Return some of the people, by their positions among these, in that order."""
+        """Select people by position."""
         return replace(
             self,
             individuals=self.individuals[rows],
@@ -136,6 +134,82 @@ class People:
         )
 
 
+@dataclass(frozen=True)
+class _Input:
+    """A column of an attribute, before it is encoded.
+
+    Attributes:
+        missing: mask of missing and unknown values, shape (n,).
+        location: name of the data in messages.
+    """
+
+    attribute: Attribute
+    column: CodedColumn
+    missing: Booleans
+    location: str
+
+    def encode(self, skipped: Booleans) -> Floats:
+        """Encode the values, NaN if missing; skipped rows may hold anything."""
+        attribute, column, missing = self.attribute, self.column, self.missing | skipped
+        if attribute.is_discrete and attribute.edges is None:
+            entries = self._encode_values(missing)
+        else:
+            written = attribute.written
+            entries = column.numbers(read_number if written is None else lambda value: _read_written(written, value))
+            entries[missing] = np.nan
+            spelling = "" if written is None else f" written like {written.write(attribute.last_number)!r}"
+            hint = None if written is None else "correct the value, or `written` in the schema"
+            self.refuse(~missing & ~np.isfinite(entries), f"is not a finite number{spelling}", hint)
+            if attribute.edges is not None:
+                entries = self._encode_bins(attribute.edges, entries, missing)
+        self.refuse(
+            ~missing & ~attribute.contains(entries),
+            f"is not {'a whole number ' if attribute.kind == 'integer' else ''}between {attribute.first:g} and "
+            f"{attribute.last:g}",
+            "correct the value, or widen lower and upper in the schema",
+        )
+        return entries
+
+    def _encode_values(self, missing: Booleans) -> Floats:
+        values = self.attribute.values or ()
+        codes: dict[Hashable, float] = {}
+        for i, value in enumerate(values):
+            codes[value_key(value)] = float(i)
+            codes.setdefault(word_of(value), float(i))  # 1 and "1" are one value, unless both are listed
+
+        def position(value: Any) -> float:
+            if not isinstance(value, Hashable):
+                return np.nan
+            return codes.get(value_key(value), codes.get(word_of(value), np.nan))
+
+        entries = self.column.look_up(position)
+        entries[missing] = np.nan
+        unlisted = np.isnan(entries) & ~missing
+        hint = f"the values are: {list_values(values)}; add them to the schema or correct the data"
+        if len(np.unique(self.column.codes[unlisted])) > 1:
+            message = f"column {self.attribute.name!r} has values that are not listed: {self.column.describe(unlisted)}"
+            raise DataError(message, location=self.location, hint=hint)
+        self.refuse(unlisted, "is not one of its values", hint)
+        return entries
+
+    def _encode_bins(self, edges: tuple[float, ...], numbers: Floats, missing: Booleans) -> Floats:
+        self.refuse(
+            ~missing & ((numbers < edges[0]) | (numbers > edges[-1])),
+            f"lies outside its bins, {edges[0]:g} to {edges[-1]:g}",
+            "correct the value, or widen the edges in the schema",
+        )
+        codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2).astype(np.float64)
+        codes[missing] = np.nan
+        return codes
+
+    def refuse(self, rows: Booleans, problem: str, hint: str | None) -> None:
+        """Raise a DataError with the place and value of the first of some rows, if there are any."""
+        if rows.any():
+            value = self.column.at(int(np.argmax(rows)))
+            message = f"column {self.attribute.name!r}, {self.column.place(rows)}: {value!r} {problem}"
+            raise DataError(message, location=self.location, hint=hint)
+
+
 def encode(
     schema: Schema,
     frame: IntoDataFrame,
@@ -144,60 +218,55 @@ def encode(
     counts: Integers | None = None,
     locate: RowLocator | None = None,
 ) -> People:
-    """Read individuals from any data frame that narwhals knows (pandas, polars, pyarrow, ...).
+    """Encode the rows of a data frame (pandas, polars, pyarrow, ...).
 
     Args:
-        schema: what the columns mean. A target without ``values`` gets them from the data.
+        schema: schema of the columns. A target without ``values`` gets them from the data.
         frame: one row per person; columns that the schema does not name are ignored.
-        location: how to call the data in messages.
-        counts: how many people each row stands for, shape (n,); None: one.
-        locate: where a row is in the data, by column, position and value, for messages; None: it is the position.
+        location: name of the data in messages.
+        counts: number of people per row, shape (n,); None for one each.
+        locate: function that returns where a row is in the data; None to use its position.
 
     Raises:
-        DataError: a column is missing, a value is outside its domain, or missing where it must not be;
-            the message names column, value and row (counting from 1; with counts, how many rows).
+        DataError: if a column is missing, or a value is missing or outside its domain; the message names column,
+            value and row (from 1; with counts, the number of rows).
     """
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    absent = [name for name in schema.columns if name not in table.columns]
-    if absent:
-        raise DataError(
-            f"column {absent[0]!r} is missing",
-            location=location,
-            hint=f"the columns are: {', '.join(table.columns)}",
-        )
+    for name in schema.columns:
+        if name not in table.columns:
+            hint = f"the columns are: {', '.join(table.columns)}"
+            raise DataError(f"column {name!r} is missing", location=location, hint=hint)
     if len(table) == 0:
         raise DataError("there are no rows", location=location)
 
     def read(name: str) -> CodedColumn:
         return CodedColumn.read(table[name], counts, None if locate is None else partial(locate, name))
 
-    columns = [read(name) for name in schema.names]
-    gone = [
-        _missing_mask(column, schema.missing_markers) | _unknown_mask(column, attribute.unknown)
-        for attribute, column in zip(schema.attributes, columns, strict=True)
-    ]
+    inputs = []
+    for attribute in schema.attributes:
+        column = read(attribute.name)
+        missing = _missing_mask(column, schema.missing_markers, attribute.unknown)
+        inputs.append(_Input(attribute, column, missing, location))
+    count = inputs[0].column.people
     keep = np.ones(len(table), dtype=bool)
+    total = count(keep)
     left_out: dict[str, int] = {}
-    for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True):
-        if attribute.missing == "drop" and (missing & keep).any():
-            left_out[f"without a value of {attribute.name}"] = column.people(missing & keep)
-            keep &= ~missing
-    for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True):
-        lacking = missing & keep
-        if attribute.missing == "refuse" and attribute.unknown is None and lacking.any():
+    for part in inputs:
+        if part.attribute.missing == "drop" and (part.missing & keep).any():
+            left_out[f"without a value of {part.attribute.name}"] = count(part.missing & keep)
+            keep &= ~part.missing
+    for part in inputs:
+        lacking = part.missing & keep
+        if part.attribute.missing == "refuse" and part.attribute.unknown is None and lacking.any():
             raise DataError(
-                f"column {attribute.name!r}, {column.place(lacking)}: the value is missing "
-                f"({column.people(lacking)} of {column.people(np.ones(len(table), dtype=bool))} rows)",
+                f"column {part.attribute.name!r}, {part.column.place(lacking)}: the value is missing "
+                f"({count(lacking)} of {total} rows)",
                 location=location,
                 hint="fill it in, or say `missing: drop`, `missing: keep` or `unknown: []` for it in the schema",
             )
-    entries = [
-        # A row that is dropped for one value may hold anything in the others.
-        _encode_attribute(attribute, column, missing | ~keep, location)
-        for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True)
-    ]
+    entries = [part.encode(~keep) for part in inputs]
     labels, numbers = None, None
     if schema.target.name in table.columns and schema.target.is_number:
         numbers = _encode_target_numbers(schema, read(schema.target.name), keep, location)
@@ -212,23 +281,23 @@ def encode(
     for i, column_entries in enumerate(entries):
         individuals[:, i] = column_entries if len(rows) == len(keep) else column_entries[rows]
     reading = TableReading(
-        rows=columns[0].people(np.ones(len(table), dtype=bool)),
-        used=columns[0].people(keep),
+        rows=total,
+        used=count(keep),
         left_out=left_out,
         true_label=None if labels is None and numbers is None else describe_target(schema.target),
         unknown={
-            attribute.name: count_words(column, missing & keep)
-            for attribute, column, missing in zip(schema.attributes, columns, gone, strict=True)
-            if attribute.unknown is not None
+            part.attribute.name: count_words(part.column, part.missing & keep)
+            for part in inputs
+            if part.attribute.unknown is not None
         },
-        types=describe_types(schema.attributes, columns),
+        types=describe_types(schema.attributes, [part.column for part in inputs]),
     )
     return People(
         schema=schema,
         individuals=individuals,
         labels=None if labels is None else labels[rows],
         rows=rows,
-        dropped=columns[0].people(~keep),
+        dropped=count(~keep),
         frame=frame,
         numbers=None if numbers is None else numbers[rows],
         counts=None if counts is None else counts[rows],
@@ -287,11 +356,8 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     built = nw.from_dict(lists, backend=template.implementation)
     casts = [nw.col(name).cast(template.schema[name]) for name in built.columns if name in template.columns]
     built = built.with_columns(*casts, *carried.values())
-    return (
-        built.select([name for name in template.columns if name in built.columns]).to_native()
-        if carried
-        else (built.to_native())
-    )
+    names = [name for name in template.columns if name in built.columns] if carried else built.columns
+    return built.select(names).to_native()
 
 
 def _spell_like(values: NDArray[Any], column: Any) -> NDArray[Any]:
@@ -342,104 +408,18 @@ def _cast_loses_values(column: Any, dtype: Any) -> bool:
     return kind in "iub" and column.dtype.kind == "f" and not bool((column == column.round()).all())
 
 
-def _missing_mask(column: CodedColumn, markers: tuple[str, ...]) -> Booleans:
-    if column.array is not None:
-        return column.missing()
-    marked = set(markers)
-    return column.each(lambda value: is_missing(value) or (isinstance(value, str) and value.strip() in marked))
-
-
-def _unknown_mask(column: CodedColumn, unknown: tuple[Value, ...] | None) -> Booleans:
+def _missing_mask(column: CodedColumn, markers: tuple[str, ...], unknown: tuple[Value, ...] | None = None) -> Booleans:
+    """Return the mask of missing values, markers of missing values, and words for unknown values, shape (n,)."""
+    missing = column.missing()
+    if column.array is None:
+        missing |= column.each(lambda value: isinstance(value, str) and value.strip() in markers)
     words = {word_of(value) for value in unknown or ()}
-    return column.each(lambda value: word_of(value) in words) if words else np.zeros(len(column), dtype=np.bool_)
+    return missing | column.each(lambda value: word_of(value) in words) if words else missing
 
 
-def _encode_attribute(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:
-    if attribute.is_discrete and attribute.edges is None:
-        entries = _encode_values(attribute, column, missing, location)
-    else:
-        written = attribute.written
-        entries = column.numbers(read_number if written is None else lambda value: _written_number(written, value))
-        entries[missing] = np.nan
-        wrong = ~missing & ~np.isfinite(entries)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(
-                f"column {attribute.name!r}, {column.place(wrong)}: {column.at(row)!r} is not a finite number"
-                + ("" if written is None else f" written like {written.write(attribute.last_number)!r}"),
-                location=location,
-                hint=None if written is None else "correct the value, or `written` in the schema",
-            )
-        if attribute.edges is not None:
-            entries = _encode_bins(attribute, attribute.edges, entries, column, missing, location)
-    outside = ~missing & ~attribute.contains(entries)
-    if outside.any():
-        row = int(np.argmax(outside))
-        whole = "a whole number " if attribute.kind == "integer" else ""
-        raise DataError(
-            f"column {attribute.name!r}, {column.place(outside)}: {column.at(row)!r} is not {whole}"
-            f"between {attribute.first:g} and {attribute.last:g}",
-            location=location,
-            hint="correct the value, or widen lower and upper in the schema",
-        )
-    return entries
-
-
-def _encode_values(attribute: Attribute, column: CodedColumn, missing: Booleans, location: str) -> Floats:
-    values = attribute.values or ()
-    code: dict[tuple[bool, Hashable], float] = {value_key(value): float(i) for i, value in enumerate(values)}
-    # 1 and "1" are one value, unless both are listed.
-    by_word: dict[str, float] = {}
-    for i, value in enumerate(values):
-        by_word.setdefault(word_of(value), float(i))
-
-    def position(value: Any) -> float:
-        if not isinstance(value, Hashable):
-            return np.nan
-        return code.get(value_key(value), by_word.get(word_of(value), np.nan))
-
-    entries = column.look_up(position)
-    entries[missing] = np.nan
-    unlisted = np.isnan(entries) & ~missing
-    if unlisted.any():
-        if len(np.unique(column.codes[unlisted])) > 1:
-            message = f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}"
-        else:
-            value = column.at(int(np.argmax(unlisted)))
-            message = f"column {attribute.name!r}, {column.place(unlisted)}: {value!r} is not one of its values"
-        raise DataError(
-            message,
-            location=location,
-            hint=f"the values are: {list_values(values)}; add them to the schema or correct the data",
-        )
-    return entries
-
-
-def _written_number(written: NumberFormat, value: Any) -> float:
-    """Return a cell that is written as a word as its number; a number as it is; NaN for anything else."""
+def _read_written(written: NumberFormat, value: Any) -> float:
+    """Read a number in its format; NaN for other words."""
     return written.read(value) if isinstance(value, str) else read_number(value)
-
-
-def _encode_bins(
-    attribute: Attribute,
-    edges: tuple[float, ...],
-    numbers: Floats,
-    column: CodedColumn,
-    missing: Booleans,
-    location: str,
-) -> Floats:
-    outside = ~missing & ((numbers < edges[0]) | (numbers > edges[-1]))
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise DataError(
-            f"column {attribute.name!r}, {column.place(outside)}: {column.at(row)!r} lies outside its bins, "
-            f"{edges[0]:g} to {edges[-1]:g}",
-            location=location,
-            hint="correct the value, or widen the edges in the schema",
-        )
-    codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2).astype(np.float64)
-    codes[missing] = np.nan
-    return codes
 
 
 def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> Floats:
@@ -488,16 +468,17 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
         described = target.model_copy(update={"values": ordered} | ({} if several else {"favourable": last[0]}))
         schema = schema.model_copy(update={"target": described})
         # model_copy keeps cached properties; these depend on attributes only, which did not change.
-    place = {outcome_key(value): i for i, value in enumerate(schema.target.values or ())}
-    unlisted = [word for word in words if outcome_key(word) not in place]
-    if unlisted:
+    values = schema.target.values or ()
+    codes = labels.encode(values)
+    if (codes[keep] < 0).any():
+        listed = {outcome_key(value) for value in values}
+        unlisted = [word for word in words if outcome_key(word) not in listed]
         raise DataError(
             f"target column {name!r} has labels that the schema does not list: {labels.describe(unlisted)}",
             location=location,
-            hint=f"the labels are: {list_values(schema.target.values)}; add them to the schema or correct the data",
+            hint=f"the labels are: {list_values(values)}; add them to the schema or correct the data",
         )
-    codes = np.array([*(place.get(outcome_key(word), -1) for word in labels.words), -1], dtype=np.int64)
-    return schema, np.where(keep, codes[labels.positions], -1)
+    return schema, np.where(keep, codes, -1)
 
 
 def _write_numbers(attribute: Attribute, values: NDArray[Any]) -> NDArray[Any]:
@@ -513,25 +494,20 @@ def _write_numbers(attribute: Attribute, values: NDArray[Any]) -> NDArray[Any]:
 def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
     missing = np.isnan(entries)
     if attribute.edges is not None:
-        middles = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
-        out: NDArray[Any] = middles[np.where(missing, 0, entries).astype(np.int64)]
-        out[missing] = np.nan
-        return out
-    if attribute.values is not None:
-        out = _value_array(attribute.values)[np.where(missing, 0, entries).astype(np.int64)]
-        if missing.any():
-            out = out.astype(object)
-            out[missing] = np.nan
-        return out
-    if attribute.kind == "integer" and not missing.any():
-        return entries.astype(np.int64)
-    return entries
+        values: NDArray[Any] = (np.asarray(attribute.edges[:-1]) + np.asarray(attribute.edges[1:])) / 2
+    elif attribute.values is not None:
+        values = _value_array(attribute.values, as_objects=bool(missing.any()))
+    else:
+        return entries.astype(np.int64) if attribute.kind == "integer" and not missing.any() else entries
+    cells = values[np.where(missing, 0, entries).astype(np.int64)]
+    cells[missing] = np.nan
+    return cells
 
 
-def _value_array(values: tuple[Value, ...]) -> NDArray[Any]:
+def _value_array(values: tuple[Value, ...], *, as_objects: bool) -> NDArray[Any]:
     kinds = {type(value) for value in values}
     if len(kinds) == 1 and kinds <= {int, float, bool}:
-        return np.array(values)
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
+        return np.array(values, dtype=object if as_objects else None)
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects

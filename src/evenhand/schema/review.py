@@ -74,6 +74,8 @@ IDENTIFIER_NAME = re.compile(
 
 
 GROUP_ZIP_CODES = "group it, by region for instance"
+CONVERT_DATES = "turn it into a number, such as an age"
+LEAVE_OUT = "leave it out"
 
 FORMS = (
     (NUMBER, "numbers"),
@@ -133,12 +135,12 @@ def review_columns(
         target: true labels, to recognise columns that repeat them.
         counts: number of people per row; None for one each.
     """
-    return [
-        _Review(
-            table[name], CodedColumn.read(table[name], counts), name, name in protected, name in compared, target
-        ).column()
-        for name in names
-    ]
+    reviewed = []
+    for name in names:
+        coded = CodedColumn.read(table[name], counts)
+        review = _Review(table[name], coded, name, name in protected, name in compared, target)
+        reviewed.append(review.column())
+    return reviewed
 
 
 def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[dict[str, Any]]:
@@ -152,33 +154,27 @@ def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[
         DataError: if a required proposal is not accepted, or a column has none; the message lists all such columns.
     """
     entries: list[dict[str, Any] | None] = []
-    open_questions = []
+    unresolved = []
     for column in reviewed:
         proposal = column.proposal
         if proposal is not None and accept and proposal.entry is not None:
             entries.append(proposal.entry)
         elif proposal is not None and proposal.required:
-            open_questions.append(proposal)
+            unresolved.append(proposal)
         else:
             entries.append(column.entry)
-    if open_questions:
-        raise _open_questions(open_questions)
-    return [entry for entry in entries if entry is not None]
-
-
-def _open_questions(proposals: Sequence[ColumnProposal]) -> DataError:
-    ignore = "leave columns out (`ignore=NAME`), or describe them in a schema"
-    acceptable = sum(proposal.entry is not None for proposal in proposals)
-    if not acceptable:
-        hint = ignore
-    elif acceptable == len(proposals):
-        hint = f"accept what is proposed (`accept_proposals=True`), {ignore}"
-    else:
-        hint = f"correct the columns without a proposal, accept the others (`accept_proposals=True`), {ignore}"
-    if len(proposals) == 1:
-        return DataError(f"column {proposals[0].column!r} {proposals[0].problem}: {proposals[0].advice}", hint=hint)
-    lines = "".join(f"\n  {proposal.column}: {proposal.problem}: {proposal.advice}" for proposal in proposals)
-    return DataError(f"{len(proposals)} columns cannot be attributes as they are{lines}", hint=hint)
+    if not unresolved:
+        return [entry for entry in entries if entry is not None]
+    hint = "leave columns out (`ignore=NAME`), or describe them in a schema"
+    acceptable = sum(proposal.entry is not None for proposal in unresolved)
+    if acceptable == len(unresolved):
+        hint = f"accept the proposals (`accept_proposals=True`), {hint}"
+    elif acceptable:
+        hint = f"correct the columns without a proposal, accept the others (`accept_proposals=True`), {hint}"
+    if len(unresolved) == 1:
+        raise DataError(f"column {unresolved[0].column!r} {unresolved[0].problem}: {unresolved[0].advice}", hint=hint)
+    lines = "".join(f"\n  {proposal.column}: {proposal.problem}: {proposal.advice}" for proposal in unresolved)
+    raise DataError(f"{len(unresolved)} columns cannot be attributes as they are{lines}", hint=hint)
 
 
 class _Review:
@@ -198,10 +194,10 @@ class _Review:
     def column(self) -> ReviewedColumn:
         """Return the entry or the proposal for the column."""
         if not self.values:
-            return self._passthrough(f"has no value in any of {self.rows:,} rows", "leave it out")
+            return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
         odd = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
         if odd is not None:
-            return self._odd(odd)
+            return self._other_type(odd)
         order = _ordered_categories(self.series)
         if order is not None and all(isinstance(value, str | bool | int | float) for value in order):
             return self._check_column({"kind": "ordinal", "values": order}, order)
@@ -226,23 +222,33 @@ class _Review:
                 f"has numbers that are not finite: {infinite}", "replace them, or leave cells empty"
             )
         entry = _number_entry(numbers)
-        low, high, whole = entry["lower"], entry["upper"], entry["kind"] == "integer"
-        if whole and max(abs(low), abs(high)) > LARGEST_INTEGER:
-            largest = max(abs(low), abs(high))
-            return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", "leave it out")
-        if whole and self._numbers_rows(low, high):
-            return self._passthrough(f"has another number in each of {self.rows:,} rows, an identifier", "leave it out")
-        if whole and POSTAL_NAME.fullmatch(self.name) and len(numbers) > FEW_DISTINCT:
-            return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
-        if whole and low >= 19_000_101 and high <= 21_001_231 and _are_dates(numbers) and len(numbers) > FEW_DISTINCT:
-            return self._passthrough("has dates written as numbers", "turn it into a number, such as an age")
-        ranges = _range_entry(numbers) if self.protected and not whole else None
-        if ranges is not None:
-            proposal = self._proposal("is a protected number with fractions", ranges, "cut into ranges, `edges`")
-            return ReviewedColumn(None, proposal)
+        low, high = entry["lower"], entry["upper"]
+        if entry["kind"] == "integer":
+            several, largest = len(numbers) > FEW_DISTINCT, max(abs(low), abs(high))
+            if largest > LARGEST_INTEGER:
+                return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
+            if self._numbers_rows(low, high):
+                return self._passthrough(f"has another number in each of {self.rows:,} rows, an identifier", LEAVE_OUT)
+            if several and POSTAL_NAME.fullmatch(self.name):
+                return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
+            if several and low >= 19_000_101 and high <= 21_001_231 and _are_dates(numbers):
+                return self._passthrough("has dates written as numbers", CONVERT_DATES)
+        elif self.protected and (ranges := _range_entry(numbers)) is not None:
+            return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
         column = self._check_column(entry, numbers)
         codes = [] if column.proposal is not None else self._outlying_codes(numbers)
-        return ReviewedColumn(column.entry, self._without_codes(numbers, codes)) if codes else column
+        others = [value for value in numbers if value not in codes]
+        changed = self._entry_of_numbers(others) if codes else None
+        if changed is None:
+            return column
+        shown = list_values([int(code) for code in codes])
+        return self._propose(
+            f"has {shown} in several rows, far from all its other numbers ({min(others):g} to {max(others):g})",
+            changed | {"unknown": codes},
+            f"unknown: {shown}, if that is a code for an unknown value",
+            required=self.groups,
+            entry=column.entry,
+        )
 
     def _outlying_codes(self, numbers: Sequence[float]) -> list[float]:
         """Return the codes for "unknown" among numbers: far from all other numbers, and in several rows.
@@ -262,28 +268,17 @@ class _Review:
                 return []  # A code that is an ordinary number makes the others less plausible.
         return codes
 
-    def _without_codes(self, numbers: Sequence[float], codes: Sequence[float]) -> ColumnProposal | None:
-        others = [value for value in numbers if value not in codes]
-        entry = self._entry_of_numbers(others)
-        if entry is None:
-            return None
-        shown = list_values([int(code) for code in codes])
-        problem = f"has {shown} in several rows, far from all its other numbers ({min(others):g} to {max(others):g})"
-        advice = f"unknown: {shown}, if that is a code for an unknown value"
-        return self._proposal(problem, entry | {"unknown": list(codes)}, advice, required=self.groups)
-
     def _numbers_with_words(self, entry: dict[str, Any] | None, words: Sequence[str]) -> ReviewedColumn:
         """Return numbers with words among them; words for "unknown" need no decision unless groups are formed."""
         shown = list_values(sorted(words))
         if entry is None:
             return self._passthrough(f"has {shown} among numbers", "correct the data")
-        proposal = self._proposal(
+        return self._propose(
             f"has {shown} among numbers",
             entry | {"unknown": list(words)},
             "a number" + (" in ranges" if "edges" in entry else "") + f", unknown: {shown}",
             required=self.groups or not all(means_unknown(word) for word in words),
         )
-        return ReviewedColumn(None if proposal.required else proposal.entry, proposal)
 
     def _entry_of_numbers(self, numbers: Sequence[float]) -> dict[str, Any] | None:
         """Return the entry of a number; a real number that forms groups is cut into ranges, if it has enough values."""
@@ -294,23 +289,28 @@ class _Review:
 
     # Words.
 
-    def _odd(self, odd: Any) -> ReviewedColumn:
-        kind = type(odd).__name__
-        if isinstance(odd, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
-            return self._passthrough(f"holds dates or times, such as {odd}", "turn it into a number, such as an age")
+    def _other_type(self, value: Any) -> ReviewedColumn:
+        kind = type(value).__name__
+        if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
+            return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
         return self._passthrough(f"holds {kind} values, which no attribute can", "turn it into numbers or words")
 
     def _words(self, words: Sequence[str]) -> ReviewedColumn:
         stripped = sorted({word.strip() for word in words})
         others = [value for value in self.values if not isinstance(value, str)]
         distinct = [*others, *stripped]
-        if not others:
-            column = self._formatted(stripped)
-            if column is not None:
-                return column
-        if len(distinct) > MAX_CATEGORIES or (len(distinct) > MAX_DISTINCT and len(distinct) > self.present / 2):
-            return self._too_many(stripped, len(distinct))
-        return self._check_column({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
+        column = None if others else self._formatted(stripped)
+        if column is not None:
+            return column
+        if len(distinct) <= MAX_DISTINCT or MAX_CATEGORIES >= len(distinct) <= self.present / 2:
+            return self._check_column({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
+        kind = "too many to be categories"
+        if sum(word.count(" ") >= 3 for word in stripped) > len(stripped) / 2:
+            kind = "free text"
+        elif len(distinct) > 0.9 * self.present:
+            kind = "an identifier or free text"
+        problem = f"has {len(distinct):,} different values in {self.present:,} rows, {kind}"
+        return self._passthrough(problem, "group its values, or leave it out")
 
     def _formatted(self, words: Sequence[str]) -> ReviewedColumn | None:
         """Return the column of dates, amounts and decimals such as ``12.50``; None for categories.
@@ -330,8 +330,7 @@ class _Review:
             if not (formatted and several and typical and commas):
                 continue
             if pattern is DATE:
-                problem = f"has {len(words):,} dates, such as {words[0]!r}"
-                return self._passthrough(problem, "turn it into a number, such as an age")
+                return self._passthrough(f"has {len(words):,} dates, such as {words[0]!r}", CONVERT_DATES)
             if pattern is NUMBER and len(words) <= FEW_DISTINCT and guess_format(formatted) is None:
                 return None  # few decimals in several spellings are categories, such as the versions 3.9 and 3.10
             if signed:
@@ -346,36 +345,21 @@ class _Review:
         written = [word for word in cells if word not in strays]
         words = [word.strip() for word in strays]
         format_ = guess_format(written)
-        entry = None
+        numbers: list[float] = []
         if format_ is not None and (not strays or self._are_stray(words, len(written))):
             numbers = [format_.read(word) for word in written]
-            entry = self._entry_of_numbers(numbers)
+        entry = self._entry_of_numbers(numbers) if numbers else None
         if entry is None or format_ is None:
-            if evident:
-                plural = "numbers in several spellings"
-            return self._passthrough(f"has {plural}, such as {written[0]!r}", "turn it into numbers")
-        entry["written"] = format_.model_dump(exclude_defaults=True)
-        if words:
-            entry["unknown"] = words
-        proposal = self._proposal(
+            problem = f"has {'numbers in several spellings' if evident else plural}, such as {written[0]!r}"
+            return self._passthrough(problem, "turn it into numbers")
+        entry |= {"written": format_.model_dump(exclude_defaults=True)} | ({"unknown": words} if words else {})
+        return self._propose(
             f"has {len(written):,} {plural}, such as {written[0]!r}",
             entry,
             f"a number, `written`: {written[0]!r} is {numbers[0]:.12g}"
             + (f", unknown: {list_values(strays)}" if strays else ""),
             required=self.groups or not evident or not all(means_unknown(word) for word in words),
         )
-        return ReviewedColumn(None if proposal.required else proposal.entry, proposal)
-
-    def _too_many(self, words: Sequence[str], count: int) -> ReviewedColumn:
-        spaced = sum(word.count(" ") >= 3 for word in words) > len(words) / 2
-        if spaced:
-            kind = "free text"
-        elif count > 0.9 * self.present:
-            kind = "an identifier or free text"
-        else:
-            kind = "too many to be categories"
-        problem = f"has {count:,} different values in {self.present:,} rows, {kind}"
-        return self._passthrough(problem, "group its values, or leave it out")
 
     # Entries and proposals.
 
@@ -387,10 +371,9 @@ class _Review:
         if self.groups:
             return self._check_groups(entry, values)
         if len(values) == 1:
-            proposal = self._pass_on(f"has the same value in all rows: {values[0]!r}", required=False)
-            return ReviewedColumn(entry, proposal)
+            return self._pass_on(f"has the same value in all rows: {values[0]!r}", entry)
         if self._repeats_target():
-            return ReviewedColumn(None, self._pass_on("repeats the target under another name, row by row"))
+            return self._pass_on("repeats the target under another name, row by row")
         return ReviewedColumn(entry)
 
     def _check_groups(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
@@ -400,37 +383,47 @@ class _Review:
         advice = "`unknown`: counted, and left out of figures by it"
         if unknown and len(known) < 2:
             problem = f"has {list_values(unknown)} beside {list_values(known) or 'no other value'}"
-            advice = "if these are groups, list them as `values` in a schema"
-            return ReviewedColumn(entry, ColumnProposal(self.name, problem, None, advice))
+            return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
         if unknown:
-            problem = f"has {list_values(unknown)} among its values"
-            return ReviewedColumn(entry, self._proposal(problem, declared | {"values": known}, advice))
+            return self._propose(f"has {list_values(unknown)} among its values", declared | {"values": known}, advice)
         variants = find_variants(self.values)
         if variants:
             shown = "; ".join(", ".join(map(repr, words)) for words in variants)
             problem = f"has values that differ in case or spaces alone: {shown}"
-            return ReviewedColumn(entry, ColumnProposal(self.name, problem, None, "use one spelling in the data"))
+            return self._propose(problem, None, "use one spelling in the data")
         if self.missing:
             problem = f"lacks a value in {self.missing:,} of {self.rows:,} rows"
-            return ReviewedColumn(entry, self._proposal(problem, declared, advice, required=False))
+            return self._propose(problem, declared, advice, required=False, entry=entry)
         return ReviewedColumn(entry)
 
     def _passthrough(self, problem: str, remedy: str) -> ReviewedColumn:
         """Propose to pass the column to the model unchanged, unless it forms groups."""
-        if self.groups:
-            role = "protected" if self.protected else "groups are made by it"
-            return ReviewedColumn(None, ColumnProposal(self.name, problem, None, f"{role}: {remedy}"))
-        return ReviewedColumn(None, self._pass_on(problem))
+        if not self.groups:
+            return self._pass_on(problem)
+        role = "protected" if self.protected else "groups are made by it"
+        return self._propose(problem, None, f"{role}: {remedy}")
 
-    def _pass_on(self, problem: str, *, required: bool = True) -> ColumnProposal:
-        entry = {"name": self.name, "kind": PASSTHROUGH}
-        return ColumnProposal(self.name, problem, entry, PASSTHROUGH, required)
+    def _pass_on(self, problem: str, entry: dict[str, Any] | None = None) -> ReviewedColumn:
+        """Propose to pass the column to the model unchanged, which is required without another entry."""
+        proposed = {"name": self.name, "kind": PASSTHROUGH}
+        return ReviewedColumn(entry, ColumnProposal(self.name, problem, proposed, PASSTHROUGH, entry is None))
 
-    def _proposal(self, problem: str, entry: dict[str, Any], advice: str, *, required: bool = True) -> ColumnProposal:
-        entry = {"name": self.name, "protected": self.protected} | entry
-        if self.missing and "unknown" not in entry:
-            entry["unknown" if self.groups else "missing"] = [] if self.groups else "keep"
-        return ColumnProposal(self.name, problem, entry, advice, required)
+    def _propose(
+        self,
+        problem: str,
+        proposed: dict[str, Any] | None,
+        advice: str,
+        *,
+        required: bool = True,
+        entry: dict[str, Any] | None = None,
+    ) -> ReviewedColumn:
+        """Propose an entry, or none; by default, the column also has it if the user need not decide."""
+        if proposed is not None:
+            proposed = {"name": self.name, "protected": self.protected} | proposed
+            if self.missing and "unknown" not in proposed:
+                proposed["unknown" if self.groups else "missing"] = [] if self.groups else "keep"
+        proposal = ColumnProposal(self.name, problem, proposed, advice, required)
+        return ReviewedColumn(proposed if entry is None else entry, proposal)
 
     # Recognition.
 
