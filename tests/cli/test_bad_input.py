@@ -72,7 +72,7 @@ def test_a_model_whose_width_does_not_match(evenhand, case, tmp_path):
     ("arguments", "complaints"),
     [
         (["audit"], ["needs a MODEL and DATA"]),
-        (["audit", "{model}", "{data}"], ["what is decided", "--target"]),
+        (["audit", "{model}", "{data}"], ["true labels", "--target"]),
         (
             ["audit", "{model}", "{data}", "--target", "hired"],
             ["at least one protected", "--protected"],

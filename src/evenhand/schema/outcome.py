@@ -251,7 +251,7 @@ def _check_number_of_labels(name: str, labels: Collection[Any], least: int = 0) 
     if len(labels) > MOST_LABELS:
         raise DataError(
             f"expected at most {MOST_LABELS} labels in column {name!r}, got {len(labels):,} different values",
-            hint="for decided numbers, use `kind=number`; for scores, use `y_score=...` with `threshold=0.5` and no "
+            hint="for decided numbers, `kind=number`; for scores, use `y_score=...` with `threshold=0.5` and no "
             "decisions; for labels, combine the rare ones",
         )
 
