@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import ModelError
-from evenhand.schema import Attribute, Schema, is_missing, plain_value
+from evenhand.schema import Attribute, Schema, is_missing, plain_value, words
 from evenhand.schema.attribute import NumberFormat
 from evenhand.schema.words import means_unknown
 
@@ -241,17 +241,13 @@ def other_input(name: str, schema: Schema, column: Any) -> ColumnInput | None:
 
 
 def read_number(value: Any, written: NumberFormat | None = None) -> int | float | None:
-    """Read a number in any spelling, such as ``3.10`` and ``02134``; None if the value is not a finite number."""
+    """Read a number in any spelling, such as ``3.10`` and ``02134``; None if a word is not a finite number."""
     if isinstance(value, int | float):
         return value
-    if not isinstance(value, str) or "_" in value:
+    if not isinstance(value, str):
         return None
-    if written is not None and not math.isnan(number := written.read(value)):
-        return number
-    try:
-        number = float(value)
-    except ValueError:
-        return None
+    number = math.nan if written is None else written.read(value)
+    number = words.read_number(value) if math.isnan(number) else number
     return number if math.isfinite(number) else None
 
 

@@ -272,14 +272,11 @@ def encode(
         numbers = _encode_target_numbers(schema, read(schema.target.name), keep, location)
     elif schema.target.name in table.columns:
         schema, labels = _encode_labels(schema, read(schema.target.name), keep, location)
-    rows = np.flatnonzero(keep)
-    if len(rows) == 0:
+    if not keep.any():
         raise DataError("no row is left after dropping those with missing values", location=location)
+    rows = np.arange(len(table))
     if schema.carries_rows:
-        entries.append(np.arange(len(table), dtype=np.float64))
-    individuals = np.empty((len(rows), len(entries)))
-    for i, column_entries in enumerate(entries):
-        individuals[:, i] = column_entries if len(rows) == len(keep) else column_entries[rows]
+        entries.append(rows.astype(np.float64))
     reading = TableReading(
         rows=total,
         used=count(keep),
@@ -292,31 +289,33 @@ def encode(
         },
         types=describe_types(schema.attributes, [part.column for part in inputs]),
     )
-    return People(
+    people = People(
         schema=schema,
-        individuals=individuals,
-        labels=None if labels is None else labels[rows],
+        individuals=np.column_stack(entries),
+        labels=labels,
         rows=rows,
         dropped=count(~keep),
         frame=frame,
-        numbers=None if numbers is None else numbers[rows],
-        counts=None if counts is None else counts[rows],
+        numbers=numbers,
+        counts=counts,
         reading=reading,
     )
+    return people if keep.all() else people.at(rows[keep])
 
 
 def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any = None) -> Any:
-    """Return individuals as a data frame in the data's own words: pandas, or the type and column types of ``like``.
+    """Decode individuals to a pandas data frame, or to the type and column types of ``like``.
 
     A bin of an ordinal attribute with ``edges`` becomes its midpoint, since a model that reads frames
     was trained on the numbers themselves.
 
     Args:
-        schema: what the individuals are.
-        individuals: shape (n, attributes). Where the schema carries rows, one more entry is the row of ``rows`` that
-            passthrough columns and words for unknown values are taken from; without this entry it is the first row.
-        like: a frame whose type and column types are wanted.
-        rows: the frame that individuals carry rows of; by default ``like``. Without any there are attributes alone.
+        schema: schema of the individuals.
+        individuals: shape (n, attributes). If the schema carries rows, an additional entry is the row of ``rows`` with
+            the passthrough columns and words for unknown values; without this entry it is the first row.
+        like: data frame with the type and column types of the result.
+        rows: data frame whose rows the individuals carry. Default: ``like``. Without either, only attributes are
+            returned.
     """
     import narwhals as nw
 
@@ -331,13 +330,13 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
     if like is None:
         import pandas as pd
 
-        as_they_stand = {name: pd.Series(series.to_list(), dtype=object) for name, series in carried.items()}
-        return pd.DataFrame(columns | as_they_stand)
+        objects = {name: pd.Series(series.to_list(), dtype=object) for name, series in carried.items()}
+        return pd.DataFrame(columns | objects)
     template = nw.from_native(like, eager_only=True)
     if template.implementation.is_pandas():
         import pandas as pd
 
-        as_numbers = {one.name for one in schema.attributes if one.written and one.written.given == "number"}
+        as_numbers = {name for name in schema.names if (format_ := schema[name].written) and format_.given == "number"}
         spelled = {
             attribute.name: _spell_like(columns[attribute.name], like[attribute.name])
             for attribute in schema.attributes
@@ -380,23 +379,20 @@ def _spelling_key(value: Any) -> str | float:
 
 
 def _carried_columns(schema: Schema, individuals: Floats, rows: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the passthrough columns of individuals, and put what stands for unknown values into ``columns``.
-
-    What an individual carries is the cell of its row of the data.
-    """
+    """Return the passthrough columns of individuals, and write the words for unknown values into ``columns``."""
     width = len(schema.attributes)
     carried = individuals[:, width] if individuals.shape[1] > width else np.zeros(len(individuals))
     at = carried.astype(np.int64).tolist()
     for i, attribute in enumerate(schema.attributes):
         if attribute.unknown is None or attribute.name not in rows.columns:
             continue
-        gone = np.flatnonzero(np.isnan(individuals[:, i]))
-        if len(gone):
-            cells = rows[attribute.name][[at[row] for row in gone]].to_list()
+        missing = np.flatnonzero(np.isnan(individuals[:, i]))
+        if len(missing):
+            cells = rows[attribute.name][[at[row] for row in missing]].to_list()
             filled = columns[attribute.name].astype(object)
             if attribute.kind == "integer" and columns[attribute.name].dtype.kind != "O":
                 filled = np.array([value if is_missing(value) else int(value) for value in filled], dtype=object)
-            for row, cell in zip(gone, cells, strict=True):
+            for row, cell in zip(missing, cells, strict=True):
                 filled[row] = np.nan if is_missing(cell) else plain_value(cell)
             columns[attribute.name] = filled
     return {name: rows[name][at] for name in schema.passthrough if name in rows.columns}
@@ -482,7 +478,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
 
 
 def _write_numbers(attribute: Attribute, values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as they are written in the data, where the model is given words."""
+    """Write numbers as in the data if the model reads words."""
     written = attribute.written
     if written is None or written.given == "number":
         return values

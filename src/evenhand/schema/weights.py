@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,15 +17,15 @@ from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.schema.words import read_number
 from evenhand.typing import Floats, Integers
 
-METHODS = {
-    "jackknife": "jackknife",
-    "paired-jackknife": "paired jackknife",
-    "brr": "balanced repeated replication",
-    "fay": "balanced repeated replication by Fay's method",
-    "bootstrap": "bootstrap",
-    "sdr": "successive differences",
+METHODS: dict[str, tuple[str, Callable[[int, float], float]]] = {
+    "jackknife": ("jackknife", lambda r, k: (r - 1) / r),
+    "paired-jackknife": ("paired jackknife", lambda r, k: 1.0),
+    "brr": ("balanced repeated replication", lambda r, k: 1 / r),
+    "fay": ("balanced repeated replication by Fay's method", lambda r, k: 1 / (r * (1 - k) ** 2)),
+    "bootstrap": ("bootstrap", lambda r, k: 1 / r),
+    "sdr": ("successive differences", lambda r, k: 4 / r),
 }
-"""Methods by which replicate weights are made, in words."""
+"""Methods of replicate weights: description, and factor of the variance for r replicates and Fay's k."""
 
 MIN_REPLICATES = 2
 
@@ -62,14 +62,7 @@ class ReplicateRole:
     def factor(self) -> float:
         """Factor of the sum of squared differences."""
         name, k = _parse_method(self.method)
-        replicates = len(self.columns)
-        factors = {
-            "jackknife": (replicates - 1) / replicates,
-            "paired-jackknife": 1.0,
-            "fay": 1 / (replicates * (1 - k) ** 2),
-            "sdr": 4 / replicates,
-        }
-        return factors.get(name, 1 / replicates)
+        return METHODS[name][1](len(self.columns), k)
 
     @property
     def freedom(self) -> float:
@@ -81,7 +74,7 @@ class ReplicateRole:
         """Number of replicate weights and their method, in words."""
         name, k = _parse_method(self.method)
         factor = f" with {k:g}" if name == "fay" else ""
-        return f"{len(self.columns)} replicate weights, {METHODS[name]}{factor}"
+        return f"{len(self.columns)} replicate weights, {METHODS[name][0]}{factor}"
 
 
 @dataclass(frozen=True)
