@@ -101,15 +101,9 @@ def read_columns(argument: str, table: Any) -> dict[str, Any]:
 
 
 def list_column_names(frame: Any, argument: str, *, numbers: bool = False) -> list[str]:
-    """Return the column names of a data frame.
-
-    Args:
-        frame: Any data frame that narwhals supports, also a lazy one.
-        argument: Name of the argument in messages.
-        numbers: Whether names may be integers, which are converted to text.
+    """Return the column names of a data frame, which may be lazy; see ``check_names``.
 
     Raises:
-        DataError: Two names are equal, or a name is not text.
         TypeError: The argument is not a data frame.
     """
     import narwhals as nw

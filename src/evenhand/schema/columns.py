@@ -300,12 +300,10 @@ def refuse_arrays(columns: Mapping[str, Any], membership: Mapping[str, Any] | No
                 hint="add the values to the data as a column, or leave out `data=` and pass all columns",
             )
     nested = {} if membership is None else membership
-    groups = nested.values() if isinstance(nested, Mapping) else [nested]
-    if not all(isinstance(by, Mapping) and all(isinstance(name, str) for name in by.values()) for by in groups):
-        raise OptionError(
-            "expected names of columns of `data=` in `membership=`, got values",
-            hint='membership={"race": {"white": "p_white", "black": "p_black"}}',
-        )
+    for by in nested.values() if isinstance(nested, Mapping) else [nested]:
+        if not isinstance(by, Mapping) or not all(isinstance(name, str) for name in by.values()):
+            hint = 'membership={"race": {"white": "p_white", "black": "p_black"}}'
+            raise OptionError("expected names of columns of `data=` in `membership=`, got values", hint=hint)
 
 
 def table_of_columns(

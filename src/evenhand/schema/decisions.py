@@ -27,9 +27,9 @@ from evenhand.schema.outcome import (
     OutcomeColumn,
     infer_kind,
     infer_target,
+    label_target,
     opposite_label,
     propose_true_label,
-    read_label_codes,
     read_labels,
 )
 from evenhand.schema.people import People, encode
@@ -142,7 +142,9 @@ class RecordedDecisions:
         parts = [people.individuals[:, :width], people.labels, self.selected, None if sums is None else sums.tenth]
         key = np.column_stack([np.asarray(part, dtype=np.float64) for part in parts if part is not None])
         order = np.lexsort(key.T[::-1])
-        first = np.flatnonzero(np.r_[True, ~_are_equal(key[order][1:], key[order][:-1])])
+        left, right = key[order][:-1], key[order][1:]
+        equal = (left == right) | (np.isnan(left) & np.isnan(right))
+        first = np.flatnonzero(np.r_[True, ~equal.all(axis=1)])
         merged = people.at(order[first])
         rows = np.arange(len(first))
         if people.schema.carries_rows:
@@ -341,17 +343,17 @@ class DecisionRoles:
         for option in ("membership", "score", "weight"):
             self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
         outcome.require_no_favourable(decision.name, self.favourable)
-        columns = [decision] if self.target is None else [decision, table.read_outcome(self.target)]
-        target, codes = read_label_codes(columns, self.favourable, outcome)
-        known = codes[0] >= 0
-        labelled = None if self.target is None else codes[1] >= 0
-        people = self._read_people(table, {"name": decision.name} | target, known, labelled)
-        truth = None if self.target is None else codes[1][people.rows]
+        truth = None if self.target is None else table.read_outcome(self.target)
+        target = {"name": decision.name} | label_target(decision, self.favourable, outcome, truth)
+        decided = decision.encode(target["values"])
+        labels = None if truth is None else truth.encode(target["values"])
+        people = self._read_people(table, target, decided >= 0, None if labels is None else labels >= 0)
+        labels = None if labels is None else labels[people.rows]
         return RecordedLabels(
-            people=replace(people, labels=truth),
-            given=GivenLabels(tuple(target["values"]), codes[0][people.rows], truth, outcome.kind == "ordinal"),
+            people=replace(people, labels=labels),
+            given=GivenLabels(tuple(target["values"]), decided[people.rows], labels, outcome.kind == "ordinal"),
             truth=self.target,
-            undecided=table.count(~known),
+            undecided=table.count(decided < 0),
         )
 
     def _read_numbers(self, table: _DecisionTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
@@ -600,11 +602,6 @@ def _refuse_codes(name: str, scores: Floats) -> None:
             f"column {name!r} has {counts} beside scores from 0 to 1, as codes for scores that are not known",
             hint="leave these rows out",
         )
-
-
-def _are_equal(one: Floats, other: Floats) -> Booleans:
-    """Return which rows are the same, missing values included, shape (n,)."""
-    return np.asarray(((one == other) | (np.isnan(one) & np.isnan(other))).all(axis=1))
 
 
 def describe_groups(

@@ -11,6 +11,7 @@ import numpy as np
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, sort_key
+from evenhand.schema.rows.coded import parse_word
 from evenhand.schema.target import DIRECTIONS, MOST_NUMERIC_LABELS, OutcomeRole, TargetKind, guess_kind
 from evenhand.schema.words import (
     find_variants,
@@ -18,7 +19,6 @@ from evenhand.schema.words import (
     is_adverse_name,
     means_no_outcome,
     outcome_key,
-    parse_number,
     plain_key,
     read_number,
     truth_key,
@@ -150,9 +150,14 @@ class OutcomeColumn:
         truths = [number for number in numbers if truth_key(number) is not None]
         return unknown + (codes if len(truths) + len(codes) == len(numbers) and len(truths) == 2 else [])
 
+    def known_words(self, stated: Collection[Value] = ()) -> list[Value]:
+        """Return the words that are labels."""
+        unknown = self.unknown_words(stated)
+        return [word for word in self.words if word not in unknown]
+
 
 class LabelWords(NamedTuple):
-    """The words of a column of labels, and how its favourable label was settled.
+    """Words of a column of labels, and how its favourable label was settled.
 
     Attributes:
         column: name of the column.
@@ -210,8 +215,7 @@ def read_labels(
     _check_number_of_labels(column.name, column.words)
     column.require_spelling()
     if favourable is None:
-        unknown = column.unknown_words(())
-        favourable = propose_favourable(column.name, [word for word in column.words if word not in unknown])
+        favourable = propose_favourable(column.name, column.known_words())
         settled = "proposed"
     match = column.find(favourable)
     # If all labels are true, or all are false, the other label is known although it does not occur.
@@ -306,8 +310,7 @@ def propose_true_label(
         SchemaError: if the evidence is missing or contradictory.
     """
     truth.require_spelling()
-    unknown = truth.unknown_words(made.names)
-    words = [word for word in truth.words if word not in unknown]
+    words = truth.known_words(made.names)
     title = name or truth.name
     plain = _are_plain(words)
     adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
@@ -348,8 +351,8 @@ def _association(truth: OutcomeColumn, favourable: Value, made: DecisionLabels) 
 
     It is the signed square root of the chi-squared statistic of the two-by-two table; 0 if a margin is empty.
     """
-    unknown = truth.unknown_words((favourable,))
-    kept = made.known & np.array([*(word not in unknown for word in truth.words), False])[truth.positions]
+    labels = truth.known_words((favourable,))
+    kept = made.known & np.array([*(word in labels for word in truth.words), False])[truth.positions]
     match = np.array([*(word == favourable for word in truth.words), False])[truth.positions]
     cells = 2 * made.favourable[kept].astype(np.int64) + match[kept]
     weights = None if truth.coded.counts is None else truth.coded.counts[kept]
@@ -363,12 +366,8 @@ def _association(truth: OutcomeColumn, favourable: Value, made: DecisionLabels) 
 
 def label_of(value: Any) -> Value | None:
     """Return the label in a cell: a number for its canonical spelling, None for an empty cell."""
-    plain = value.strip() if isinstance(value, str) else value
-    if is_missing(plain) or (isinstance(plain, str) and not plain):
-        return None
-    number = parse_number(plain) if isinstance(plain, str) else None
-    label: Value = plain if number is None else number
-    return label
+    label: Value | None = parse_word(value.strip() or None) if isinstance(value, str) else value
+    return None if is_missing(label) else label
 
 
 def opposite_label(label: Value) -> Value:
@@ -380,35 +379,12 @@ def opposite_label(label: Value) -> Value:
     return {"yes": "no", "no": "yes"}.get(str(label), f"not {label}")
 
 
-def read_label_codes(
-    columns: Sequence[OutcomeColumn], favourable: Value | None, outcome: OutcomeRole
-) -> tuple[dict[str, Any], list[Integers]]:
-    """Read columns of several labels, or of labels in an order.
-
-    Args:
-        columns: decided labels, and the true ones if they are known.
-        favourable: of ordered labels, the first or the last; by default the last.
-        outcome: ``labels``, or ``ordinal`` with the order.
-
-    Returns:
-        The target's ``kind``, ``values`` and ``favourable``; and for each column positions in the values, -1 where
-        there is no label, shape (n,).
-    """
-    more = [word for column in columns[1:] for word in column.words if word not in column.unknown_words(())]
-    target = label_target(columns[0], favourable, outcome, str(outcome.kind), more)
-    return target, [column.encode(target["values"]) for column in columns]
-
-
-# The entry of an outcome column in a schema.
-
-
 def infer_kind(column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole) -> tuple[TargetKind, set[Value]]:
     """Return the kind of an outcome, as stated or inferred, and its distinct labels or numbers.
 
     Many distinct words that are all numbers, in any spelling, are numbers.
     """
-    unknown = column.unknown_words([] if favourable is None else [favourable])
-    labels = {word for word in column.words if word not in unknown}
+    labels = set(column.known_words([] if favourable is None else [favourable]))
     if outcome.kind in (None, "number") and len(labels) > MOST_NUMERIC_LABELS:
         numbers = [read_number(label) for label in labels]
         labels = set(numbers) if np.isfinite(numbers).all() else labels
@@ -426,10 +402,10 @@ def infer_target(
     outcome: OutcomeRole | None = None,
     unfavourable: Sequence[Value] = (),
 ) -> dict[str, Any]:
-    """Return the target entry of a schema for a column.
+    """Infer the target entry of a schema from a column.
 
     Raises:
-        DataError: if it holds no outcome of the stated kind.
+        DataError: if the column has no outcome of the stated kind.
         SchemaError: if the favourable label cannot be proposed or does not occur.
     """
     outcome = outcome or OutcomeRole()
@@ -439,52 +415,51 @@ def infer_target(
     _check_number_of_labels(name, labels, least=2)
     outcome.require_no_favourable(name, favourable)
     if kind in ("labels", "ordinal"):
-        return {"name": name} | label_target(column, favourable, outcome, kind)
+        return {"name": name} | label_target(column, favourable, replace(outcome, kind=kind))
     read = read_labels(column, favourable, unfavourable, others=outcome.kind == "label")
     return {"name": name, "favourable": read.names[-1], "values": list(read.names)}
 
 
 def _number_target(name: str, numbers: set[Any], favourable: Value | None, outcome: OutcomeRole) -> dict[str, Any]:
-    odd = next((value for value in numbers if isinstance(value, bool) or not isinstance(value, int | float)), None)
-    if odd is not None:
-        raise DataError(f"expected numbers in the column {name!r}, got {odd!r}", hint="leave `kind=number` out")
+    for value in numbers:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            hint = "leave `kind=number` out"
+            raise DataError(f"expected numbers in the column {name!r}, got {value!r}", hint=hint)
     if outcome.order is not None:
         raise OptionError("a number has no order of labels", hint="leave `kind=number` or `order=` out")
     if len(numbers) < 2:
         raise DataError(f"column {name!r} holds a single number: {list_values(numbers)}")
     if favourable is not None and favourable not in DIRECTIONS:
-        raise SchemaError(
-            f"favourable of the number {name!r} is higher or lower, got {favourable!r}",
-            hint="for a label among numbers, say `kind=label`",
-        )
+        hint = "for a label among numbers, say `kind=label`"
+        raise SchemaError(f"favourable of the number {name!r} is higher or lower, got {favourable!r}", hint=hint)
     unit = {} if outcome.unit is None else {"unit": outcome.unit}
     return {"name": name, "kind": "number", "favourable": favourable or "neither"} | unit
 
 
 def label_target(
-    column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole, kind: str, more: Iterable[Value] = ()
+    column: OutcomeColumn, favourable: Value | None, outcome: OutcomeRole, true_labels: OutcomeColumn | None = None
 ) -> dict[str, Any]:
-    """Return kind, values and favourable label of a column of several labels, in their order if they have one.
+    """Infer the kind, values and favourable label of a target with several labels, in their order if they have one.
 
     Args:
-        column: the labels.
-        favourable: of ordered labels, the first or the last; by default the last.
-        outcome: the order, if it is stated.
-        kind: ``labels`` or ``ordinal``.
-        more: labels of other columns, such as the true labels.
+        column: column of the labels.
+        favourable: first or last of ordered labels; by default the last.
+        outcome: kind, ``labels`` or ``ordinal``, and the order of the labels.
+        true_labels: column of the true labels. None without them.
 
     Raises:
-        DataError: if there is one label, or too many, or labels differ in spelling alone.
+        DataError: if there are too few or too many labels, or labels differ in case or blanks only.
         SchemaError: if the order is not known, or lacks a label.
     """
     column.require_spelling()
     unknown = column.unknown_words(outcome.order or ())
+    more = [] if true_labels is None else true_labels.known_words()
     by_key = {outcome_key(word): word for word in (*more, *column.words) if word not in unknown}
     labels = sorted(by_key.values(), key=sort_key)
     _check_number_of_labels(column.name, labels, least=2)
-    if kind == "labels":
-        return {"kind": kind, "values": labels}
-    return {"kind": kind} | order_labels(column.name, labels, favourable, outcome.order)
+    if outcome.kind == "labels":
+        return {"kind": "labels", "values": labels}
+    return {"kind": "ordinal"} | order_labels(column.name, labels, favourable, outcome.order)
 
 
 def order_labels(

@@ -66,13 +66,13 @@ class CodedColumn:
         coded = cls((values, codes), None, counts, locate)._replace_values(_empty_blanks)
         # Numbers stored as text: 1 and "1" are one value.
         numeric = str in kinds and any(is_number(value) for value in values)
-        return coded._replace_values(_parse_word) if numeric else coded
+        return coded._replace_values(parse_word) if numeric else coded
 
     def with_numbers(self) -> CodedColumn:
         """Return the column with numbers in place of words, if every word is the canonical spelling of a number."""
         words = [value for value in self.values if isinstance(value, str)] if self.array is None else []
-        numeric = words and not any(isinstance(_parse_word(word), str) for word in words)
-        return self._replace_values(_parse_word) if numeric else self
+        numeric = words and not any(isinstance(parse_word(word), str) for word in words)
+        return self._replace_values(parse_word) if numeric else self
 
     def _replace_values(self, change: Callable[[Any], Any]) -> CodedColumn:
         """Return the column with other values, equal ones merged; the column itself if no value changes."""
@@ -191,7 +191,8 @@ def _empty_blanks(value: Any) -> Any:
     return None if isinstance(value, str) and not value.strip() else value
 
 
-def _parse_word(value: Any) -> Any:
+def parse_word(value: Any) -> Any:
+    """Return the number of which a word is the canonical spelling; other values unchanged."""
     number = parse_number(value.strip()) if isinstance(value, str) else None
     return value if number is None else number
 
