@@ -42,7 +42,7 @@ def test_json_screen_table_and_page(evenhand, comments):
     assert ran.code == 0, ran.err
     said = " ".join(ran.out.split())
     assert ran.out.startswith("Subgroups of ruder:model on comments.csv\nWhich texts, ")
-    assert "192 texts in comments.csv" in said
+    assert "193 rows: 192 used" in said
     assert "Of 48 texts that speak of religion Muslim, 100" in said
     assert "The same texts with other words" in said
     assert "fair" not in said.lower()

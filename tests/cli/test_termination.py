@@ -22,7 +22,7 @@ def score(frame):
 def terminated(frame):
     global calls
     calls += 1
-    if calls == 11:  # it has been asked twice to see its noise; signals may be blocked where tests run
+    if calls == 14:  # after the questions about its column types and its noise; signals may be blocked where tests run
         signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
     return score(frame)
 
@@ -99,7 +99,7 @@ CALLS = Path("calls")
 def decide(frame):
     with CALLS.open("ab") as file:
         file.write(b".")
-    if CALLS.stat().st_size == 13:  # the last question of the search, of both workers together
+    if CALLS.stat().st_size == 16:  # the last question of the search, of both workers together
         os.kill(os.getppid(), getattr(signal, os.environ["STOP_BY"]))
         threading.Event().wait()
     return (frame["grade"] + 4 * (frame["sex"] == "m") > 12).map({True: "yes", False: "no"})

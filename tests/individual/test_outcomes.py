@@ -63,7 +63,7 @@ def labels_of_three() -> tuple[pd.DataFrame, object]:
 
 def test_labels_by_hand() -> None:
     frame, decide = labels_of_three()
-    people = ColumnRoles(target="loan", protected=["race"], favourable="yes").read(frame)
+    people = ColumnRoles(target="loan", protected=["race"], favourable="yes", unfavourable=["no", "maybe"]).read(frame)
     model = load_model(decide, people.schema, like=people.frame)
     found = count_outcomes(model, people, uniform_population(people.schema), protected=("race",), samples=100)
     share = float((frame["age"] >= 5).mean())

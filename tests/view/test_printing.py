@@ -38,7 +38,7 @@ def squeezed(text):
 def texts(document):
     """Every text of a document in the order in which it is read."""
     yield document.title
-    yield document.lead
+    yield from document.opening_lines
     for block in document.blocks:
         match block:
             case Heading() | Note():
