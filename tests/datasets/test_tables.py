@@ -94,7 +94,7 @@ def tables(draw):
     width = draw(st.integers(1, 3))
     cell = st.one_of(
         st.sampled_from(["", " ", "a", "1", "02", "0.5", "NA", '"', '""', "\n", "\r", "\r\n", " x", "x ", "\u2028",
-                         "\x85", "\x1c", "\u00a0", "\ufeff", "1e-05", "é", "a,b", "a;b"]),
+                         "\x85", "\x1c", "\u00a0", "\ufeff", "\t", "1e-05", "é", "a,b", "a;b"]),
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4),
         st.integers().map(str), st.floats().map(repr), st.floats().map(lambda number: f"{number:.3g}"),
     )  # fmt: skip
@@ -120,6 +120,9 @@ def tables(draw):
 @example('a,b\n1,"x\ny"\n2,"x""y"\n')
 @example("a,b\n1, 2\n")
 @example('a,b\n"1","2"x\n')
+@example("a,b\n1,2\n3\n")
+@example('a,b\n1,"2,3"\n3\n')
+@example("a,b\n\t1,2\n \t\n")
 @example("a,b\n\n1,2\n")
 def test_a_text_is_read_alike_with_and_without_pyarrow(text):
     pytest.importorskip("pyarrow", reason="needs the extra parquet")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import importlib
-import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -62,16 +61,16 @@ def _parse_words(words: list[str]) -> Floats | Integers | None:
     except ValueError:
         pass
     else:
-        if words == list(map(str, integers)) and all(
-            -LARGEST_INTEGER <= number <= LARGEST_INTEGER for number in integers
-        ):
+        is_exact = min(integers) >= -LARGEST_INTEGER and max(integers) <= LARGEST_INTEGER
+        if is_exact and words == list(map(str, integers)):
             return np.array(integers, np.int64)
     try:
-        numbers = list(map(float, words))
+        numbers = np.array(list(map(float, words)))
     except ValueError:
         return None
-    others = set(words).difference(map(repr, filter(math.isfinite, numbers)))
-    return None if any(parse_number(word) is None for word in others) else np.array(numbers)
+    others = {word for word, number in zip(words, numbers.tolist(), strict=True) if word != repr(number)}
+    is_canonical = np.isfinite(numbers).all() and all(parse_number(word) is not None for word in others)
+    return numbers if is_canonical else None
 
 
 def _parse_with_arrow(pa: Any, words: pd.Series) -> Floats | Integers | None:
