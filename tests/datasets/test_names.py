@@ -207,7 +207,7 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path):
 
     assert fault("group,first_name\na,A\nb,B\n").hint.startswith("did you mean 'first'?")
     assert fault("group,first\na,A\n,B\n").location.endswith("own.csv, line 3")
-    assert "speaks of the whole list" in fault("group,first,language\na,A,de\nb,B,fr\n").message
+    assert "must have one value for the whole list" in fault("group,first,language\na,A,de\nb,B,fr\n").message
 
 
 def test_a_list_that_there_is_not():
@@ -238,7 +238,7 @@ groups:
         ("[Otto, Arno], last: Meder, pronouns: he", "[Otto, Arno], last: Meder, pronouns: [he, she]",
          "100 % of the names of a have feminine pronouns, 50.0 % of those of b"),
         ("[Otto, Arno], last: Meder, pronouns: he", "[Otto, Anna], last: Weber, pronouns: she",
-         "a and b share names, which tell nothing apart: Anna Weber"),
+         "a and b share names, which do not distinguish them: Anna Weber"),
     ],
 )  # fmt: skip
 def test_what_else_differs_between_groups_is_named(tmp_path, old, new, warning):

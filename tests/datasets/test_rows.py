@@ -59,7 +59,7 @@ def test_a_single_file_is_opened_where_it_has_many_rows(folder, monkeypatch):
 
 def test_too_many_rows_are_not_read(folder, monkeypatch):
     monkeypatch.setattr(opened, "MOST_IN_MEMORY", 49)
-    with pytest.raises(DataError, match="50 rows are too many") as error:
+    with pytest.raises(DataError, match="50 rows are more than the maximum of 49") as error:
         read_frame(folder)
     assert "sample" in error.value.hint
 
@@ -67,8 +67,8 @@ def test_too_many_rows_are_not_read(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("empty", "this folder has no Parquet file"),
-        ("people/*.pq", "this pattern fits no file"),
+        ("empty", "the folder has no Parquet file"),
+        ("people/*.pq", "the pattern matches no file"),
         ("broken", "the rows cannot be read"),
         ("duckdb:///people.duckdb", "expected a file and a table"),
         ("duckdb://people.duckdb?table=x", "expected a file and a table"),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from evenhand.datasets import TermSwapper, identity, words_of
 
-LISTS = [identity.bundled_category(name) for name in identity.category_names()] + list(
+LISTS = [identity.categories_named(name)[0] for name in identity.category_names()] + list(
     identity.categories_named("published")
 )
 SWAPPERS = [TermSwapper(one) for one in LISTS]

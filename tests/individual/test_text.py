@@ -16,13 +16,13 @@ from evenhand.errors import DataError, LimitError, ModelError, OptionError, Trus
 from evenhand.individual import search
 from support import shared
 
-GENDER = TermSwapper(identity.bundled_category("gender"))
-RELIGION = TermSwapper(identity.bundled_category("religion"))
+GENDER = TermSwapper(identity.categories_named("gender")[0])
+RELIGION = TermSwapper(identity.categories_named("religion")[0])
 
 
 @pytest.mark.parametrize("name", identity.category_names())
 def test_every_list_is_well_formed(name):
-    one = identity.bundled_category(name)
+    one = identity.categories_named(name)[0]
     for row in one.rows:
         assert sum(word is not None for word in row.words) >= 2
 
@@ -72,13 +72,13 @@ def test_words_of_the_same_form(sentence, group, expected):
     ],
 )
 def test_nationalities(sentence, group, expected):
-    assert swapped(TermSwapper(identity.bundled_category("nationality")), sentence, group) == expected
+    assert swapped(TermSwapper(identity.categories_named("nationality")[0]), sentence, group) == expected
 
 
 def test_words_within_words_and_colours_of_things_stay():
     assert GENDER.slots("The manager's hermit showed mannerisms, then sheds.") == []
-    assert TermSwapper(identity.bundled_category("race")).slots("The white house and a black car") == []
-    (slot,) = TermSwapper(identity.bundled_category("race")).slots("The Asian neighbour of black people")[:1]
+    assert TermSwapper(identity.categories_named("race")[0]).slots("The white house and a black car") == []
+    (slot,) = TermSwapper(identity.categories_named("race")[0]).slots("The Asian neighbour of black people")[:1]
     assert slot.of("white") == "The white neighbour of black people"
 
 
@@ -93,7 +93,7 @@ def test_between_shows_both():
     assert slot.between("female", "male") == "A {woman|man} lost {her|his} keys"
 
 
-PLAIN = [row.words for row in identity.bundled_category("gender").rows[4:] if row.where == "anywhere"]
+PLAIN = [row.words for row in identity.categories_named("gender")[0].rows[4:] if row.where == "anywhere"]
 ONE_WAY = {word for words in PLAIN for word in words if sum(word in other for other in PLAIN) > 1}
 
 
@@ -178,7 +178,7 @@ def test_a_list_of_ones_own(tmp_path):
     [
         ("groups: [a]\nrows: [[x]]", "two groups"),
         ("groups: [a, b]\nrows: [[x]]", "one word per group"),
-        ("groups: [a, b]\nrows: [[x, y], [y, z]]", "'y' stands for b and for a"),
+        ("groups: [a, b]\nrows: [[x, y], [y, z]]", "'y' is a word of b and of a"),
         ("[1, 2]", "groups: and rows:"),
         ("groups: [a, b]\nrows: [[x, '']]", "empty"),
         ("groups: [", "not valid YAML"),

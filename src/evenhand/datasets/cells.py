@@ -1,4 +1,4 @@
-"""Cells of tables: columns of words that are numbers, and columns that mix numbers with words."""
+"""Cells of tables: number columns among words, and columns with several types of cells."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BLANKS = " \t\r\n\v\f\u00a0"
-"""Characters of a cell that counts as empty."""
+"""Characters of cells that are empty."""
 
 
 def is_blank(cell: Any) -> bool:
-    """Return whether a cell is empty, or text that consists of blanks."""
+    """Check whether a cell is empty, or a text of blanks."""
     return cell is None or (isinstance(cell, str) and not cell.strip(BLANKS))
 
 
 def parse_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert the columns of words in which every word is the canonical spelling of a number.
+    """Convert the columns in which every word is the canonical spelling of a number.
 
-    A column of integers without missing cells becomes int64, any other column of numbers float64. A column without
-    any word becomes float64 too; all other columns stay as they are.
+    Columns of integers without missing cells become int64. Other columns of numbers, and columns without any word,
+    become float64. All other columns are returned unchanged.
     """
     import pandas as pd
 
@@ -55,7 +55,7 @@ def _parse_column(words: pd.Series) -> pd.Series:
 
 
 def _parse_words(words: list[str]) -> Floats | Integers | None:
-    """Return the numbers that words stand for; None if a word is not the canonical spelling of a number."""
+    """Parse words as numbers; return None if a word is not the canonical spelling of a number."""
     try:
         integers = list(map(int, words))
     except ValueError:
@@ -74,7 +74,7 @@ def _parse_words(words: list[str]) -> Floats | Integers | None:
 
 
 def _parse_with_arrow(pa: Any, words: pd.Series) -> Floats | Integers | None:
-    """Do the same as ``_parse_words`` with pyarrow, several times as fast."""
+    """Parse words as ``_parse_words`` does, several times as fast."""
     compute = importlib.import_module("pyarrow.compute")
     column = pa.array(words, type=pa.large_string(), from_pandas=True)
     try:
@@ -93,18 +93,18 @@ def _parse_with_arrow(pa: Any, words: pd.Series) -> Floats | Integers | None:
 
 
 def build_frame(columns: dict[str, list[Any]], location: str, *, words: bool = False) -> pd.DataFrame:
-    """Build a data frame of cells that have types of their own, such as those of a workbook.
+    """Build a data frame from typed cells, such as those of a workbook.
 
-    Each column gets a single type. Numbers and texts in a column become numbers if every text is the canonical
-    spelling of a number. All other cells of different types become words.
+    Each column gets a single type. A column of numbers and texts becomes a number column if every text is the canonical
+    spelling of a number. Other columns with several types become words.
 
     Args:
-        columns: the cells of each column; None is a missing cell.
-        location: how to call the table in messages.
-        words: convert every cell to a word.
+        columns: Cells of each column; None is a missing cell.
+        location: Name of the table in messages.
+        words: Whether to convert every cell to a word.
 
     Warns:
-        TableWarning: a column has cells of different types.
+        TableWarning: A column has cells of several types.
     """
     import pandas as pd
 
@@ -112,7 +112,7 @@ def build_frame(columns: dict[str, list[Any]], location: str, *, words: bool = F
 
 
 def _unify(name: str, cells: list[Any], location: str, words: bool) -> pd.Series:
-    """Return the cells of a column with a single type."""
+    """Convert the cells of a column to a single type."""
     import pandas as pd
 
     kinds = {_kind_of(cell) for cell in cells if cell is not None}
@@ -144,7 +144,7 @@ def _kind_of(cell: Any) -> str:
 
 
 def to_word(cell: Any) -> str | None:
-    """Return a cell as text: numbers as Python writes them, whole ones without a point, days without a time."""
+    """Format a cell as text: whole numbers without a decimal point, dates without a time at midnight."""
     if cell is None or cell != cell:
         return None
     if isinstance(cell, float | np.floating) and float(cell).is_integer():

@@ -1,4 +1,4 @@
-"""JSON lines: one object per line, its entries the cells of a row."""
+"""JSON lines: one object per row."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.DataFrame:
     r"""Read objects, one per line; lines end with ``\n`` alone.
 
-    Strings stay words; numbers, true and false keep their type. null and absent entries are missing. Arrays and objects
-    become words, as JSON.
+    Strings remain words; numbers, true and false keep their types. null and absent entries are missing. Arrays and
+    objects become words in JSON.
 
     Args:
-        data: the text, UTF-8.
-        location: how to call it in messages.
-        words: read every cell as a word.
+        data: Content of the file, in UTF-8.
+        location: Name of the file in error messages.
+        words: Whether to convert every cell to a word.
 
     Raises:
-        DataError: a line is not an object, or has two entries of one name; the message names the line.
+        DataError: A line is not an object, or repeats a name; the message names the line.
     """
     columns: dict[str, list[Any]] = {}
     rows = 0
@@ -33,9 +33,7 @@ def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.D
         if not line.strip():
             continue
         for name, cell in _parse_line(line, f"{location}, line {number}").items():
-            if name not in columns:
-                columns[name] = []
-            cells = columns[name]
+            cells = columns.setdefault(name, [])
             cells.extend([None] * (rows - len(cells)))
             cells.append(json.dumps(cell, ensure_ascii=False) if isinstance(cell, dict | list) else cell)
         rows += 1

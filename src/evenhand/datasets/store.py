@@ -1,4 +1,4 @@
-"""Where data files are kept, found and read; nothing is put there before it has been checked."""
+"""Storage of data files: data folder, downloads, and checks of the content before use."""
 
 from __future__ import annotations
 
@@ -22,39 +22,38 @@ T = TypeVar("T")
 HOME_VARIABLE = "EVENHAND_DATA_HOME"
 
 
-def data_home(given: str | Path | None = None) -> Path:
-    """Return the folder of data files: the one given, else ``$EVENHAND_DATA_HOME``, else the user's cache folder."""
-    if given is not None:
-        return Path(given).expanduser()
-    if os.environ.get(HOME_VARIABLE):
-        return Path(os.environ[HOME_VARIABLE]).expanduser()
+def data_home(folder: str | Path | None = None) -> Path:
+    """Return the folder of data files: the argument, else ``$EVENHAND_DATA_HOME``, else the user's cache folder."""
+    folder = os.environ.get(HOME_VARIABLE) or None if folder is None else folder
+    if folder is not None:
+        return Path(folder).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evenhand"
 
 
 def find_file(entry: DatasetEntry, home: Path) -> Path | None:
-    """Return the file of a data set in a folder: under a recognised name, plain, compressed, or zipped as published."""
-    found = _first_file(entry.files, home)
-    return found or next((path for path in _download_paths(entry, home) if path.is_file()), None)
+    """Find the file of a data set in a folder: under a recognised name, plain, compressed, or zipped as published."""
+    downloads = (path for path in _download_paths(entry, home) if path.is_file())
+    return _first_file(entry.files, home) or next(downloads, None)
 
 
 def find_table(names: Sequence[str], home: str | Path | None = None, *, hint: str = "") -> Path:
-    """Return the first of some files that is in the folder of data files, plain or compressed.
+    """Find the first existing file in the folder of data files, plain or compressed.
 
     Args:
-        names: of the files, without the suffix of a compression.
-        home: the folder; by default ``$EVENHAND_DATA_HOME`` or the user's cache folder.
-        hint: where they can be got.
+        names: File names without a compression suffix, in order of preference.
+        home: Folder of data files. Default: ``$EVENHAND_DATA_HOME`` or the user's cache folder.
+        hint: Instruction for obtaining the files, for the error message.
 
     Raises:
-        FetchError: none of them is there.
+        FetchError: None of the files exists.
     """
     folder = data_home(home)
-    found = _first_file(names, folder)
-    if found is None:
+    path = _first_file(names, folder)
+    if path is None:
         raise FetchError(
             f"none of these files is in {folder}: {', '.join(names)}", hint=hint or "put one of them there"
         )
-    return found
+    return path
 
 
 def _first_file(names: Sequence[str], folder: Path) -> Path | None:
@@ -63,7 +62,7 @@ def _first_file(names: Sequence[str], folder: Path) -> Path | None:
 
 
 def manual_path(entry: DatasetEntry, home: Path) -> Path:
-    """Where a file fetched by hand belongs."""
+    """Return the path to save a manual download to."""
     return _download_paths(entry, home)[0]
 
 
@@ -72,15 +71,15 @@ def _download_paths(entry: DatasetEntry, home: Path) -> list[Path]:
 
 
 def read_content(entry: DatasetEntry, path: Path) -> bytes:
-    """Return the publisher's bytes: decompressed, or taken out of the zip file.
+    """Read the publisher's file, decompressed or extracted from a zip file.
 
     Raises:
-        DataError: the file is damaged, or the zip file does not hold what it should.
+        DataError: The file is damaged, or the zip file does not contain the data file.
     """
     recorded = _recorded_hash(path)
-    if recorded is not None and (found := file_hash(path)) != recorded:
+    if recorded is not None and (sha256 := _file_hash(path)) != recorded:
         raise DataError(
-            f"the file has changed since it was fetched: its SHA-256 is {found}, recorded was {recorded}",
+            f"the file has changed since it was fetched: its SHA-256 is {sha256}, recorded was {recorded}",
             location=str(path),
             hint=f"delete it and {_hash_record(path).name}, and fetch it again",
         )
@@ -91,56 +90,49 @@ def read_content(entry: DatasetEntry, path: Path) -> bytes:
 def fetch_dataset(
     entry: DatasetEntry, home: Path, accept: Callable[[bytes, str], T], *, progress: DownloadProgress | None = None
 ) -> T:
-    """Fetch a data set into a folder and return what ``accept`` makes of it; a file that it refuses does not stay.
+    """Download a data set into a folder and return the result of ``accept``. Refused files are deleted.
 
     Raises:
-        FetchError: nothing came, or nothing acceptable; the message says what was tried and where to put which file.
+        FetchError: No download succeeded. The message lists the attempts, and the file to download manually.
     """
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _download_error(entry, home, [f"{home}: {error.strerror or error}"]) from None
-    tried = []
+        raise missing_file_error(entry, home, [f"{home}: {error.strerror or error}"]) from None
+    attempts = []
     for url, path in zip(entry.urls, _download_paths(entry, home), strict=True):
         try:
-            temporary = download_file(url, home, progress=progress)
+            temporary = _download_file(url, home, progress)
         except FetchError as error:
-            tried.append(f"{url}: {error.message}")
+            attempts.append(f"{url}: {error.message}")
             continue
         try:
             accepted = accept(read_content(entry, temporary), url)
             if entry.sha256 is None:
-                _hash_record(path).write_text(f"{file_hash(temporary)}  {path.name}\n", encoding="ascii")
+                _hash_record(path).write_text(f"{_file_hash(temporary)}  {path.name}\n", encoding="ascii")
             temporary.replace(path)
         except EvenhandError as error:
-            tried.append(f"{url}: what came is not the data set ({error.message})")
+            attempts.append(f"{url}: the download is not the data set ({error.message})")
         else:
             return accepted
         finally:
             temporary.unlink(missing_ok=True)
-    raise _download_error(entry, home, tried)
+    raise missing_file_error(entry, home, attempts)
 
 
-def missing_file_error(entry: DatasetEntry, home: Path) -> FetchError:
-    """Return what to say when the file is not here and must not be fetched."""
-    return _download_error(entry, home, [])
-
-
-def file_hash(path: Path) -> str:
-    """Return SHA-256 of a file as it lies there."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _download_error(entry: DatasetEntry, home: Path, tried: list[str]) -> FetchError:
-    what = f"the data set {entry.name!r} is not in {home}"
-    if tried:
-        what += " and could not be fetched; tried " + "; ".join(tried)
+def missing_file_error(entry: DatasetEntry, home: Path, attempts: Sequence[str] = ()) -> FetchError:
+    """Build the error for a missing file, with the failed downloads and instructions for a manual download."""
+    failures = f" and could not be fetched; tried {'; '.join(attempts)}" if attempts else ""
     return FetchError(
-        what,
+        f"the data set {entry.name!r} is not in {home}{failures}",
         hint=f"download {entry.urls[0]} and save it as {manual_path(entry, home)}; or name the folder that holds it: "
         f"`data_home=FOLDER` (recognised: {', '.join(entry.files)}, each also with {', '.join(COMPRESSIONS)})",
     )
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _hash_record(path: Path) -> Path:
@@ -148,27 +140,26 @@ def _hash_record(path: Path) -> Path:
 
 
 def _recorded_hash(path: Path) -> str | None:
+    record = _hash_record(path)
     try:
-        return _hash_record(path).read_text(encoding="ascii").split()[0]
+        return record.read_text(encoding="ascii").split()[0]
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, IndexError):
-        raise DataError(
-            "the recorded SHA-256 cannot be read", location=str(_hash_record(path)), hint="delete it"
-        ) from None
+        raise DataError("the recorded SHA-256 cannot be read", location=str(record), hint="delete it") from None
 
 
 def _read_member(data: bytes, name: str, location: str) -> bytes:
-    """Return a file inside a zip file, or inside a zip file in it."""
+    """Extract a file from a zip file, or from a zip file inside it."""
     try:
-        found = _find_member(data, name.lower())
+        content = _find_member(data, name.lower())
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise DataError(
             f"the zip file is truncated or corrupt ({error})", location=location, hint="get it again"
         ) from None
-    if found is None:
+    if content is None:
         raise DataError(f"the zip file does not hold {name}", location=location)
-    return found
+    return content
 
 
 def _find_member(data: bytes, name: str) -> bytes | None:
@@ -178,19 +169,16 @@ def _find_member(data: bytes, name: str) -> bytes | None:
             if PurePosixPath(member).name.lower() == name:
                 return archive.read(member)
         for member in members:
-            if member.lower().endswith(".zip") and (found := _find_member(archive.read(member), name)) is not None:
-                return found
+            if member.lower().endswith(".zip") and (content := _find_member(archive.read(member), name)) is not None:
+                return content
     return None
 
 
-# One file over the network: whole or not at all.
-
-
-def download_file(url: str, folder: Path, *, progress: DownloadProgress | None = None) -> Path:
-    """Fetch a URL into a temporary file of ``folder``; nothing is left behind where that fails.
+def _download_file(url: str, folder: Path, progress: DownloadProgress | None) -> Path:
+    """Download to a temporary file in a folder. The file is deleted if the download fails.
 
     Raises:
-        FetchError: no connection, an answer other than 200, an incomplete answer, or a folder that cannot be written.
+        FetchError: The download failed, or the folder is not writable.
     """
     try:
         handle, name = tempfile.mkstemp(dir=folder, prefix=".fetching-")

@@ -1,4 +1,4 @@
-"""Files of people as data frames: text tables, JSON lines, Parquet and Excel workbooks."""
+"""Files as data frames: text tables, JSON lines, Parquet and Excel workbooks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
     """Read a table: a text table such as CSV, JSON lines, Parquet or an Excel workbook.
 
     Text tables and JSON lines may be compressed (``.gz``, ``.xz``, ``.bz2``, ``.zst``). Folders and patterns of Parquet
-    files, and tables of DuckDB (see ``open_data``), are read up to millions of rows.
+    files, and tables of DuckDB (see ``open_data``), are read up to ``MOST_IN_MEMORY`` rows.
 
-    A text table has one line of column names. Its values are separated by commas, semicolons, tabs or bars, whichever
-    fits best. Its encoding is UTF-8, or UTF-16 if a byte order mark says so. A text that is neither is read as UTF-16
-    if every other byte is zero, else as Windows-1252 if possible, with a warning that names the guess.
+    A text table has one line of column names. Its separator (comma, semicolon, tab or bar) is detected. Its encoding is
+    UTF-8, or UTF-16 if it begins with a byte order mark. Any other text is read as UTF-16 if every other byte is zero,
+    else as Windows-1252 if possible, with a warning that names the guess.
 
     Only empty cells are missing: words such as ``NA`` and ``null`` stay words. A column of a text table becomes a
     number column if every word in it is the canonical spelling of a number, such as ``2134`` or ``0.5``. ``02134``,
@@ -41,21 +41,21 @@ def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | No
     cells keep their type.
 
     Args:
-        path: the file.
-        encoding: encoding of a text table, as Python names it (``cp1252``). None: it is detected.
-        sheet: sheet of a workbook. None: the only one that is not empty.
+        path: Path of the file.
+        encoding: Encoding of a text table, such as ``cp1252``. If None, it is detected.
+        sheet: Sheet of a workbook. If None, the workbook must have a single sheet that is not empty.
 
     Returns:
         A frame with a column of integers or floats for numbers, and of words otherwise; missing cells are NaN.
 
     Raises:
-        DataError: the file is absent, empty, damaged or no table; the message names file and line.
-        OptionError: there is no such encoding or sheet.
-        MissingExtraError: the file needs a library that is not installed, for Parquet, Excel or zstd.
+        DataError: The file is missing, empty, damaged or not a table; the message names file and line.
+        OptionError: There is no such encoding or sheet.
+        MissingExtraError: A library for Parquet, Excel or zstd is not installed.
 
     Warns:
-        GuessedEncodingWarning: the encoding is a guess.
-        TableWarning: title rows of a workbook are left out, or a column of several types is converted.
+        GuessedEncodingWarning: The encoding is a guess.
+        TableWarning: Title rows of a workbook are skipped, or a column of several types is converted.
     """
     return _read(path, encoding, sheet, words=False)
 
@@ -91,42 +91,27 @@ def _read(path: str | Path, encoding: str | None, sheet: str | None, *, words: b
 
 
 def decompress_file(path: Path) -> bytes:
-    """Return the content of a file, decompressed as its last suffix says.
+    """Read a file, and decompress it according to its last suffix.
 
     Raises:
-        DataError: the file is absent, cannot be read, or its compressed data is truncated or corrupt.
-        MissingExtraError: it is compressed with zstd, which needs a library that is not installed.
+        DataError: The file is missing or not readable, or its compressed data is truncated or corrupt.
+        MissingExtraError: The file is compressed with zstd, and the library for it is not installed.
     """
-    data = _read_bytes(path)
-    suffix = _file_suffixes(path)[-1:]
-    return decompress_bytes(data, suffix[0], location=str(path)) if suffix and suffix[0] in COMPRESSIONS else data
-
-
-def decompress_bytes(data: bytes, suffix: str, *, location: str) -> bytes:
-    """Decompress bytes by the suffix of the file they came from."""
     import bz2
     import gzip
     import lzma
     import zlib
 
+    data, suffix = _read_bytes(path), path.suffix.lower()
+    if suffix not in COMPRESSIONS:
+        return data
+    functions = {".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress, ".zst": _decompress_zstd}
     try:
-        if suffix == ".gz":
-            return gzip.decompress(data)
-        if suffix == ".xz":
-            return lzma.decompress(data)
-        if suffix == ".bz2":
-            return bz2.decompress(data)
-        return _decompress_zstd(data)
+        return functions[suffix](data)
     except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise DataError(
-            f"the {suffix} file is truncated or corrupt ({error})",
-            location=location,
-            hint="get the file again",
+            f"the {suffix} file is truncated or corrupt ({error})", location=str(path), hint="get the file again"
         ) from None
-
-
-def _file_suffixes(path: Path) -> list[str]:
-    return [suffix.lower() for suffix in path.suffixes]
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -175,7 +160,7 @@ def _parse_parquet(data: bytes, location: str) -> pd.DataFrame:
         frame = pd.read_parquet(io.BytesIO(data), engine="pyarrow")
     except DataError:
         raise
-    except Exception as error:  # a damaged file surfaces as almost any exception of the reader
+    except Exception as error:  # the reader raises almost any exception for damaged files
         raise DataError(
             f"not a readable parquet file: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             location=location,

@@ -1,4 +1,4 @@
-"""Text tables, such as CSV: the encoding and the separator are detected, every cell is kept as it is written."""
+"""Text tables, such as CSV, with every cell as it is written. Encoding and separator are detected."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 """Bytes that occur in no text of an encoding with one byte per letter."""
 
 ROWS_AT_ONCE = 10_000
-"""Number of rows that are turned into columns at once."""
+"""Number of rows that are moved to columns at once."""
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 
 
 def require_encoding(encoding: str) -> None:
-    """Refuse an encoding that Python does not know.
+    """Check that Python supports an encoding.
 
     Raises:
-        OptionError: there is no such encoding.
+        OptionError: There is no such encoding.
     """
     try:
         codecs.lookup(encoding)
@@ -65,10 +65,10 @@ def require_encoding(encoding: str) -> None:
 
 
 def guess_encoding(data: bytes, location: str) -> str:
-    """Return the encoding of a text table: UTF-8, or a guess if it cannot be that.
+    """Return the encoding of a text table: UTF-8 if it is valid, otherwise a guess.
 
     Warns:
-        GuessedEncodingWarning: the encoding is a guess.
+        GuessedEncodingWarning: The encoding is a guess.
     """
     if data.startswith((*(start for start, _, _ in BINARY_KINDS), codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-8"
@@ -80,7 +80,7 @@ def guess_encoding(data: bytes, location: str) -> str:
         guess = "utf-16-le" if odd.count(0) > even.count(0) else "utf-16-be"
     elif not _decodes(data, "utf-8") and not CONTROLS.search(data):
         letters = sum(map(len, SEQUENCES.findall(data)))
-        # A text with whole letters of UTF-8 is damaged UTF-8, so that no other encoding is right for it.
+        # A text with complete sequences of UTF-8 is damaged UTF-8, and not in another encoding.
         if letters <= sum(byte >= 0x80 for byte in data) / 2 and _decodes(data, WESTERN):
             guess = WESTERN
     if guess is None or not _decodes(data, guess):
@@ -103,7 +103,7 @@ def _decodes(data: bytes, encoding: str) -> bool:
 
 
 def _odd_word(data: bytes, encoding: str) -> str:
-    """Return the first word with a letter beyond ASCII; the first word if there is none."""
+    """Return the first word with a letter outside ASCII, or else the first word."""
     text = data.decode(encoding)
     match = re.search(r"\w*[^\x00-\x7f]\w*", text) or re.search(r"\w+", text)
     return "" if match is None else match.group()
@@ -113,7 +113,7 @@ def decode_text(data: bytes, location: str, encoding: str) -> str:
     """Decode a text table, without its byte order mark.
 
     Raises:
-        DataError: the bytes are empty, not text, or in another encoding; the message names the line.
+        DataError: The text is empty, binary, or in another encoding; the message names the line.
     """
     for start, message, hint in BINARY_KINDS:
         if data.startswith(start):
@@ -145,16 +145,16 @@ def decode_text(data: bytes, location: str, encoding: str) -> str:
 def parse_table(
     data: bytes, *, location: str, names: Sequence[str] | None = None, encoding: str = "utf-8"
 ) -> pd.DataFrame:
-    """Read a text table from bytes; every column holds words, and only empty cells are missing.
+    """Parse a text table. All cells are words, and only empty cells are missing.
 
     Args:
-        data: the text: values between commas, semicolons, tabs or bars, whichever fits best.
-        location: how to call it in messages.
-        names: the columns of a table without a line of names.
-        encoding: of the text; a byte order mark takes precedence over ``utf-8``.
+        data: Content of the file. The separator is detected: comma, semicolon, tab or bar.
+        location: Name of the file in error messages.
+        names: Column names of a table without a header line.
+        encoding: Encoding of the text. A byte order mark takes precedence over ``utf-8``.
 
     Raises:
-        DataError: the bytes are not a text table; the message names the line.
+        DataError: The content is not a text table; the message names the line.
     """
     text = decode_text(data, location, encoding)
     if text.lstrip().startswith(('{"', "[{")):
@@ -166,7 +166,7 @@ def parse_table(
 
 
 def _detect_delimiter(text: str) -> str:
-    """Return the separator under which most of the first rows have as many values as the first one, at least two."""
+    """Return the separator for which the share of rows with the width of the first row, at least two, is largest."""
 
     def fit(delimiter: str) -> tuple[float, int]:
         widths = []
@@ -186,7 +186,7 @@ def _detect_delimiter(text: str) -> str:
 
 
 def _filled_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, with the line on which each ends."""
+    """Yield the rows that are not blank, each with the number of its last line."""
     lines = (match.group() for match in LINE.finditer(text))
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     for row in reader:
@@ -197,10 +197,10 @@ def _filled_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 def _split(
     text: str, delimiter: str, names: Sequence[str] | None, location: str
 ) -> tuple[list[str], list[list[str | None]]]:
-    """Return column names and the cells of each column, None for empty ones.
+    """Return column names and the cells of each column; empty cells are None.
 
     Raises:
-        DataError: a row is longer or shorter than the names, or its quotes do not match.
+        DataError: A row is longer or shorter than the header, or its quotes do not match.
     """
     header = list(names) if names is not None else None
     columns: list[list[str | None]] = [[] for _ in header or ()]
@@ -346,10 +346,10 @@ def _to_frame(header: list[str], columns: Sequence[Any]) -> pd.DataFrame:
 
 
 def read_header(row: Sequence[str], location: str) -> list[str]:
-    """Return column names without blanks around them.
+    """Return trimmed column names.
 
     Raises:
-        DataError: a column has no name, or the name of another.
+        DataError: A column has no name, or two columns have the same name.
     """
     header = [name.strip() for name in row]
     if "" in header:
@@ -362,10 +362,10 @@ def read_header(row: Sequence[str], location: str) -> list[str]:
 
 
 def require_distinct(header: list[str], location: str) -> list[str]:
-    """Return column names, refused if two are alike.
+    """Check that column names are unique, and return them.
 
     Raises:
-        DataError: naming the first that occurs twice.
+        DataError: Two columns have the same name.
     """
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:

@@ -1,4 +1,4 @@
-"""Excel workbooks: one sheet, its header below any title rows, its cells with their own types."""
+"""Excel workbooks: one sheet, with a header below optional title rows, and typed cells."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ EXCEL_ERRORS = ("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#N/
 """Cells of a workbook whose formula failed."""
 
 Row = tuple[int, list[Any]]
-"""The number of a row in its sheet, from 1, and its cells."""
+"""Number of a row in its sheet, from 1, and its cells."""
 
 
 def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, words: bool = False) -> pd.DataFrame:
-    """Read a sheet of an Excel workbook; a cell with a formula has the value that was saved with it.
+    """Read a sheet of an Excel workbook. Cells with formulas have their saved values.
 
     Args:
-        data: the workbook.
-        location: how to call it in messages.
-        sheet: name of the sheet; None reads the only one that is not empty.
-        words: read every cell as a word.
+        data: Content of the file.
+        location: Name of the file in error messages.
+        sheet: Name of the sheet. If None, the workbook must have a single sheet that is not empty.
+        words: Whether to convert every cell to a word.
 
     Raises:
-        DataError: the workbook is damaged or no table, or it has several sheets; the message names row and column.
-        OptionError: there is no such sheet.
+        DataError: The workbook is damaged, not a table, or has several sheets; the message names row and column.
+        OptionError: There is no such sheet.
 
     Warns:
-        TableWarning: rows above the header are left out.
+        TableWarning: Rows above the header are skipped.
     """
     sheets = _read_sheets(data, location, formulas=False)
     title = _choose_sheet(sheets, sheet, location)
@@ -48,10 +48,10 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
     body = rows[place + 1 :]
     if not body:
         raise DataError("there are no rows", location=location)
+    formulas: dict[int, list[Any]] = {}
     if any(None in cells for _, cells in body):
         formulas = dict(_take(_read_sheets(data, location, formulas=True)[title], columns))
-        _require_saved_values(header, body, formulas, location)
-    _require_no_errors(header, body, location)
+    _require_values(header, body, formulas, location)
     cells_of = zip(*([None if is_blank(cell) else cell for cell in cells] for _, cells in body), strict=True)
     return build_frame(dict(zip(header, map(list, cells_of), strict=True)), location, words=words)
 
@@ -62,8 +62,8 @@ def _choose_sheet(sheets: dict[str, list[Row]], sheet: str | None, location: str
         hint = f"{suggest_name(sheet, sheets)}the sheets are: {', '.join(sheets)}"
         raise OptionError(f"there is no sheet {sheet!r}", location=location, hint=hint)
     if not filled or (sheet is not None and sheet not in filled):
-        what = "workbook" if sheet is None else f"sheet {sheet!r}"
-        raise DataError(f"the {what} is empty", location=location)
+        part = "workbook" if sheet is None else f"sheet {sheet!r}"
+        raise DataError(f"the {part} is empty", location=location)
     if sheet is None and len(filled) > 1:
         raise DataError(
             f"the workbook has {len(filled)} sheets that are not empty: {', '.join(map(repr, filled))}",
@@ -74,7 +74,7 @@ def _choose_sheet(sheets: dict[str, list[Row]], sheet: str | None, location: str
 
 
 def _filled_columns(rows: list[Row]) -> list[int]:
-    """Return the positions of the columns that are not empty in every row."""
+    """Return the positions of the columns that have a filled cell."""
     columns = zip(*(cells for _, cells in rows), strict=True)
     return [place for place, cells in enumerate(columns) if not all(map(is_blank, cells))]
 
@@ -84,15 +84,15 @@ def _take(rows: list[Row], columns: Sequence[int]) -> list[Row]:
 
 
 def _find_header(rows: list[Row], columns: Sequence[int], location: str) -> int:
-    """Return the position of the header, the first row without empty cells.
+    """Find the header, the first row without empty cells, and return its position.
 
-    The rows above it are titles: each fills at most half of the columns. Below titles, a header consists of words.
+    Rows above it are titles, each with at most half of the cells filled. A header below titles consists of words.
 
     Raises:
-        DataError: there is no such row; the message names the first empty cell of the likely header.
+        DataError: There is no such row; the message names the first empty cell of the likely header.
 
     Warns:
-        TableWarning: there are rows above the header.
+        TableWarning: There are rows above the header.
     """
     for place, (number, cells) in enumerate(rows):
         empty = [column for column, cell in zip(columns, cells, strict=True) if is_blank(cell)]
@@ -104,8 +104,7 @@ def _find_header(rows: list[Row], columns: Sequence[int], location: str) -> int:
             break
         if place:
             warnings.warn(
-                f"{location}: rows above the column names in row {number} are left out, the first of them row "
-                f"{rows[0][0]}",
+                f"{location}: the rows above the column names in row {number} are skipped, from row {rows[0][0]} on",
                 TableWarning,
                 stacklevel=4,
             )
@@ -130,43 +129,36 @@ def _header_error(problem: str, location: str) -> DataError:
     return DataError(
         f"the row of column names cannot be found: {problem}",
         location=location,
-        hint="give every column a name of its own, and delete title rows above the header and notes beside the table",
+        hint="name every column, and delete title rows above the header and notes next to the table",
     )
 
 
-def _require_saved_values(
-    header: Sequence[str], rows: list[Row], formulas: dict[int, list[Any]], location: str
-) -> None:
+def _require_values(header: Sequence[str], rows: list[Row], formulas: dict[int, list[Any]], location: str) -> None:
+    """Refuse cells whose formula failed, or has no saved value."""
     for number, cells in rows:
-        for name, cell, formula in zip(header, cells, formulas[number], strict=True):
+        for name, cell, formula in zip(header, cells, formulas.get(number, cells), strict=True):
             if cell is None and str(formula or "").startswith("="):
-                raise _cell_error(name, number, "has a formula without a saved value", location)
-
-
-def _require_no_errors(header: Sequence[str], rows: list[Row], location: str) -> None:
-    for number, cells in rows:
-        for name, cell in zip(header, cells, strict=True):
-            if isinstance(cell, str) and cell in EXCEL_ERRORS:
-                raise _cell_error(name, number, f"is the error {cell}", location)
-
-
-def _cell_error(name: str, number: int, problem: str, location: str) -> DataError:
-    return DataError(
-        f"column {name!r}: the cell {problem}",
-        location=f"{location}, row {number}",
-        hint="open the workbook, correct the formula and save it again",
-    )
+                problem = "has a formula without a saved value"
+            elif isinstance(cell, str) and cell in EXCEL_ERRORS:
+                problem = f"is the error {cell}"
+            else:
+                continue
+            raise DataError(
+                f"column {name!r}: the cell {problem}",
+                location=f"{location}, row {number}",
+                hint="open the workbook, correct the formula and save it again",
+            )
 
 
 def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, list[Row]]:
-    """Return the rows of each sheet that are not empty, as formulas or as their values."""
+    """Read the rows of each sheet that are not empty, with formulas or with their values."""
     try:
         import openpyxl
     except ImportError:
         raise MissingExtraError("openpyxl", extra="excel", purpose="to read an Excel workbook") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of styles and validations that are not read
+            warnings.simplefilter("ignore")  # about styles and validations, which are not read
             book = openpyxl.load_workbook(io.BytesIO(data), data_only=not formulas)
             return {
                 sheet.title: [
@@ -176,7 +168,7 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, lis
                 ]
                 for sheet in book.worksheets
             }
-    except Exception as error:  # a damaged file surfaces as almost any exception of the reader
+    except Exception as error:  # the reader raises almost any exception for damaged files
         raise DataError(
             f"not a readable Excel workbook: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             location=location,

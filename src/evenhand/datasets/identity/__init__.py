@@ -1,9 +1,8 @@
-"""Words by which texts say who somebody is, by category: words that stand for each other, one per group."""
+"""Identity terms in texts: corresponding words of the groups of a category."""
 
 from evenhand.datasets.identity.lists import (
     IdentityCategory,
     TermRow,
-    bundled_category,
     categories_named,
     category_names,
     collection_names,
@@ -14,7 +13,6 @@ from evenhand.datasets.identity.lists import (
 __all__ = [
     "IdentityCategory",
     "TermRow",
-    "bundled_category",
     "categories_named",
     "category_names",
     "collection_names",

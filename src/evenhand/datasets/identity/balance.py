@@ -1,4 +1,4 @@
-"""Whether the groups of a list of names differ in something else that is plain to see."""
+"""Balance checks of name lists: differences between groups other than the group itself."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from evenhand.errors import OptionError
 from evenhand.text import format_count, format_percent, list_some
 
 LARGEST_DIFFERENCE = 0.25
-"""Of two groups' means, in standard deviations; more is not balanced (Stuart 2010, Statistical Science 25, 1-21)."""
+"""Maximum difference of two means in standard deviations (Stuart 2010, Statistical Science 25, 1-21)."""
 
 VOWELS = re.compile(r"[aeiouy\u0131áàâäåãéèêëíìîïóòôöõøúùûüæœý]+", re.IGNORECASE)
 
 
 class _Measure(NamedTuple):
-    """A number that a name has, the least difference of two means that matters, and how to say it.
+    """A numerical property of names.
 
     Attributes:
-        of: a person's number; None where unknown.
-        least: difference of two means below which none is said.
-        say: the sentence, from the groups with the larger and the smaller mean and these means.
-        known: what is known or not, for sentences.
+        compute: Function that computes the property of a person; None if unknown.
+        min_difference: Smallest relevant difference of two means.
+        describe: Function that describes a difference: the group with the larger mean, this mean, and the other group
+            and its mean.
+        noun: Name of the property.
     """
 
-    of: Callable[[Person], float | None]
-    least: float
-    say: Callable[[str, float, str, float], str]
-    known: str
+    compute: Callable[[Person], float | None]
+    min_difference: float
+    describe: Callable[[str, float, str, float], str]
+    noun: str
 
 
 MEASURES = (
     _Measure(
-        lambda one: len(one.label),
+        lambda person: len(person.label),
         0.5,
         lambda more, high, less, low: (
             f"names of {more} are longer than names of {less}: {high:.1f} against {low:.1f} characters on average"
@@ -45,7 +46,7 @@ MEASURES = (
         "length",
     ),
     _Measure(
-        lambda one: len(VOWELS.findall(one.label)),
+        lambda person: len(VOWELS.findall(person.label)),
         1 / 3,
         lambda more, high, less, low: (
             f"names of {more} have more syllables than names of {less}: {high:.1f} against {low:.1f} on average"
@@ -53,7 +54,7 @@ MEASURES = (
         "number of syllables",
     ),
     _Measure(
-        lambda one: math.log(one.bearers) if one.bearers else None,
+        lambda person: math.log(person.bearers) if person.bearers else None,
         math.log(1.5),
         lambda more, high, less, low: (
             f"names of {more} are {math.exp(high - low):.1f} times as frequent as names of {less} (geometric means)"
@@ -61,7 +62,7 @@ MEASURES = (
         "frequency",
     ),
     _Measure(
-        lambda one: one.birth_decade,
+        lambda person: person.birth_decade,
         5,
         lambda more, high, less, low: (
             f"names of {more} are of people born later than those of {less}: {high:.0f} against {low:.0f} on average"
@@ -72,19 +73,19 @@ MEASURES = (
 
 
 def check_name_list(names: NameList, compare: Sequence[tuple[str, str]] | None = None) -> tuple[str, ...]:
-    """Return what differs between groups of a list beside the group itself, in words; nothing where they are alike.
+    """Describe differences between the groups of a list other than the group itself.
 
-    Compared are the number of names, their length in characters and in syllables (runs of vowels), how many people bear
-    them, the decade of birth, and which share has which pronouns. A difference is said where the means of two groups
-    are more than a quarter of a standard deviation apart, and half a character, a third of a syllable, a factor of 1.5
-    in frequency or five years. Of several pairs of groups the one furthest apart is said.
+    The check compares the number of names, their length in characters and in syllables (runs of vowels), their
+    frequency, the decade of birth, and the pronouns. A difference is reported if the means of two groups differ by more
+    than a quarter of a standard deviation, and by at least half a character, a third of a syllable, a factor of 1.5 in
+    frequency or five years. Of several pairs of groups, the pair with the largest difference is reported.
 
     Args:
-        names: the list.
-        compare: pairs of groups that will be compared; all pairs if left out.
+        names: List of names.
+        compare: Pairs of groups to compare. Default: all pairs.
 
     Raises:
-        OptionError: a group is not in the list.
+        OptionError: A group is not in the list.
     """
     people = names.by_group()
     pairs = list(itertools.combinations(names.groups, 2)) if compare is None else list(compare)
@@ -115,47 +116,47 @@ def _compare_sizes(people: People, pairs: Pairs) -> Iterator[str]:
 
 
 def _compare_means(people: People, pairs: Pairs, measure: _Measure) -> Iterator[str]:
-    """Say how far the two groups are apart that are furthest apart, and of which groups the number is not known."""
+    """Describe the largest difference of two groups, and name the groups with unknown values."""
     known = {
-        group: [number for one in people[group] if (number := measure.of(one)) is not None]
+        group: [number for person in people[group] if (number := measure.compute(person)) is not None]
         for group in dict.fromkeys(itertools.chain.from_iterable(pairs))
     }
     unknown = [group for group, numbers in known.items() if len(numbers) < len(people[group])]
     if unknown and any(known.values()):
-        yield f"the {measure.known} is not known for all names of: {list_some(unknown)}"
-    apart = []
+        yield f"the {measure.noun} is not known for all names of: {list_some(unknown)}"
+    differences = []
     for pair in pairs:
         more, less = sorted(pair, key=lambda group: -statistics.fmean(known[group] or [0]))
         if not known[more] or not known[less]:
             continue
         high, low = statistics.fmean(known[more]), statistics.fmean(known[less])
         deviation = math.sqrt((statistics.pvariance(known[more]) + statistics.pvariance(known[less])) / 2)
-        if high - low >= measure.least and high - low > LARGEST_DIFFERENCE * deviation:
-            apart.append((high - low, measure.say(more, high, less, low)))
-    if apart:
-        others = len(apart) - 1
-        furthest = max(apart, key=lambda one: one[0])[1]
-        yield furthest + (f"; the same holds for {format_count(others, 'other pair', 'other pairs')}" if others else "")
+        if high - low >= measure.min_difference and high - low > LARGEST_DIFFERENCE * deviation:
+            differences.append((high - low, measure.describe(more, high, less, low)))
+    if differences:
+        others = len(differences) - 1
+        _, largest = max(differences, key=lambda difference: difference[0])
+        yield largest + (f"; the same holds for {format_count(others, 'other pair', 'other pairs')}" if others else "")
 
 
 def _compare_pronouns(people: People, pairs: Pairs) -> Iterator[str]:
-    """Name pairs of groups in which some, but not all, have other pronouns than in the other group."""
+    """Describe pairs of groups that differ in the share of a gender, unless each group has a single gender."""
     for first, second in pairs:
         for gender in ("feminine", "masculine"):
-            one, other = (
+            first_share, second_share = (
                 statistics.fmean(person.pronouns.gender == gender for person in people[group])
                 for group in (first, second)
             )
-            if abs(one - other) > 0.05 and not {one, other} <= {0.0, 1.0}:
+            if abs(first_share - second_share) > 0.05 and not {first_share, second_share} <= {0.0, 1.0}:
                 yield (
-                    f"{format_percent(one)} of the names of {first} have {gender} pronouns, "
-                    f"{format_percent(other)} of those of {second}"
+                    f"{format_percent(first_share)} of the names of {first} have {gender} pronouns, "
+                    f"{format_percent(second_share)} of those of {second}"
                 )
                 break
 
 
 def _find_shared_names(people: People, pairs: Pairs) -> Iterator[str]:
     for first, second in pairs:
-        key = [{(one.label, one.title, one.pronouns) for one in people[group]} for group in (first, second)]
-        if shared := sorted(label for label, _, _ in key[0] & key[1]):
-            yield f"{first} and {second} share names, which tell nothing apart: {list_some(shared, 5)}"
+        keys = [{(one.label, one.title, one.pronouns) for one in people[group]} for group in (first, second)]
+        if shared := sorted(label for label, _, _ in keys[0] & keys[1]):
+            yield f"{first} and {second} share names, which do not distinguish them: {list_some(shared, 5)}"

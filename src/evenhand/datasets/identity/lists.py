@@ -1,4 +1,4 @@
-"""Lists of identity terms: those that come with the package, and lists of one's own."""
+"""Lists of identity terms: bundled lists and files of the user."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from evenhand.errors import DataError, OptionError
 BUNDLED_LISTS = Path(__file__).parent
 
 COLLECTIONS = ("published",)
-"""Files of the package that hold several lists."""
+"""Bundled files that contain several lists."""
 
 
 class TermRow(BaseModel):
-    """Words that stand for each other, one per group; None where a group has no such word.
+    """Corresponding words, one per group; None where a group has no such word.
 
     Attributes:
-        words: in the order of the category's groups.
-        where: ``before a word``: only where another word follows (her book, not: I saw her); ``after an article``: only
-            after a or an where no word follows (a Muslim, not: a Muslim neighbour). Everywhere unless set.
+        words: Words in the order of the category's groups.
+        where: Context in which the row applies. ``before a word``: only if another word follows (her book, not: I saw
+            her). ``after an article``: only after a or an if no word follows (a Muslim, not: a Muslim neighbour).
+            Default: ``anywhere``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,8 +35,8 @@ class TermRow(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _list(cls, given: Any) -> Any:
-        return {"words": given} if isinstance(given, list | tuple) else given
+    def _accept_list(cls, data: Any) -> Any:
+        return {"words": data} if isinstance(data, list | tuple) else data
 
     @model_validator(mode="after")
     def _check_consistency(self) -> TermRow:
@@ -45,13 +46,13 @@ class TermRow(BaseModel):
 
 
 class IdentityCategory(BaseModel):
-    """A kind of identity, such as religion, with its groups and their words.
+    """An identity category, such as religion, with its groups and their words.
 
     Attributes:
-        name: how to call it.
-        groups: the groups' names.
-        rows: words that stand for each other. A word that several rows hold is read by the first that fits.
-        replacement_only: words that are put in place of others but not looked for, since they mean other things too.
+        name: Name of the category.
+        groups: Names of the groups.
+        rows: Corresponding words. For a word in several rows, the first row whose context matches is used.
+        replacement_only: Words that replace others but are not searched for, because they have other meanings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,11 +64,11 @@ class IdentityCategory(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain_terms(cls, given: Any) -> Any:
-        """``terms: [a, b]``: every term is a group of its own, and any stands in the place of any other."""
-        if isinstance(given, dict) and isinstance(terms := given.get("terms"), list | tuple):
-            return {key: value for key, value in given.items() if key != "terms"} | {"groups": terms, "rows": [terms]}
-        return given
+    def _accept_terms(cls, data: Any) -> Any:
+        """Expand ``terms: [a, b]`` to one group per term."""
+        if isinstance(data, dict) and isinstance(terms := data.get("terms"), list | tuple):
+            return {key: value for key, value in data.items() if key != "terms"} | {"groups": terms, "rows": [terms]}
+        return data
 
     @model_validator(mode="after")
     def _check_consistency(self) -> IdentityCategory:
@@ -82,125 +83,110 @@ class IdentityCategory(BaseModel):
             for group, word in enumerate(row.words):
                 if word is None or word in self.replacement_only:
                     continue
-                if group_of.setdefault(word.casefold(), group) != group:
+                if (other := group_of.setdefault(word.casefold(), group)) != group:
                     raise ValueError(
-                        f"{word!r} stands for {self.groups[group_of[word.casefold()]]} and for {self.groups[group]}: "
+                        f"{word!r} is a word of {self.groups[other]} and of {self.groups[group]}: "
                         "list it under replacement_only, or under one of them"
                     )
         return self
 
     def by_term(self) -> IdentityCategory:
-        """Return the same list with every term that is looked for as a group of its own."""
+        """Return a copy in which every searched term is a group."""
         words = (word for row in self.rows for word in row.words if word is not None)
-        once = {word.casefold(): word for word in words if word not in self.replacement_only}
-        return IdentityCategory(
-            name=self.name, groups=tuple(once.values()), rows=(TermRow(words=tuple(once.values())),)
-        )
+        unique = {word.casefold(): word for word in words if word not in self.replacement_only}
+        terms = tuple(unique.values())
+        return IdentityCategory(name=self.name, groups=terms, rows=(TermRow(words=terms),))
 
 
 def category_names() -> tuple[str, ...]:
-    """Return the names of the lists that come with the package."""
+    """Return the names of the bundled lists."""
     return tuple(sorted(path.stem for path in BUNDLED_LISTS.glob("*.yaml") if path.stem not in COLLECTIONS))
 
 
 def collection_names() -> tuple[str, ...]:
-    """Return the names of collections of several lists that come with the package: ``published``."""
+    """Return the names of the bundled collections of several lists: ``published``."""
     return COLLECTIONS
 
 
 @cache
-def bundled_category(name: str) -> IdentityCategory:
-    """Return a list that comes with the package.
+def categories_named(name: str) -> tuple[IdentityCategory, ...]:
+    """Return the bundled list of a name, or the lists of a collection such as ``published``.
 
     Raises:
-        OptionError: there is none of that name.
+        OptionError: There is no such list or collection.
     """
-    if name not in category_names():
+    if name not in (*category_names(), *COLLECTIONS):
         raise OptionError(
             f"there is no list of identity terms called {name!r}",
-            hint=f"there are: {', '.join(category_names())}; or bring your own in a file",
+            hint=f"there are: {', '.join(category_names())}; or write a list to a file",
         )
-    return read_category(BUNDLED_LISTS / f"{name}.yaml")
-
-
-@cache
-def categories_named(name: str) -> tuple[IdentityCategory, ...]:
-    """Return the lists that a name stands for: one list, or those of a collection such as ``published``.
-
-    Raises:
-        OptionError: there is nothing of that name.
-    """
-    if name in COLLECTIONS:
-        return read_categories(BUNDLED_LISTS / f"{name}.yaml")
-    return (bundled_category(name),)
+    return read_categories(BUNDLED_LISTS / f"{name}.yaml")
 
 
 def resolve_categories(
     protected: Sequence[str | IdentityCategory] | None, *, by_term: bool = False
 ) -> tuple[IdentityCategory, ...]:
-    """Return the categories that names and lists stand for; all single lists of the package if left out.
+    """Return the categories of a selection.
 
     Args:
-        protected: names as ``categories_named`` takes them, or lists.
-        by_term: make every term a group of its own.
+        protected: Names for ``categories_named``, or categories. Default: all bundled lists.
+        by_term: Whether every term becomes a group.
 
     Raises:
-        OptionError: a name that there is not, or two categories of one name.
+        OptionError: A name is unknown, or two categories have the same name.
     """
-    found = [
-        one
-        for name in protected or category_names()
-        for one in (categories_named(name) if isinstance(name, str) else (name,))
-    ]
-    names = [one.name for one in found]
+    categories: list[IdentityCategory] = []
+    for selected in protected or category_names():
+        categories += categories_named(selected) if isinstance(selected, str) else (selected,)
+    names = [category.name for category in categories]
     for name in names:
         if names.count(name) > 1:
-            raise OptionError(f"there are two lists called {name!r}", hint="give one of them another name")
-    return tuple(one.by_term() if by_term else one for one in found)
+            raise OptionError(f"there are two lists called {name!r}", hint="rename one of them")
+    return tuple(category.by_term() if by_term else category for category in categories)
 
 
 def read_category(path: str | Path) -> IdentityCategory:
-    """Return a list in a YAML file: ``groups: [a, b]``, ``rows: [[word, word], ...]``, ``replacement_only: [...]``.
+    """Read a list from a YAML file: ``groups: [a, b]``, ``rows: [[word, word], ...]``, ``replacement_only: [...]``.
 
-    Where every term is a group of its own, ``terms: [a, b, c]`` is enough. The category is called like the file, or as
-    its ``name`` says.
+    If every term is a group, ``terms: [a, b, c]`` is sufficient. The name of the category is its entry ``name``, or the
+    name of the file.
 
     Raises:
-        DataError: the file cannot be read, or is no such list.
+        DataError: The file cannot be read, or is not such a list.
     """
     path = Path(path)
-    described = _read_term_file(path)
-    return _parse_category({"name": path.stem, **described}, str(path))
+    return _parse_category({"name": path.stem, **_read_term_file(path)}, str(path))
 
 
 def read_categories(path: str | Path) -> tuple[IdentityCategory, ...]:
-    """Return the list in a YAML file (see ``read_category``), or several under their names: ``religion: [a, b, c]``.
+    """Read the list of a YAML file (see ``read_category``), or several lists by name: ``religion: [a, b, c]``.
 
     Raises:
-        DataError: the file cannot be read, or holds no such lists.
+        DataError: The file cannot be read, or does not contain such lists.
     """
     path = Path(path)
-    described = _read_term_file(path)
-    if {"groups", "rows", "terms"} & described.keys():
+    entries = _read_term_file(path)
+    if {"groups", "rows", "terms"} & entries.keys():
         return (read_category(path),)
-    if not described:
+    if not entries:
         raise DataError("there is no list in it", location=str(path))
-    for name, one in described.items():
-        if not isinstance(one, dict | list):
-            raise DataError(f"expected a list of terms, or groups: and rows:, got {one!r}", location=f"{path}, {name}")
-    return tuple(
-        _parse_category({"name": str(name)} | (one if isinstance(one, dict) else {"terms": one}), f"{path}, {name}")
-        for name, one in described.items()
-    )
+    categories = []
+    for name, entry in entries.items():
+        location = f"{path}, {name}"
+        if not isinstance(entry, dict | list):
+            raise DataError(f"expected a list of terms, or groups: and rows:, got {entry!r}", location=location)
+        fields = entry if isinstance(entry, dict) else {"terms": entry}
+        categories.append(_parse_category({"name": str(name), **fields}, location))
+    return tuple(categories)
 
 
 def _read_term_file(path: Path) -> Mapping[str, Any]:
     return read_configuration(path, example="teams.yaml", entries="groups: and rows:, or terms:", error=DataError)
 
 
-def _parse_category(described: dict[str, Any], location: str) -> IdentityCategory:
+def _parse_category(fields: dict[str, Any], location: str) -> IdentityCategory:
     try:
-        return IdentityCategory.model_validate(described)
+        return IdentityCategory.model_validate(fields)
     except ValidationError as error:
         fault = first_fault(error, {"": IdentityCategory.model_fields})
         raise DataError(fault.message, location=", ".join(filter(None, (location, fault.location)))) from None

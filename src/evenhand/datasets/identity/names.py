@@ -1,4 +1,4 @@
-"""Lists of people whose names, pronouns or other words say which group they belong to."""
+"""Lists of people whose names, pronouns or other words indicate their group."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ LIST_ENTRIES = ("language", "source", "licence")
 
 @dataclass(frozen=True)
 class Person:
-    """One person as prompts speak of them: ``{{ person.first }} {{ person.last }}: {{ person.They }} led a team``.
+    """A person in prompts: ``{{ person.first }} {{ person.last }}: {{ person.They }} led a team``.
 
     Pronouns are attributes: ``they``, ``them``, ``to_them``, ``with_them``, ``their``, ``theirs``, ``themself``, each
-    also with a capital letter (see ``Pronouns``).
+    also capitalised (see ``Pronouns``).
 
     Attributes:
-        first, last: the names; empty where the list has none.
-        group: what the identity says: ``Black woman``.
-        pronouns: the person's, and the gender that other words agree with.
-        title: such as ``Ms.``.
-        birth_decade: in which the first name was most usual; None where unknown.
-        bearers: how many people bear the name; None where unknown.
-        words: explicit words, affiliations and whatever else the list holds, by name.
+        first, last: Names; empty if the list has none.
+        group: Group of the person, such as ``Black woman``.
+        pronouns: Pronouns and grammatical gender.
+        title: Title, such as ``Ms.``.
+        birth_decade: Decade in which the first name was most common; None if unknown.
+        bearers: Number of people with the name; None if unknown.
+        words: Other columns of the list by name, such as explicit words and affiliations.
     """
 
     first: str
@@ -54,7 +54,7 @@ class Person:
 
     @property
     def label(self) -> str:
-        """What tells the person from others of the list: the name, or the words of a person without one."""
+        """Name of the person, or the words of a person without a name."""
         return self.name or ", ".join(self.words.values())
 
     def __str__(self) -> str:
@@ -70,10 +70,10 @@ class Person:
         """Return an explicit word or an affiliation: ``{{ person.word('club') }}``.
 
         Raises:
-            OptionError: the list has no such word.
+            OptionError: The list has no such word.
         """
         if name not in self.words:
-            known = f"the list has: {', '.join(self.words)}" if self.words else "the list has no words beside names"
+            known = f"the list has: {', '.join(self.words)}" if self.words else "the list has names only"
             raise OptionError(
                 f"there is no word {name!r} for {self.label}", hint=suggest_name(name, self.words) + known
             )
@@ -84,20 +84,21 @@ class Person:
         return self.pronouns.agree(masculine, feminine, neutral)
 
     def verb(self, singular: str, plural: str) -> str:
-        """Return the form of a verb that fits the pronoun: ``{{ person.They }} {{ person.verb('has', 'have') }}``."""
+        """Return the form of a verb for the pronoun: ``{{ person.They }} {{ person.verb('has', 'have') }}``."""
         return plural if self.pronouns.plural_verb else singular
 
 
 @dataclass(frozen=True)
 class NameList:
-    """People of several groups, whose names or words stand for their groups.
+    """People of several groups, whose names or words indicate their groups.
 
     Attributes:
-        name: how to call the list.
-        language: its code, such as ``en``.
-        source, licence: where the names come from, and under which terms.
-        groups: in the order of the file.
-        people: all of them, group by group.
+        name: Name of the list.
+        language: Language code, such as ``en``.
+        source: Origin of the names.
+        licence: Terms of use.
+        groups: Groups in the order of the file.
+        people: People in the order of their groups.
     """
 
     name: str
@@ -109,25 +110,26 @@ class NameList:
 
     def by_group(self) -> dict[str, tuple[Person, ...]]:
         """Return the people of each group."""
-        return {group: tuple(one for one in self.people if one.group == group) for group in self.groups}
+        return {group: tuple(person for person in self.people if person.group == group) for group in self.groups}
 
 
 def name_lists() -> tuple[str, ...]:
-    """Return the names of the lists that come with the package."""
+    """Return the names of the bundled lists."""
     return tuple(sorted(path.stem for path in BUNDLED_NAMES.glob("*.yaml")))
 
 
 def load_name_list(name: str | Path) -> NameList:
-    """Return a list that comes with the package, or one of your own in a file.
+    """Load a bundled list, or a list from a file.
 
-    A CSV file has one row per person, with the columns ``group``, ``first``, ``last``, ``pronouns`` (``she``, ``he`` or
-    ``they``), ``title``, ``birth_decade``, ``bearers``, as far as they are known. A YAML file has ``groups:``, each
-    with these entries: one value for all of its people, or a list with one for each. Any other column or entry is a
-    word that a prompt can use, such as an affiliation. ``language``, ``source`` and ``licence`` are of the whole list.
+    A CSV file has one row per person, with the column ``group`` and any of the columns ``first``, ``last``,
+    ``pronouns`` (``she``, ``he`` or ``they``), ``title``, ``birth_decade`` and ``bearers``. A YAML file has
+    ``groups:``, each with these entries: one value for all people of the group, or a list with one value per person.
+    Any other column or entry is a word for prompts, such as an affiliation. ``language``, ``source`` and ``licence``
+    describe the whole list.
 
     Raises:
-        OptionError: there is neither a list nor a file of that name.
-        DataError: the file is no such list; the message names the place.
+        OptionError: There is no such list or file.
+        DataError: The file is not such a list; the message names the place.
     """
     path = Path(name)
     if path.suffix.lower() not in (".yaml", ".yml", ".csv", ".tsv") and not path.exists():
@@ -135,7 +137,7 @@ def load_name_list(name: str | Path) -> NameList:
             raise OptionError(
                 f"there is no list of names called {str(name)!r}",
                 hint=f"{suggest_name(str(name), name_lists())}there are: {', '.join(name_lists())}; "
-                "or name a CSV or YAML file of your own",
+                "or name a CSV or YAML file",
             )
         return _bundled_list(str(name))
     return _read_yaml(path) if path.suffix.lower() in (".yaml", ".yml") else _read_table(path)
@@ -147,14 +149,16 @@ def _bundled_list(name: str) -> NameList:
 
 
 def _read_table(path: Path) -> NameList:
-    """Return the list in a table: one row per person."""
+    """Read a list from a table with one row per person."""
     frame = read_words(path).fillna("")
     about = {}
     for entry in LIST_ENTRIES:
-        given = sorted({str(value).strip() for value in frame[entry]} - {""}) if entry in frame else []
-        if len(given) > 1:
-            raise DataError(f"column {entry!r} speaks of the whole list, and has {given}", location=str(path))
-        about[entry] = given[0] if given else ""
+        values = sorted({str(value).strip() for value in frame[entry]} - {""}) if entry in frame else []
+        if len(values) > 1:
+            raise DataError(
+                f"column {entry!r} must have one value for the whole list, got {values}", location=str(path)
+            )
+        about[entry] = "".join(values)
     rows = [
         (f"{path}, line {line}", {str(entry): value for entry, value in row.items() if entry not in LIST_ENTRIES})
         for line, row in enumerate(frame.to_dict("records"), start=2)
@@ -163,11 +167,11 @@ def _read_table(path: Path) -> NameList:
 
 
 def _read_yaml(path: Path) -> NameList:
-    """Return the list in a YAML file: groups with entries that hold one value, or one for each person."""
+    """Read a list from a YAML file: groups with entries that have one value, or one per person."""
     example = "groups: {woman: {pronouns: she, first: [Ada, Eva]}, man: {pronouns: he, first: [Max, Ben]}}"
-    given = read_configuration(path, example="names.yaml", entries=example, error=DataError)
-    _refuse_misspelt(given, (*LIST_ENTRIES, "groups"), str(path), strict=True)
-    groups = given.get("groups")
+    fields = read_configuration(path, example="names.yaml", entries=example, error=DataError)
+    _refuse_misspelt(fields, (*LIST_ENTRIES, "groups"), str(path), strict=True)
+    groups = fields.get("groups")
     if not isinstance(groups, Mapping):
         raise DataError(f"expected groups with their people, got {groups!r}", location=f"{path}, groups", hint=example)
     rows: list[tuple[str, dict[str, Any]]] = []
@@ -182,7 +186,7 @@ def _read_yaml(path: Path) -> NameList:
         for index in range(max((len(value) for value in lists.values()), default=1)):
             person = {str(key): value[index] if key in lists else value for key, value in entries.items()}
             rows.append((f"{place}, person {index + 1}", {"group": str(group), **person}))
-    about = {entry: str(given.get(entry, "")) for entry in LIST_ENTRIES}
+    about = {entry: str(fields.get(entry, "")) for entry in LIST_ENTRIES}
     return _build_list(path, about, rows)
 
 
@@ -239,12 +243,12 @@ def _whole_number(row: Mapping[str, str], entry: str, location: str) -> int | No
     return int(text) if text else None
 
 
-def _build_pronouns(given: Any, language: str) -> Pronouns:
-    """Return pronouns by name, or from forms of one's own; without any, those that say no gender."""
-    if not isinstance(given, Mapping):
-        return pronouns_in(language, str(given).strip() or "they")
-    forms = {str(use): str(form) for use, form in given.items() if use not in ("gender", "plural_verb")}
-    gender = str(given.get("gender", "neutral"))
+def _build_pronouns(entry: Any, language: str) -> Pronouns:
+    """Return pronouns by name or from their forms. Default: ``they``."""
+    if not isinstance(entry, Mapping):
+        return pronouns_in(language, str(entry).strip() or "they")
+    forms = {str(use): str(form) for use, form in entry.items() if use not in ("gender", "plural_verb")}
+    gender = str(entry.get("gender", "neutral"))
     unknown = [use for use in forms if use not in FORMS]
     if unknown or gender not in GENDERS.values():
         raise OptionError(
@@ -252,19 +256,20 @@ def _build_pronouns(given: Any, language: str) -> Pronouns:
             hint=f"forms: {', '.join(FORMS)}; gender: {', '.join(GENDERS.values())}",
         )
     return dataclasses.replace(
-        pronouns_in(language, next(name for name, one in GENDERS.items() if one == gender)),
+        pronouns_in(language, next(name for name in GENDERS if GENDERS[name] == gender)),
         forms=forms,
-        plural_verb=given.get("plural_verb") is True,
+        plural_verb=entry.get("plural_verb") is True,
     )
 
 
-def _refuse_misspelt(given: Mapping[str, Any], known: Sequence[str], location: str, *, strict: bool = False) -> None:
-    """Refuse an entry that is nearly one of those known; with ``strict``, any other too."""
-    for entry in given:
+def _refuse_misspelt(fields: Mapping[str, Any], known: Sequence[str], location: str, *, strict: bool = False) -> None:
+    """Refuse entries that resemble a known entry; if ``strict``, all unknown entries."""
+    for entry in fields:
         near = suggest_name(str(entry), known)
         if entry not in known and (near or strict):
             raise DataError(
                 f"there is no entry {entry!r} here",
                 location=location,
-                hint=f"{near}known: {', '.join(known)}" + ("" if strict else "; call a word of your own differently"),
+                hint=f"{near}known: {', '.join(known)}"
+                + ("" if strict else "; rename the entry if it is a word for prompts"),
             )

@@ -1,4 +1,4 @@
-"""Pronouns and agreement: what a text in some language says of a person, whoever the person is."""
+"""Pronouns and grammatical agreement in several languages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ FORMS = ("they", "them", "to_them", "with_them", "their", "theirs", "themself")
 """Subject, object, indirect object, after a preposition, before a noun, without a noun, reflexive."""
 
 GENDERS: Mapping[str, Gender] = {"he": "masculine", "she": "feminine", "they": "neutral"}
-"""Pronouns as lists of names write them, in any language, and the gender that words agree with."""
+"""Names of pronouns in lists of names, in any language, and their grammatical gender."""
 
 BUNDLED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("en", "he"): ("he", "him", "him", "him", "his", "his", "himself"),
     ("en", "she"): ("she", "her", "her", "her", "her", "hers", "herself"),
     ("en", "they"): ("they", "them", "them", "them", "their", "theirs", "themself"),
-    # A German possessive takes the ending of what is possessed: sein, seine, seinem. The template writes the ending.
+    # German possessives agree with the noun as well: sein, seine, seinem. The template contains the ending.
     ("de", "he"): ("er", "ihn", "ihm", "ihm", "sein", "sein", "sich"),
     ("de", "she"): ("sie", "sie", "ihr", "ihr", "ihr", "ihr", "sich"),
-    # French and Spanish possessives follow what is possessed, not the person: the template writes son, sa, su.
+    # French and Spanish possessives agree with the noun only. The template contains son, sa or su.
     ("fr", "he"): ("il", "le", "lui", "lui", "", "", "lui-même"),
     ("fr", "she"): ("elle", "la", "lui", "elle", "", "", "elle-même"),
     ("es", "he"): ("él", "lo", "le", "él", "", "", "sí mismo"),
@@ -35,15 +35,15 @@ LANGUAGES: Mapping[str, str] = {"en": "English", "de": "German", "fr": "French",
 
 @dataclass(frozen=True)
 class Pronouns:
-    """The pronouns of one person in one language, and the gender that other words agree with.
+    """Pronouns of one person in one language, with the grammatical gender of other words.
 
     Attributes:
-        language: its code, such as ``en``.
-        gender: which form ``agree`` takes.
-        forms: the pronoun by its use, ``they`` (subject), ``them`` (object), ``to_them`` (indirect object),
-            ``with_them`` (after a preposition), ``their`` (before a noun), ``theirs`` (without a noun) and ``themself``
-            (reflexive), as far as the language has them.
-        plural_verb: whether a verb behind the subject is in the plural, as in English: they have.
+        language: Language code, such as ``en``.
+        gender: Form that ``agree`` selects.
+        forms: Pronouns by use: ``they`` (subject), ``them`` (object), ``to_them`` (indirect object), ``with_them``
+            (after a preposition), ``their`` (before a noun), ``theirs`` (without a noun) and ``themself`` (reflexive).
+            Forms that the language lacks are omitted.
+        plural_verb: Whether the verb after the subject is in the plural, as in English: they have.
     """
 
     language: str
@@ -52,17 +52,16 @@ class Pronouns:
     plural_verb: bool = False
 
     def form(self, name: str) -> str:
-        """Return a pronoun by its use, with a capital letter where the name of the use has one.
+        """Return a pronoun by its use, capitalised if the name of the use is.
 
         Raises:
-            OptionError: the language has no such form that depends on the person, or no forms are known.
+            OptionError: The language has no such form that depends on the person, or no forms are known.
         """
-        found = self.forms.get(name.lower())
-        if found:
-            return found[:1].upper() + found[1:] if name[:1].isupper() else found
+        if form := self.forms.get(name.lower()):
+            return form[:1].upper() + form[1:] if name[:1].isupper() else form
         language = LANGUAGES.get(self.language, f"the language {self.language!r}")
         if self.language in ("fr", "es") and name.lower() in ("their", "theirs"):
-            hint = "it follows what is possessed, not the person: write son, sa, ses (French) or su, sus (Spanish)"
+            hint = "it agrees with the noun, not with the person: write son, sa, ses (French) or su, sus (Spanish)"
             raise OptionError(f"{language} has no form of {name!r} that depends on the person", hint=hint)
         raise OptionError(
             f"there is no {name!r} for {self.gender} pronouns in {language}",
@@ -73,22 +72,22 @@ class Pronouns:
         """Return the form of a word that agrees with the person: ``agree('ingénieur', 'ingénieure')``.
 
         Raises:
-            OptionError: the person is neither masculine nor feminine, and no third form is given.
+            OptionError: The person is neither masculine nor feminine, and there is no third form.
         """
-        chosen = {"masculine": masculine, "feminine": feminine, "neutral": neutral}[self.gender]
-        if chosen is None:
+        form = {"masculine": masculine, "feminine": feminine, "neutral": neutral}[self.gender]
+        if form is None:
             raise OptionError(
                 f"agree({masculine!r}, {feminine!r}) has no form for a person who is neither masculine nor feminine",
                 hint="give a third form, or give the people of the list pronouns: she or he",
             )
-        return chosen
+        return form
 
 
 def pronouns_in(language: str, name: str) -> Pronouns:
-    """Return the pronouns called ``he``, ``she`` or ``they``; outside the bundled languages, their gender alone.
+    """Return the pronouns ``he``, ``she`` or ``they``. For other languages than the bundled ones, they have no forms.
 
     Raises:
-        OptionError: there are no pronouns of that name.
+        OptionError: There are no such pronouns.
     """
     if name not in GENDERS:
         raise OptionError(f"there are no pronouns {name!r}", hint=f"one of: {', '.join(GENDERS)}")

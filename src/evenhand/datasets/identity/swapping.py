@@ -1,12 +1,13 @@
-"""Swapping identity terms in a text: one group's words for another's, with case and a/an kept right.
+"""Swapping of identity terms in texts, with case and articles (a, an) adapted.
 
-Where a text speaks of both groups they change places, so that "he asked her" becomes "she asked him" and not "she asked
-her". This is the metamorphic relation of Ma, Wang & Liu, "Metamorphic testing and certified mitigation of fairness
-violations in NLP models", IJCAI 2020, with words of the same form in place of one word per group.
+If a text mentions both groups, their terms are exchanged: "he asked her" becomes "she asked him", not "she asked her".
+This is the metamorphic relation of Ma, Wang & Liu, "Metamorphic testing and certified mitigation of fairness violations
+in NLP models", IJCAI 2020, extended from one word per group to corresponding word forms.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ we well were what when where which while who whom why will with without would ye
 """
 
 FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
-"""A pronoun that one of these follows stands alone: "I saw her there", not: "her book"."""
+"""A pronoun before one of these words is not a possessive: "I saw her there", not: "her book"."""
 
 WORD = re.compile(r"\w+")
 
@@ -42,9 +43,10 @@ class TermMention:
     """One identity term in a text.
 
     Attributes:
-        start, end: where it stands.
-        group, row: whose word it is, and which row of the category it belongs to.
-        article: where an ``a`` or ``an`` before it begins, if there is one.
+        start, end: Positions in the text.
+        group: Position of the group in the category.
+        row: Position of the row in the category.
+        article: Position of a preceding ``a`` or ``an``, if any.
     """
 
     start: int
@@ -56,13 +58,13 @@ class TermMention:
 
 @dataclass(frozen=True)
 class SwapTemplate:
-    """A text in which one group's words can be swapped for other groups'.
+    """A text in which the terms of one group can be swapped for those of other groups.
 
     Attributes:
-        text: as it was.
-        group: whose words are in it.
-        pieces: the text cut before and after each term, shape (2 * terms + 1,): every second one is a term.
-        swapped: group -> the terms that take the place of the others then; the own group has the text's own.
+        text: Original text.
+        group: Group whose terms are in the text.
+        pieces: Text split before and after each term, shape (2 * terms + 1,). Every second piece is a term.
+        swapped: Replacement terms by group. The text's group has the original terms, and is the first.
     """
 
     text: str
@@ -71,18 +73,18 @@ class SwapTemplate:
     swapped: Mapping[str, tuple[str, ...]]
 
     def of(self, group: str) -> str:
-        """Return the text with this group's words."""
+        """Return the text with the terms of a group."""
         return self._fill_terms(self.swapped[group])
 
     @property
     def variants(self) -> list[str]:
-        """The text with the words of every group that has them, in the order of ``swapped``: its own text first."""
+        """Texts with the terms of each group, in the order of ``swapped``; the original text is the first."""
         return [self.of(group) for group in self.swapped]
 
     def between(self, first: str, second: str) -> str:
-        """Return both texts in one: ``{He|She} asked for {his|her} pay``."""
+        """Return both variants in one text: ``{He|She} asked for {his|her} pay``."""
         pairs = zip(self.swapped[first], self.swapped[second], strict=True)
-        return self._fill_terms(tuple(_inline_choice(one, other) for one, other in pairs))
+        return self._fill_terms(tuple(itertools.starmap(_inline_choice, pairs)))
 
     def _fill_terms(self, terms: tuple[str, ...]) -> str:
         parts = list(self.pieces)
@@ -91,10 +93,10 @@ class SwapTemplate:
 
 
 class TermSwapper:
-    """Finds a category's terms in texts.
+    """Search for and swap the terms of a category.
 
     Args:
-        category: groups and their words.
+        category: Groups and their words.
     """
 
     def __init__(self, category: IdentityCategory) -> None:
@@ -102,13 +104,13 @@ class TermSwapper:
 
     @cached_property
     def _rows_of(self) -> dict[str, list[tuple[int, int]]]:
-        """Term, in small letters and with single blanks -> (row, group) in the order of the rows."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for row, one in enumerate(self.category.rows):
-            for group, word in enumerate(one.words):
+        """Rows and groups by term key, in the order of the rows."""
+        rows_of: dict[str, list[tuple[int, int]]] = {}
+        for number, row in enumerate(self.category.rows):
+            for group, word in enumerate(row.words):
                 if word is not None and word not in self.category.replacement_only:
-                    found.setdefault(_term_key(word), []).append((row, group))
-        return found
+                    rows_of.setdefault(_term_key(word), []).append((number, group))
+        return rows_of
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -118,31 +120,32 @@ class TermSwapper:
 
     @cached_property
     def _words(self) -> tuple[frozenset[str], list[frozenset[str]]]:
-        """Terms of one word, and the words of all others."""
-        words = [frozenset(WORD.findall(term)) for term in self._rows_of]
-        return frozenset().union(*(one for one in words if len(one) == 1)), [one for one in words if len(one) != 1]
+        """Terms of one word, and the words of each other term."""
+        terms = [frozenset(WORD.findall(term)) for term in self._rows_of]
+        return frozenset().union(*(term for term in terms if len(term) == 1)), [term for term in terms if len(term) > 1]
 
     def may_mention(self, words: Set[str]) -> bool:
-        """Whether a text of these words (see ``words_of``) can hold a term: quick to know, and mostly it cannot."""
+        """Check quickly whether a text with these words (see ``words_of``) can contain a term."""
         single, several = self._words
-        return not single.isdisjoint(words) or any(one <= words for one in several)
+        return not single.isdisjoint(words) or any(term <= words for term in several)
 
     def mentions(self, text: str) -> list[TermMention]:
-        """Return the category's terms in a text, in order, none within another."""
-        found = []
+        """Return the terms in a text, in order and without overlaps."""
+        mentions = []
         for match in self._pattern.finditer(text):
             start, end = match.span("term")
             candidates = self._rows_of[_term_key(match["term"])]
             article = match.start("article") if match["article"] else None
-            places = _matching_contexts(text, end, article is not None)
-            row, group = next((one for one in candidates if self.category.rows[one[0]].where in places), candidates[-1])
-            found.append(TermMention(start, end, group, row, article))
-        return found
+            contexts = _matching_contexts(text, end, article is not None)
+            matching = (pair for pair in candidates if self.category.rows[pair[0]].where in contexts)
+            row, group = next(matching, candidates[-1])
+            mentions.append(TermMention(start, end, group, row, article))
+        return mentions
 
     def slots(self, text: str) -> list[SwapTemplate]:
-        """Return the text once per group that it speaks of and that can be swapped for at least one other.
+        """Return one template per mentioned group that can be swapped for at least one other group.
 
-        Two groups that can only change places with each other make one slot.
+        Two groups that can only be exchanged with each other give one template.
         """
         mentions = self.mentions(text)
         slots: list[SwapTemplate] = []
@@ -171,7 +174,7 @@ class TermSwapper:
         return SwapTemplate(text=text, group=groups[own], pieces=pieces, swapped=swapped)
 
     def _replacement_term(self, text: str, mention: TermMention, own: int, other: int) -> str | None:
-        """Return what stands in a mention's place (its article included) when two groups change places."""
+        """Return the replacement of a mention and its article when two groups are exchanged, None if there is none."""
         before = text[mention.start if mention.article is None else mention.article : mention.end]
         if mention.group not in (own, other):
             return before
@@ -187,12 +190,12 @@ class TermSwapper:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text, in small letters."""
+    """Return the words of a text in lower case."""
     return frozenset(WORD.findall(text.lower()))
 
 
 def _inline_choice(one: str, other: str) -> str:
-    """Return two terms as ``{one|other}``, behind the article where they share it."""
+    """Combine two terms as ``{one|other}``, after a shared article."""
     if one == other:
         return one
     article, _, rest = one.rpartition(" ") if one.count(" ") == 1 else ("", "", one)
@@ -206,7 +209,7 @@ def _term_key(term: str) -> str:
 
 
 def _matching_contexts(text: str, end: int, article: bool) -> set[str]:
-    """Return which conditions of a row hold for a term that ends here."""
+    """Return the contexts of rows that match a term with this end."""
     following = re.match(r"\s+([A-Za-z]+)", text[end : end + 40])
     if following is not None and following[1].lower() not in FUNCTION_WORDS:
         return {"anywhere", "before a word"}
@@ -214,7 +217,7 @@ def _matching_contexts(text: str, end: int, article: bool) -> set[str]:
 
 
 def _copy_case(word: str, term: str, canonical: str) -> str:
-    """Return the word in the case of the term that it replaces."""
+    """Convert a word to the case of the term that it replaces."""
     if term.isupper() and len(term) > 1:
         return word.upper()
     if term.islower() and not canonical.islower():
@@ -225,7 +228,7 @@ def _copy_case(word: str, term: str, canonical: str) -> str:
 
 
 def _adapt_article(article: str, term: str, written: str) -> str:
-    """Return the article, changed from a to an or back where the sound changes."""
+    """Change the article from a to an or back if the sound of the term changes."""
     if _starts_with_vowel(term) == _starts_with_vowel(written):
         return article
     letters, space = article.rstrip(), article[len(article.rstrip()) :]
@@ -235,17 +238,17 @@ def _adapt_article(article: str, term: str, written: str) -> str:
 
 
 def _starts_with_vowel(word: str) -> bool:
-    """Return whether a word begins with the sound of a vowel, as far as spelling tells."""
+    """Check whether a word begins with a vowel sound, judged by its spelling."""
     if SILENT_H.match(word):
         return True
     return word[:1].lower() in "aeiou" and not SOUNDS_LIKE_YOU.match(word)
 
 
-# Two texts that differ in identity terms alone and are decided differently.
+# Pairs of texts that differ only in identity terms and have different labels.
 
 
 class TextSide(BaseModel):
-    """What the model says to the text with one group's words."""
+    """Prediction for the text with the terms of one group."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -256,16 +259,16 @@ class TextSide(BaseModel):
 
 
 class TextFinding(BaseModel):
-    """One text whose label changes with the words of a category.
+    """A text whose label changes with the terms of a category.
 
     Attributes:
-        category: which words were swapped.
-        row: position of the text in the data.
-        original: the group that the text speaks of.
-        template: the text with both groups' words where they differ: ``{She|He} asked for {her|his} pay``.
-        worse, better: the groups with the lowest and the highest score among those that disagree.
-        disagreeing: groups whose words bring another label than the original's.
-        gap: difference of the two scores.
+        category: Name of the category.
+        row: Position of the text in the data.
+        original: Group that the text mentions.
+        template: Text with the terms of both groups: ``{She|He} asked for {her|his} pay``.
+        worse, better: Groups with the lowest and the highest score among those with different labels.
+        disagreeing: Groups whose terms change the label.
+        gap: Difference of the two scores.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -288,15 +291,15 @@ def text_finding(
     scores: Floats,
     classes: Sequence[Any],
 ) -> TextFinding | None:
-    """Return what swapping changed in one text; None where all variants have the same label.
+    """Build the finding of one text, or None if all variants have the same label.
 
     Args:
-        category: whose words were swapped.
-        row: position of the text in the data.
-        slot: the text and what takes the words' place; the text's own group comes first.
-        labels: positions in ``classes``, one per group of ``slot.swapped``.
-        scores: of the favourable label, one per group.
-        classes: the labels' names.
+        category: Name of the category.
+        row: Position of the text in the data.
+        slot: Template of the text.
+        labels: Positions in ``classes``, one per group of ``slot.swapped``.
+        scores: Scores of the favourable label, one per group.
+        classes: Names of the labels.
     """
     if (labels == labels[0]).all():
         return None
@@ -305,13 +308,9 @@ def text_finding(
     other = labels != labels[better]
     worse = int(np.argmin(np.where(other, scores, np.inf)))
 
-    def side(which: int) -> TextSide:
-        return TextSide(
-            group=groups[which],
-            text=slot.of(groups[which]),
-            label=str(classes[labels[which]]),
-            score=float(scores[which]),
-        )
+    def side(index: int) -> TextSide:
+        group, label, score = groups[index], str(classes[labels[index]]), float(scores[index])
+        return TextSide(group=group, text=slot.of(group), label=label, score=score)
 
     return TextFinding(
         category=category,
@@ -326,12 +325,12 @@ def text_finding(
 
 
 def clearest_findings(findings: Sequence[TextFinding], most: int) -> tuple[TextFinding, ...]:
-    """Return the findings with the widest gaps: each pair of texts once, though several rows of the data lead to it."""
+    """Return the findings with the largest gaps, one per pair of texts."""
     seen: set[tuple[str, frozenset[str]]] = set()
     kept = []
-    for one in sorted(findings, key=lambda one: (-one.gap, one.row)):
-        key = one.category, frozenset((one.worse.text, one.better.text))
+    for finding in sorted(findings, key=lambda finding: (-finding.gap, finding.row)):
+        key = finding.category, frozenset((finding.worse.text, finding.better.text))
         if key not in seen:
             seen.add(key)
-            kept.append(one)
+            kept.append(finding)
     return tuple(kept[:most])
