@@ -213,7 +213,7 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path):
 def test_a_list_that_there_is_not():
     with pytest.raises(OptionError, match="no list of names called 'bertrand'") as caught:
         load_name_list("bertrand-mullainatan".removesuffix("-mullainatan"))
-    assert "or name a CSV or YAML file of your own" in caught.value.hint
+    assert "or name a CSV or YAML file" in caught.value.hint
     with pytest.raises(DataError, match="cannot be read"):
         load_name_list("absent.yaml")
 

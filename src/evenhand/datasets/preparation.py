@@ -81,6 +81,7 @@ def table_hash(frame: pd.DataFrame) -> str:
 
 def _cast_to_floats(frame: pd.DataFrame, columns: Sequence[str], location: str) -> pd.DataFrame:
     """Convert columns to floats before values are computed from them."""
+    require_columns(frame, columns, location)
     return _cast_columns(frame, dict.fromkeys(columns, "float64"), location)
 
 
@@ -113,9 +114,8 @@ def _prepare_compas(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
     for name in head.rstrip(b"\r").split(b","):
         names.append(name + b".1" if name in names else name)
     frame = parse_published(b",".join(names) + separator + rest, location)
-    filters = ["days_b_screening_arrest", "is_recid"]
-    require_columns(frame, [*filters, *entry.columns], location)
-    frame = _cast_to_floats(frame, filters, location)
+    require_columns(frame, entry.columns, location)
+    frame = _cast_to_floats(frame, ["days_b_screening_arrest", "is_recid"], location)
     kept = (
         frame["days_b_screening_arrest"].between(-30, 30)
         & (frame["is_recid"] != -1)
@@ -128,7 +128,6 @@ def _prepare_compas(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
 def _prepare_students(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
     """Derive the label from the final grade."""
     frame = _parse_table(entry, data, location)
-    require_columns(frame, entry.extra, location)
     passed = _cast_to_floats(frame, ["G3"], location)["G3"].ge(10)
     return frame.assign(passed=passed.map({True: "yes", False: "no"}))
 

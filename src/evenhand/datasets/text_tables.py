@@ -44,9 +44,6 @@ SEQUENCES = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0
 CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 """Bytes that occur in no text of an encoding with one byte per letter."""
 
-ROWS_AT_ONCE = 10_000
-"""Number of rows that are moved to columns at once."""
-
 LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 
 
@@ -194,54 +191,40 @@ def _filled_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, row
 
 
-def _split(
-    text: str, delimiter: str, names: Sequence[str] | None, location: str
-) -> tuple[list[str], list[list[str | None]]]:
+def _split(text: str, delimiter: str, names: Sequence[str] | None, location: str) -> tuple[list[str], list[Any]]:
     """Return column names and the cells of each column; empty cells are None.
 
     Raises:
         DataError: A row is longer or shorter than the header, or its quotes do not match.
     """
     header = list(names) if names is not None else None
-    columns: list[list[str | None]] = [[] for _ in header or ()]
     rows: list[list[str]] = []
     line = 0
     try:
         for line, row in _filled_rows(text, delimiter):
             if header is None:
                 header = read_header(row, f"{location}, line {line}")
-                columns = [[] for _ in header]
-                continue
-            if len(row) != len(header):
+            elif len(row) == len(header):
+                rows.append(row)
+            else:
                 raise DataError(
                     f"{len(row)} values, but {len(header)} columns",
                     location=f"{location}, line {line}",
                     hint="every line needs one value per column; quote a value that holds the separator "
                     f"({'tab' if delimiter == chr(9) else delimiter})",
                 )
-            rows.append(row)
-            if len(rows) == ROWS_AT_ONCE:
-                _move_rows(rows, columns)
     except csv.Error as error:
         raise DataError(
             f"the quotes do not match up ({error})",
             location=f"{location}, after line {line}",
             hint="close the quote, and double quotes inside a quoted value",
         ) from None
-    _move_rows(rows, columns)
-    if header is None or not columns[0]:
+    if header is None or not rows:
         raise DataError("there are no rows", location=location)
-    return header, columns
+    return header, [_clear_blanks([row[i] for row in rows]) for i in range(len(header))]
 
 
-def _move_rows(rows: list[list[str]], columns: list[list[str | None]]) -> None:
-    """Move the cells of rows to their columns."""
-    for column, words in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
-        column.extend(_clear_blanks(words))
-    rows.clear()
-
-
-def _clear_blanks(words: Sequence[str]) -> Sequence[str | None]:
+def _clear_blanks(words: list[str]) -> list[Any]:
     """Replace blank words by None."""
     blanks = {word for word in words if not word.strip(BLANKS)}
     return [None if word in blanks else word for word in words] if blanks else words
@@ -331,7 +314,7 @@ def _read_with_pandas(data: bytes, delimiter: str, width: int, skipped: int) -> 
     expected = len(frame) * (width - 1)
     if frame.shape[1] != width or np.count_nonzero(np.searchsorted(quotes, separators) % 2 == 0) != expected:
         return None
-    return [list(_clear_blanks(frame[column].tolist()[skipped:])) for column in frame.columns]
+    return [_clear_blanks(frame[column].tolist()[skipped:]) for column in frame.columns]
 
 
 def _to_frame(header: list[str], columns: Sequence[Any]) -> pd.DataFrame:

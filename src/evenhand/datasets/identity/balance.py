@@ -23,51 +23,43 @@ class _Measure(NamedTuple):
     """A numerical property of names.
 
     Attributes:
+        noun: Name of the property.
         compute: Function that computes the property of a person; None if unknown.
         min_difference: Smallest relevant difference of two means.
-        describe: Function that describes a difference: the group with the larger mean, this mean, and the other group
-            and its mean.
-        noun: Name of the property.
+        message: Template with the groups ``more`` and ``less``, their means ``high`` and ``low``, and ``factor``, the
+            exponential of the difference.
     """
 
+    noun: str
     compute: Callable[[Person], float | None]
     min_difference: float
-    describe: Callable[[str, float, str, float], str]
-    noun: str
+    message: str
 
 
 MEASURES = (
     _Measure(
+        "length",
         lambda person: len(person.label),
         0.5,
-        lambda more, high, less, low: (
-            f"names of {more} are longer than names of {less}: {high:.1f} against {low:.1f} characters on average"
-        ),
-        "length",
+        "names of {more} are longer than names of {less}: {high:.1f} against {low:.1f} characters on average",
     ),
     _Measure(
+        "number of syllables",
         lambda person: len(VOWELS.findall(person.label)),
         1 / 3,
-        lambda more, high, less, low: (
-            f"names of {more} have more syllables than names of {less}: {high:.1f} against {low:.1f} on average"
-        ),
-        "number of syllables",
+        "names of {more} have more syllables than names of {less}: {high:.1f} against {low:.1f} on average",
     ),
     _Measure(
+        "frequency",
         lambda person: math.log(person.bearers) if person.bearers else None,
         math.log(1.5),
-        lambda more, high, less, low: (
-            f"names of {more} are {math.exp(high - low):.1f} times as frequent as names of {less} (geometric means)"
-        ),
-        "frequency",
+        "names of {more} are {factor:.1f} times as frequent as names of {less} (geometric means)",
     ),
     _Measure(
+        "birth decade",
         lambda person: person.birth_decade,
         5,
-        lambda more, high, less, low: (
-            f"names of {more} are of people born later than those of {less}: {high:.0f} against {low:.0f} on average"
-        ),
-        "birth decade",
+        "names of {more} are of people born later than those of {less}: {high:.0f} against {low:.0f} on average",
     ),
 )
 
@@ -132,7 +124,9 @@ def _compare_means(people: People, pairs: Pairs, measure: _Measure) -> Iterator[
         high, low = statistics.fmean(known[more]), statistics.fmean(known[less])
         deviation = math.sqrt((statistics.pvariance(known[more]) + statistics.pvariance(known[less])) / 2)
         if high - low >= measure.min_difference and high - low > LARGEST_DIFFERENCE * deviation:
-            differences.append((high - low, measure.describe(more, high, less, low)))
+            factor = math.exp(min(high - low, 100))
+            message = measure.message.format(more=more, less=less, high=high, low=low, factor=factor)
+            differences.append((high - low, message))
     if differences:
         others = len(differences) - 1
         _, largest = max(differences, key=lambda difference: difference[0])
