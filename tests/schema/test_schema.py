@@ -155,7 +155,7 @@ def test_infer_guesses_and_refuses():
     with pytest.raises(DataError, match="expected at most 50 labels"):
         infer_schema(FRAME, target="age", ignore=["id"], favourable=int(FRAME["age"].iloc[0]))
     assert infer_schema(FRAME, target="age", ignore=["id"]).target.kind == "number"
-    with pytest.raises(DataError, match="there is no column 'sex'"):
+    with pytest.raises(DataError, match="expected a column of the data as `protected=`, got 'sex'"):
         infer_schema(FRAME, target="hired", protected=["sex"])
     words = FRAME.assign(hired=["abc", "xyz"] * 100)
     with pytest.raises(SchemaError, match="which label of 'hired' is favourable"):

@@ -1,8 +1,8 @@
 """Data schema: attributes, domains, encodings, who is protected, what is decided."""
 
-from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
+from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns, require_column
 from evenhand.schema.attribute import AffineEncoding, Attribute, Missing, Value
-from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names, require_column
+from evenhand.schema.columns import ColumnRoles, change_target, list_columns, list_names
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import Counterparts, counterparts_of
 from evenhand.schema.decisions import (

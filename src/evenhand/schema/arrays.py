@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
+from evenhand.text import suggest_name
 
 UNNAMED = "sensitive_feature"
 """Name of a column without a name of its own, followed by its number."""
@@ -146,6 +147,20 @@ def check_names(names: Sequence[Any], argument: str, *, numbers: bool = False) -
                 hint="rename the columns, or drop the duplicates",
             )
     return texts
+
+
+def require_column(name: str, columns: Sequence[str], argument: str) -> None:
+    """Check that the column that an argument names exists.
+
+    Raises:
+        DataError: if there is no such column.
+    """
+    if name not in columns:
+        parts = [part.strip() for part in name.split(",")]
+        hint = f"{suggest_name(name, columns)}the columns are: {', '.join(columns)}"
+        if len(parts) > 1 and all(part in columns for part in parts):
+            hint = f"name the {len(parts)} columns separately"
+        raise DataError(f"expected a column of the data as `{argument}=`, got {name!r}", hint=hint)
 
 
 def check_rows(columns: Mapping[str, Any]) -> int:

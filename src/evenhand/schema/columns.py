@@ -24,7 +24,6 @@ from evenhand.schema.people import People, RowLocator, encode
 from evenhand.schema.reading import describe_target
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
-from evenhand.text import suggest_name
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,6 @@ class ColumnRoles:
             schema = change_target(self.schema, self.target, self.favourable, self.outcome)
             schema.positions(names)
             return schema.with_protected(names) if self.protected is not None and varied else schema
-        ignored = () if self.ignore is None else list_names(self.ignore, "ignore")
-        for argument, listed in (("target", [target]), ("protected", names), ("ignore", ignored)):
-            for name in listed:
-                require_column(name, columns, argument)
         return infer_schema(
             frame,
             target=target,
@@ -129,7 +124,7 @@ class ColumnRoles:
             compared=() if varied else names,
             favourable=self.favourable,
             unfavourable=self.unfavourable,
-            ignore=ignored,
+            ignore=() if self.ignore is None else list_names(self.ignore, "ignore"),
             outcome=self.outcome,
             accept_proposals=self.accept_proposals,
         )
@@ -147,20 +142,6 @@ def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tu
         hint = "name at least one: `protected=NAME`"
         raise OptionError("expected at least one protected attribute, got none", hint=hint)
     return names
-
-
-def require_column(name: str, columns: Sequence[str], argument: str) -> None:
-    """Check that the column that an argument names exists.
-
-    Raises:
-        DataError: if there is no such column.
-    """
-    if name not in columns:
-        parts = [part.strip() for part in name.split(",")]
-        hint = f"{suggest_name(name, columns)}the columns are: {', '.join(columns)}"
-        if len(parts) > 1 and all(part in columns for part in parts):
-            hint = f"name the {len(parts)} columns separately"
-        raise DataError(f"expected a column of the data as `{argument}=`, got {name!r}", hint=hint)
 
 
 def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, str] | None = None) -> Any:

@@ -10,14 +10,13 @@ import numpy as np
 
 from evenhand.core import OutcomeReading
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import SCALARS, check_index, check_type
+from evenhand.schema.arrays import SCALARS, check_index, check_type, require_column
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import (
     list_columns,
     list_names,
     list_protected,
     refuse_arrays,
-    require_column,
     table_of_columns,
 )
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels

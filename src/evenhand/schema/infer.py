@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError
+from evenhand.schema.arrays import require_column
 from evenhand.schema.attribute import Value
 from evenhand.schema.outcome import OutcomeColumn, infer_target
 from evenhand.schema.review import ColumnProposal, choose_entries, review_columns
@@ -55,18 +56,17 @@ def infer_schema(
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    for name in (target, *protected, *compared, *ignore):
-        if name not in table.columns:
-            raise DataError(f"there is no column {name!r}", hint=f"the columns are: {', '.join(table.columns)}")
+    for argument, names in (("target", [target]), ("protected", [*protected, *compared]), ("ignore", ignore)):
+        for name in names:
+            require_column(name, table.columns, argument)
     decided = CodedColumn.read(table[target])
     described = infer_target(OutcomeColumn.read(decided, target), favourable, outcome, unfavourable)
     names = _attribute_names(table, target, ignore)
     columns = review_columns(table, names, protected=protected, compared=compared, target=decided)
     attributes = choose_entries(columns, accept=accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
-        raise DataError(
-            "no column can be an attribute", hint="an audit needs at least one column of numbers or categories"
-        )
+        hint = "an audit needs at least one column of numbers or categories"
+        raise DataError("no column can be an attribute", hint=hint)
     return Schema.parse({"target": described, "attributes": attributes})
 
 

@@ -222,32 +222,34 @@ def read_labels(
     opposite = plain_key(favourable) is not None and _are_plain(column.words)
     if match is None and settled == "stated" and not opposite:
         column.require([favourable], "favourable")
-    bad = column.require(unfavourable, "unfavourable")
-    unknown = column.unknown_words([*bad] if match is None else [match, *bad])
-    left = [word for word in column.words if word not in (match, *bad, *unknown)]
-    if (left and bad) or (len(left) > 1 and not others):
+    unfavourable = column.require(unfavourable, "unfavourable")
+    unknown = column.unknown_words([*unfavourable] if match is None else [match, *unfavourable])
+    left = [word for word in column.words if word not in (match, *unfavourable, *unknown)]
+    if (left and unfavourable) or (len(left) > 1 and not others):
         raise DataError(
             f"column {column.name!r} has words that are neither favourable nor unfavourable: {column.describe(left)}",
             hint=f"the favourable label is {(favourable if match is None else match)!r}; correct the data, or list all "
             f"unfavourable labels: `unfavourable={left[0]}`; or say `kind=label` if every other label is unfavourable",
         )
-    bad += left
+    unfavourable = [*unfavourable, *left]
     if match is None and settled == "proposed":
-        match = opposite_label(bad[0])
+        match = opposite_label(unfavourable[0])
     favourable = favourable if match is None else match
     kinds = np.array([*(1 if word == match else -1 if word in unknown else 0 for word in column.words), -1])
     codes = kinds[column.positions]
-    words = LabelWords(column.name, favourable, tuple(bad) or (opposite_label(favourable),), tuple(unknown), settled)
+    words = LabelWords(
+        column.name, favourable, tuple(unfavourable) or (opposite_label(favourable),), tuple(unknown), settled
+    )
     return DecisionLabels(words, codes >= 0, codes == 1)
 
 
-def _check_number_of_labels(name: str, labels: Collection[Any], least: int = 0) -> None:
+def _check_number_of_labels(name: str, labels: Collection[Any], minimum: int = 0) -> None:
     """Check that a column does not have too few or too many labels.
 
     Raises:
         DataError: if it does.
     """
-    if len(labels) < least:
+    if len(labels) < minimum:
         raise DataError(
             f"the target column {name!r} has one class only: {list_values(labels)}",
             hint="an audit needs people with and without the favourable label",
@@ -412,7 +414,7 @@ def infer_target(
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
     if kind == "number":
         return _number_target(name, labels, favourable, outcome)
-    _check_number_of_labels(name, labels, least=2)
+    _check_number_of_labels(name, labels, minimum=2)
     outcome.require_no_favourable(name, favourable)
     if kind in ("labels", "ordinal"):
         return {"name": name} | label_target(column, favourable, replace(outcome, kind=kind))
@@ -456,7 +458,7 @@ def label_target(
     more = [] if true_labels is None else true_labels.known_words()
     by_key = {outcome_key(word): word for word in (*more, *column.words) if word not in unknown}
     labels = sorted(by_key.values(), key=sort_key)
-    _check_number_of_labels(column.name, labels, least=2)
+    _check_number_of_labels(column.name, labels, minimum=2)
     if outcome.kind == "labels":
         return {"kind": "labels", "values": labels}
     return {"kind": "ordinal"} | order_labels(column.name, labels, favourable, outcome.order)

@@ -117,9 +117,7 @@ class People:
         """Return the passthrough columns of the first row, which all individuals of a search carry, by name."""
         import narwhals as nw
 
-        if not self.schema.passthrough:
-            return {}
-        table = nw.from_native(self.frame, eager_only=True)
+        table = nw.from_native(self.frame, eager_only=True) if self.schema.passthrough else {}
         return {name: plain_value(table[name][0]) for name in self.schema.passthrough}
 
     def at(self, rows: Integers) -> People:

@@ -195,9 +195,9 @@ class _Review:
         """Return the entry or the proposal for the column."""
         if not self.values:
             return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
-        odd = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
-        if odd is not None:
-            return self._other_type(odd)
+        unusual = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
+        if unusual is not None:
+            return self._other_type(unusual)
         order = _ordered_categories(self.series)
         if order is not None and all(isinstance(value, str | bool | int | float) for value in order):
             return self._check_column({"kind": "ordinal", "values": order}, order)
@@ -326,7 +326,7 @@ class _Review:
             signed = pattern is NUMBER and not all(pattern.fullmatch(word) for word in formatted)
             several = len(words) > FEW_DISTINCT or (pattern is NUMBER and not self.groups and not signed)
             typical = len(formatted) == len(words) or (several and len(formatted) >= TYPICAL * len(words))
-            commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(_without_sign(one)) for one in words)
+            commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(_without_sign(word)) for word in words)
             if not (formatted and several and typical and commas):
                 continue
             if pattern is DATE:

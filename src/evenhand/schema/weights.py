@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_index, read_column, read_columns
-from evenhand.schema.columns import add_columns, list_columns, require_column
+from evenhand.schema.arrays import check_index, read_column, read_columns, require_column
+from evenhand.schema.columns import add_columns, list_columns
 from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_membership, read_memberships
 from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.schema.words import read_number

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_type
-from evenhand.schema.columns import list_columns, list_names, require_column, table_of_columns
+from evenhand.schema.arrays import check_type, require_column
+from evenhand.schema.columns import list_columns, list_names, table_of_columns
 from evenhand.schema.decisions import describe_groups
 from evenhand.schema.people import People, encode
 from evenhand.schema.reading import add_left_out
