@@ -138,13 +138,11 @@ class _Input:
 
     Attributes:
         missing: mask of missing and unknown values, shape (n,).
-        location: name of the data in messages.
     """
 
     attribute: Attribute
     column: CodedColumn
     missing: Booleans
-    location: str
 
     def encode(self, skipped: Booleans) -> Floats:
         """Encode the values, NaN if missing; skipped rows may hold anything."""
@@ -186,7 +184,7 @@ class _Input:
         hint = f"the values are: {list_values(values)}; add them to the schema or correct the data"
         if len(np.unique(self.column.codes[unlisted])) > 1:
             message = f"column {self.attribute.name!r} has values that are not listed: {self.column.describe(unlisted)}"
-            raise DataError(message, location=self.location, hint=hint)
+            raise DataError(message, hint=hint)
         self.refuse(unlisted, "is not one of its values", hint)
         return entries
 
@@ -205,7 +203,7 @@ class _Input:
         if rows.any():
             value = self.column.at(int(np.argmax(rows)))
             message = f"column {self.attribute.name!r}, {self.column.place(rows)}: {value!r} {problem}"
-            raise DataError(message, location=self.location, hint=hint)
+            raise DataError(message, hint=hint)
 
 
 def encode(
@@ -229,15 +227,22 @@ def encode(
         DataError: if a column is missing, or a value is missing or outside its domain; the message names column,
             value and row (from 1; with counts, the number of rows).
     """
+    try:
+        return _encode(schema, frame, counts, locate)
+    except DataError as error:
+        error.location = error.location or location
+        raise
+
+
+def _encode(schema: Schema, frame: IntoDataFrame, counts: Integers | None, locate: RowLocator | None) -> People:
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
     for name in schema.columns:
         if name not in table.columns:
-            hint = f"the columns are: {', '.join(table.columns)}"
-            raise DataError(f"column {name!r} is missing", location=location, hint=hint)
+            raise DataError(f"column {name!r} is missing", hint=f"the columns are: {', '.join(table.columns)}")
     if len(table) == 0:
-        raise DataError("there are no rows", location=location)
+        raise DataError("there are no rows")
 
     def read(name: str) -> CodedColumn:
         return CodedColumn.read(table[name], counts, None if locate is None else partial(locate, name))
@@ -246,7 +251,7 @@ def encode(
     for attribute in schema.attributes:
         column = read(attribute.name)
         missing = _missing_mask(column, schema.missing_markers, attribute.unknown)
-        inputs.append(_Input(attribute, column, missing, location))
+        inputs.append(_Input(attribute, column, missing))
     count = inputs[0].column.people
     keep = np.ones(len(table), dtype=bool)
     total = count(keep)
@@ -261,17 +266,16 @@ def encode(
             raise DataError(
                 f"column {part.attribute.name!r}, {part.column.place(lacking)}: the value is missing "
                 f"({count(lacking)} of {total} rows)",
-                location=location,
                 hint="fill it in, or say `missing: drop`, `missing: keep` or `unknown: []` for it in the schema",
             )
     entries = [part.encode(~keep) for part in inputs]
     labels, numbers = None, None
     if schema.target.name in table.columns and schema.target.is_number:
-        numbers = _encode_target_numbers(schema, read(schema.target.name), keep, location)
+        numbers = _encode_target_numbers(schema, read(schema.target.name), keep)
     elif schema.target.name in table.columns:
-        schema, labels = _encode_labels(schema, read(schema.target.name), keep, location)
+        schema, labels = _encode_labels(schema, read(schema.target.name), keep)
     if not keep.any():
-        raise DataError("no row is left after dropping those with missing values", location=location)
+        raise DataError("no row is left after dropping those with missing values")
     rows = np.arange(len(table))
     if schema.carries_rows:
         entries.append(rows.astype(np.float64))
@@ -416,7 +420,7 @@ def _read_written(written: NumberFormat, value: Any) -> float:
     return written.read(value) if isinstance(value, str) else read_number(value)
 
 
-def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> Floats:
+def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) -> Floats:
     """Return the true numbers, shape (rows,); NaN in rows that are not kept."""
     name, numbers = schema.target.name, column.numbers(read_number)
     numbers[_missing_mask(column, schema.missing_markers) | ~keep] = np.nan
@@ -426,13 +430,12 @@ def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans, 
         raise DataError(
             f"target column {name!r}, {column.place(wrong)}: expected a finite number, got {column.at(row)!r} "
             f"({column.people(wrong):,} such rows)",
-            location=location,
             hint="fill it in or remove the row; or say `kind=label` for labels",
         )
     return numbers
 
 
-def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location: str) -> tuple[Schema, Integers]:
+def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
     """Return the schema with all labels of the target, and the position of each row's label, -1 where not kept."""
     target, name = schema.target, schema.target.name
     labels = OutcomeColumn.read(column, name)
@@ -445,7 +448,6 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
     if lacking.any():
         raise DataError(
             f"target column {name!r}, {column.place(lacking)}: the label is missing",
-            location=location,
             hint="fill it in or remove the row",
         )
     words = [labels.words[i] for i in np.unique(labels.positions[keep])]
@@ -456,7 +458,6 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
         if len(ordered) < 2:
             raise DataError(
                 f"the target column {name!r} has one class only: {list_values(ordered)}",
-                location=location,
                 hint="an audit needs people with and without the favourable label",
             )
         described = target.model_copy(update={"values": ordered} | ({} if several else {"favourable": last[0]}))
@@ -469,7 +470,6 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans, location
         unlisted = [word for word in words if outcome_key(word) not in listed]
         raise DataError(
             f"target column {name!r} has labels that the schema does not list: {labels.describe(unlisted)}",
-            location=location,
             hint=f"the labels are: {list_values(values)}; add them to the schema or correct the data",
         )
     return schema, np.where(keep, codes, -1)
