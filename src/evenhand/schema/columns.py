@@ -254,7 +254,7 @@ def list_columns(frame: Any, *, lazy: bool = False) -> list[str]:
         shape = f" of shape {frame.shape}" if hasattr(frame, "shape") else ""
         hint = "name its columns: pandas.DataFrame(X, columns=[...])"
         if hasattr(frame, "predict") or callable(frame):
-            hint = "pass the model first, then the data"
+            hint = "the model comes first, then the data"
         elif isinstance(frame, Mapping):
             hint = "pandas.DataFrame(data)"
         raise DataError(f"expected a data frame, got {type(frame).__name__}{shape}", hint=hint) from None
