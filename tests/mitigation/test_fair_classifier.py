@@ -258,7 +258,7 @@ def test_errors_say_what_is_wrong(german):
         FairClassifier(schema=schema).fit(frame, labels.replace({2: 3}))
     with pytest.raises(DataError, match=r"expected \(n, 20\)"):
         FairClassifier(schema=schema).fit(np.zeros((5, 3)), [1, 2, 1, 2, 1])
-    with pytest.raises(DataError, match="one per person is expected"):
+    with pytest.raises(DataError, match="expected the same number of rows"):
         FairClassifier("diffdp", schema=schema).fit(frame, labels, sensitive_features=[0, 1])
     for method in ("diffdp", "hsic", "laftr", "prejudice-remover"):
         with pytest.raises(OptionError, match="compares groups, and in the training set there are not two"):
