@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,7 +57,7 @@ class WorkBounder:
 def undecided_after(query: Query, bounder: CompiledBounder, seconds: float, patch: pytest.MonkeyPatch) -> float:
     """What is undecided when so many seconds of work are done; the clock of processors has no say."""
     work = WorkBounder(bounder)
-    patch.setattr("evenhand.core.work.time", SimpleNamespace(perf_counter=lambda: work.now))
+    patch.setattr("evenhand.core.work.RUNNING_SECONDS", lambda: work.now)
     mass = ProvedMass(query, 0.0)
     limits = SearchLimits(seconds, None, None, None, WorkClock())
     refine_boxes(work, mass, limits, say=lambda share: None)
@@ -112,11 +111,11 @@ def test_more_time_is_never_much_worse_for_published_networks(
 def test_a_target_is_reached_long_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     query = random_query(1, [24])
     work = WorkBounder(compile_bounder(query, 1))
-    monkeypatch.setattr("evenhand.core.work.time", SimpleNamespace(perf_counter=lambda: work.now))
+    monkeypatch.setattr("evenhand.core.work.RUNNING_SECONDS", lambda: work.now)
     reached = undecided_after(query, work.bounder, 0.4, monkeypatch)
     mass = ProvedMass(query, 0.0)
     work.now = 0.0
-    monkeypatch.setattr("evenhand.core.work.time", SimpleNamespace(perf_counter=lambda: work.now))
+    monkeypatch.setattr("evenhand.core.work.RUNNING_SECONDS", lambda: work.now)
     stop = refine_boxes(work, mass, SearchLimits(60.0, None, reached, None, WorkClock()), say=lambda share: None)[2]
     assert stop == "target"
     assert mass.shares()[2] <= reached
