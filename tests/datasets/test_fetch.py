@@ -58,10 +58,14 @@ def publisher(monkeypatch):
         thread.join()
 
 
+def change_card(entry, **changes):
+    return replace(entry, card=entry.card.model_copy(update=changes))
+
+
 def publish(monkeypatch, server, *paths, **changes):
     """Let the diabetes data be two rows at these paths of the server."""
     urls = tuple(f"http://127.0.0.1:{server.server_address[1]}{path}" for path in paths)
-    entry = replace(read_entry("diabetes"), urls=urls, rows=2, sha256=None, **changes)
+    entry = replace(change_card(read_entry("diabetes"), urls=urls, rows=2, sha256=None), **changes)
     monkeypatch.setattr(catalogue, "read_entry", lambda name: entry)
 
 
@@ -126,7 +130,7 @@ def test_what_is_not_the_data_leaves_nothing_behind(publisher, monkeypatch, tmp_
 def test_wrong_content_is_named_by_its_hash(publisher, monkeypatch, tmp_path):
     publisher.pages["/d.csv"] = TABLE
     publish(monkeypatch, publisher, "/d.csv")
-    entry = replace(catalogue.read_entry("diabetes"), sha256="0" * 64)
+    entry = change_card(catalogue.read_entry("diabetes"), sha256="0" * 64)
     monkeypatch.setattr(catalogue, "read_entry", lambda name: entry)
     with pytest.raises(FetchError, match=f"expected {'0' * 64}"):
         datasets.load_dataset("diabetes", data_home=tmp_path)
@@ -162,7 +166,9 @@ def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
 
 
 def test_a_zip_saved_by_hand_is_read(monkeypatch, tmp_path):
-    entry = replace(read_entry("diabetes"), urls=("https://example.org/d+e.zip",), member="d.csv", rows=2, sha256=None)
+    entry = replace(
+        change_card(read_entry("diabetes"), urls=("https://example.org/d+e.zip",), rows=2, sha256=None), member="d.csv"
+    )
     monkeypatch.setattr(catalogue, "read_entry", lambda name: entry)
     (tmp_path / "d+e.zip").write_bytes(zipped({"d.csv": TABLE}))
     assert len(datasets.load_dataset("diabetes", data_home=tmp_path, download=False).frame) == 2

@@ -20,7 +20,7 @@ from support import ROOT, scaled
 
 def prepared(name, data):
     frame = prepare_dataset(read_entry(name), data, name)
-    assert frame.columns.tolist() == list(read_entry(name).columns)
+    assert frame.columns.tolist() == list(read_entry(name).card.columns)
     return frame
 
 
@@ -87,7 +87,7 @@ def test_diabetes_with_and_without_names():
     rows = b"6,148,72,35,0,33.6,0.627,50,1\n1,85,66,29,0,26.6,0.351,31,0\n"
     frame = prepared("diabetes", rows)
     assert encode(read_entry("diabetes").schema, frame).favourable.tolist() == [False, True]
-    names = ",".join(read_entry("diabetes").columns).encode() + b"\r\n"
+    names = ",".join(read_entry("diabetes").card.columns).encode() + b"\r\n"
     pd.testing.assert_frame_equal(prepared("diabetes", names + rows.replace(b"\n", b"\r\n")), frame)
 
 
@@ -105,7 +105,7 @@ def test_students_pass_with_ten():
 def test_communities_as_published_and_with_names():
     entry = read_entry("communities-crime")
     places = {"state", "county", "community", "communityname", "fold"}
-    incomplete = set(entry.header) - set(entry.columns) - places
+    incomplete = set(entry.header) - set(entry.card.columns) - places
     assert (len(entry.header), len(incomplete), len(entry.schema.names)) == (128, 23, 99)
     lines = []
     for share, rate in ((0.06, 0.1), (0.07, 0.2), (0.5, 0.9)):
@@ -143,7 +143,7 @@ def a_table(name):
             attribute.name: [attribute.values[0] if attribute.edges is None and attribute.values else 0.0] * 3
             for attribute in entry.schema.attributes
         }
-        more = [*entry.extra, entry.schema.target.name, "num", "days_b_screening_arrest", "is_recid"]
+        more = [*entry.card.extra, entry.schema.target.name, "num", "days_b_screening_arrest", "is_recid"]
         frame = pd.DataFrame(people | dict.fromkeys(more, [0.0] * 3))
     return [frame.columns.tolist(), *frame.astype(str).to_numpy().tolist()]
 
@@ -162,7 +162,7 @@ def test_words_where_numbers_belong_never_break_out(name, data):
         frame = prepare_dataset(read_entry(name), text, name)
     except EvenhandError:
         return
-    assert frame.columns.tolist() == list(read_entry(name).columns)
+    assert frame.columns.tolist() == list(read_entry(name).card.columns)
 
 
 def test_halves_do_not_become_whole_numbers():

@@ -1,6 +1,7 @@
 """The field's data sets by name, each with its schema, and reading tables of people in general."""
 
-from evenhand.datasets.catalogue import Dataset, DatasetCard, dataset_card, dataset_cards, dataset_names, load_dataset
+from evenhand.datasets.catalogue import Dataset, dataset_card, dataset_cards, dataset_names, load_dataset
+from evenhand.datasets.entry import DatasetCard
 from evenhand.datasets.identity.balance import check_name_list
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.datasets.identity.names import NameList, Person, load_name_list, name_lists

@@ -32,8 +32,8 @@ def prepare_dataset(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
     Raises:
         DataError: A column is missing, or has values of another type.
     """
-    frame = PREPARERS.get(entry.name, _parse_table)(entry, data, location)
-    require_columns(frame, entry.columns, location)
+    frame = PREPARERS.get(entry.card.name, _parse_table)(entry, data, location)
+    require_columns(frame, entry.card.columns, location)
     types = {}
     for attribute in entry.schema.attributes:
         if attribute.kind == "real":
@@ -42,7 +42,7 @@ def prepare_dataset(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
             types[attribute.name] = "int64"
     if _all_integers(entry.schema.target.values):
         types[entry.schema.target.name] = "int64"
-    return _cast_columns(frame[list(entry.columns)], types, location)
+    return _cast_columns(frame[list(entry.card.columns)], types, location)
 
 
 def parse_published(data: bytes, location: str, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def _prepare_compas(entry: DatasetEntry, data: bytes, location: str) -> pd.DataF
     for name in head.rstrip(b"\r").split(b","):
         names.append(name + b".1" if name in names else name)
     frame = parse_published(b",".join(names) + separator + rest, location)
-    require_columns(frame, entry.columns, location)
+    require_columns(frame, entry.card.columns, location)
     frame = _cast_to_floats(frame, ["days_b_screening_arrest", "is_recid"], location)
     kept = (
         frame["days_b_screening_arrest"].between(-30, 30)
@@ -134,7 +134,7 @@ def _prepare_students(entry: DatasetEntry, data: bytes, location: str) -> pd.Dat
 
 def _prepare_communities_crime(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
     """Derive the label from the crime rate and its median."""
-    columns = [*entry.schema.names, *entry.extra]
+    columns = [*entry.schema.names, *entry.card.extra]
     frame = _parse_table(entry, data, location)
     require_columns(frame, columns, location)
     frame = _cast_to_floats(frame[columns], columns, location)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from evenhand.datasets.entry import DatasetEntry
+from evenhand.datasets.entry import DatasetCard, DatasetEntry
 from evenhand.datasets.tables import COMPRESSIONS, decompress_file
 from evenhand.errors import DataError, EvenhandError, FetchError
 from evenhand.http import DownloadProgress, download
@@ -30,10 +30,10 @@ def data_home(folder: str | Path | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evenhand"
 
 
-def find_file(entry: DatasetEntry, home: Path) -> Path | None:
+def find_file(card: DatasetCard, home: Path) -> Path | None:
     """Find the file of a data set in a folder: under a recognised name, plain, compressed, or zipped as published."""
-    downloads = (path for path in _download_paths(entry, home) if path.is_file())
-    return _first_file(entry.files, home) or next(downloads, None)
+    downloads = (path for path in _download_paths(card, home) if path.is_file())
+    return _first_file(card.files, home) or next(downloads, None)
 
 
 def find_table(names: Sequence[str], home: str | Path | None = None, *, hint: str = "") -> Path:
@@ -61,13 +61,13 @@ def _first_file(names: Sequence[str], folder: Path) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def manual_path(entry: DatasetEntry, home: Path) -> Path:
+def manual_path(card: DatasetCard, home: Path) -> Path:
     """Return the path to save a manual download to."""
-    return _download_paths(entry, home)[0]
+    return _download_paths(card, home)[0]
 
 
-def _download_paths(entry: DatasetEntry, home: Path) -> list[Path]:
-    return [home / url.rsplit("/", 1)[1] for url in entry.urls]
+def _download_paths(card: DatasetCard, home: Path) -> list[Path]:
+    return [home / url.rsplit("/", 1)[1] for url in card.urls]
 
 
 def read_content(entry: DatasetEntry, path: Path) -> bytes:
@@ -95,12 +95,13 @@ def fetch_dataset(
     Raises:
         FetchError: No download succeeded. The message lists the attempts, and the file to download manually.
     """
+    card = entry.card
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise missing_file_error(entry, home, [f"{home}: {error.strerror or error}"]) from None
+        raise missing_file_error(card, home, [f"{home}: {error.strerror or error}"]) from None
     attempts = []
-    for url, path in zip(entry.urls, _download_paths(entry, home), strict=True):
+    for url, path in zip(card.urls, _download_paths(card, home), strict=True):
         try:
             temporary = _download_file(url, home, progress)
         except FetchError as error:
@@ -108,7 +109,7 @@ def fetch_dataset(
             continue
         try:
             accepted = accept(read_content(entry, temporary), url)
-            if entry.sha256 is None:
+            if card.sha256 is None:
                 _hash_record(path).write_text(f"{_file_hash(temporary)}  {path.name}\n", encoding="ascii")
             temporary.replace(path)
         except EvenhandError as error:
@@ -117,16 +118,16 @@ def fetch_dataset(
             return accepted
         finally:
             temporary.unlink(missing_ok=True)
-    raise missing_file_error(entry, home, attempts)
+    raise missing_file_error(card, home, attempts)
 
 
-def missing_file_error(entry: DatasetEntry, home: Path, attempts: Sequence[str] = ()) -> FetchError:
+def missing_file_error(card: DatasetCard, home: Path, attempts: Sequence[str] = ()) -> FetchError:
     """Build the error for a missing file, with the failed downloads and instructions for a manual download."""
     failures = f" and could not be fetched; tried {'; '.join(attempts)}" if attempts else ""
     return FetchError(
-        f"the data set {entry.name!r} is not in {home}{failures}",
-        hint=f"download {entry.urls[0]} and save it as {manual_path(entry, home)}; or name the folder that holds it: "
-        f"`data_home=FOLDER` (recognised: {', '.join(entry.files)}, each also with {', '.join(COMPRESSIONS)})",
+        f"the data set {card.name!r} is not in {home}{failures}",
+        hint=f"download {card.urls[0]} and save it as {manual_path(card, home)}; or name the folder that holds it: "
+        f"`data_home=FOLDER` (recognised: {', '.join(card.files)}, each also with {', '.join(COMPRESSIONS)})",
     )
 
 
