@@ -171,3 +171,14 @@ def test_a_column_is_read_like_each_of_its_values_alone(values, missing):
             read(values)
     else:
         np.testing.assert_array_equal(read(values).individuals[:, 0], alone)
+
+
+def test_integer_values_are_decoded_as_integers():
+    attribute = {"name": "code", "kind": "categorical", "values": [10, 20]}
+    schema = Schema.parse({"target": {"name": "y", "favourable": 1}, "attributes": [attribute]})
+    frame = decode(schema, np.array([[1.0], [0.0]]))
+    assert frame["code"].tolist() == [20, 10]
+    assert frame["code"].dtype.kind == "i"
+    missing = decode(schema, np.array([[1.0], [np.nan]]))["code"].tolist()
+    assert missing[0] == 20
+    assert np.isnan(missing[1])

@@ -494,7 +494,8 @@ def _decode_attribute(attribute: Attribute, entries: Floats) -> NDArray[Any]:
     else:
         return entries.astype(np.int64) if attribute.kind == "integer" and not missing.any() else entries
     cells = values[np.where(missing, 0, entries).astype(np.int64)]
-    cells[missing] = np.nan
+    if missing.any():
+        cells[missing] = np.nan
     return cells
 
 
