@@ -32,7 +32,7 @@ def share(selected, among):
 @pytest.mark.parametrize("low_is_good", [False, True])
 def test_they_are_those_of_deciding_by_each_threshold(low_is_good):
     sex, score, true = people()
-    result = audited(score, 0.4, low_is_good=low_is_good)
+    result = audited(score, 0.4, low_is_good=low_is_good, favourable_target=True)
     rates = result.groups.threshold_rates
     assert list(rates.thresholds) == sorted(rates.thresholds)
     assert 90 <= len(rates.thresholds) <= 102

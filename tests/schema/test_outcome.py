@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, EvenhandError, SchemaError
-from evenhand.schema import DecisionRoles, OutcomeRole, infer_schema
+from evenhand.schema import DecisionRoles, OutcomeRole, infer_schema, table_of_decisions
 from evenhand.schema.outcome import propose_favourable
 
 YES = st.sampled_from([1, 1.0, True, "1", "1.0", "TRUE", "true "])
@@ -159,3 +159,45 @@ def test_the_labels_of_a_schema_close_the_outcome():
     frame["decision"] = frame["grade"]
     decisions = DecisionRoles("decision", ["sex"], schema=schema).read(frame)
     assert decisions.selected.tolist() == (frame["grade"] == "A").tolist()
+
+
+@pytest.mark.parametrize("name", ["low_risk", "no_default", "not_denied", "non_fraud", "violation_free", "lowRisk"])
+def test_a_negated_name_is_not_adverse(name):
+    assert propose_favourable(name, [0, 1]) == 1
+
+
+@pytest.mark.parametrize("name", ["not_hired", "not_approved", "blocked", "laid_off", "SeriousDlqin2yrs"])
+def test_other_adverse_names(name):
+    assert propose_favourable(name, [0, 1]) == 0
+
+
+def test_a_contradictory_name_is_refused():
+    with pytest.raises(SchemaError):
+        propose_favourable("passed_risk_check", [0, 1])
+
+
+@pytest.mark.parametrize("low_is_good", [False, True])
+def test_scores_are_evidence_of_the_favourable_true_label(low_is_good):
+    points = np.where(APPROVED, 0.9, 0.1)
+    frame = pd.DataFrame({"sex": ["f", "m"] * 100, "score": 1 - points if low_is_good else points})
+    about = {"score": "score", "threshold": 0.5, "low_is_good": low_is_good, "target": "truth"}
+    frame["truth"] = (~REPAID).astype(int)
+    named = DecisionRoles(None, ["sex"], target_name="defaulted", **about).read(frame)
+    assert named.people.favourable.tolist() == REPAID.tolist()
+    with pytest.raises(SchemaError, match="rarer"):
+        DecisionRoles(None, ["sex"], **about).read(frame)
+
+
+def test_names_of_series_are_evidence():
+    frame, roles = table_of_decisions(pd.Series((~APPROVED).astype(int), name="denied"), {"sex": ["f", "m"] * 100})
+    assert roles.read(frame).selected.tolist() == APPROVED.tolist()
+
+
+def test_a_true_label_that_contradicts_the_decisions_is_refused():
+    with pytest.raises(SchemaError, match="rarer"):
+        read(np.where(APPROVED, "yes", "no"), (~REPAID).astype(int), name="y")
+
+
+def test_decisions_that_are_recorded_only_if_favourable_are_refused():
+    with pytest.raises(DataError, match="favourable decision alone"):
+        read(["yes", None, None, None, "yes"], favourable="yes")

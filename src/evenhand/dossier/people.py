@@ -35,6 +35,7 @@ from evenhand.schema.rows import CodedColumn
 from evenhand.schema.words import (
     find_variants,
     folded,
+    is_adverse_name,
     means_no_outcome,
     means_unknown,
     outcome_key,
@@ -345,6 +346,14 @@ def _read_outcome(
 def _find_selected(column: CategoryColumn, words: Iterable[str], outcome: OutcomeFields, rows: _Rows) -> set[str]:
     """Return the words that mean selected; every other word means rejected, or is refused."""
     keys = {word: outcome_key(word) for word in words}
+    if not outcome.selected and is_adverse_name(outcome.column) is not False:
+        raise DossierError(
+            f"the name of the outcome column {outcome.column!r} does not say that 1 means selected",
+            code="not-a-decision",
+            location=rows.location,
+            hint=f"state it: outcome: {{column: {outcome.column}, selected: [0]}}",
+            column=outcome.column,
+        )
     selected = {outcome_key(word) for word in outcome.selected} or {"1"}
     rejected = {outcome_key(word) for word in outcome.rejected} or ({"0"} if not outcome.selected else set())
     _require_words(column, words, (*outcome.selected, *outcome.rejected), outcome, rows)

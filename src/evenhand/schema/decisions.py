@@ -57,7 +57,7 @@ from evenhand.schema.weights import (
     read_numbers,
     read_weights,
 )
-from evenhand.schema.words import unknown_codes
+from evenhand.schema.words import read_number, unknown_codes
 from evenhand.text import format_count
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -226,7 +226,7 @@ class DecisionRoles:
         unfavourable: all other decisions; needed if there are several, unless ``outcome`` says ``label``.
         favourable_target: the favourable true label. By default it is the favourable decision if the columns have the
             same words; otherwise it is proposed from words, names and the association with the decisions, or refused.
-        target_name: name of the true label, if it differs from that of its column.
+        decision_name, target_name: names of the decision and the true label, if they differ from their columns'.
         schema: schema of the protected columns; inferred from the data by default.
         threshold: minimum score of the favourable decision, instead of recorded decisions (see ``Thresholds.parse``).
         accept_proposals: whether to accept the proposals for columns that cannot be attributes as they are.
@@ -245,6 +245,7 @@ class DecisionRoles:
     favourable: Value | None = None
     unfavourable: Sequence[Value] = ()
     favourable_target: Value | None = None
+    decision_name: str | None = None
     target_name: str | None = None
     schema: Schema | None = None
     threshold: Any = None
@@ -527,24 +528,41 @@ class DecisionRoles:
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
         """Read decisions and true labels. Without decisions, a score decides between the true labels."""
         truth = None if self.target is None else table.read_outcome(self.target)
+        if truth is not None and self.target_name is not None:
+            truth = replace(truth, name=self.target_name)
+        if decision is not None and self.decision_name is not None:
+            decision = replace(decision, name=self.decision_name)
         favourable, favourable_target = self.favourable, self.favourable_target
         if decision is None:
-            wanted = favourable if favourable_target is None else favourable_target
-            labels = None if truth is None else self._labels(truth, wanted)
+            wanted, settled = favourable if favourable_target is None else favourable_target, "stated"
+            if truth is not None and wanted is None and self.schema is None and self.score in table.frame.columns:
+                wanted, settled = propose_true_label(truth, None, self._compare_scores(table.frame[self.score]))
+            labels = None if truth is None else self._labels(truth, wanted, settled=settled)
             good = "selected" if favourable is None else favourable
             words = LabelWords("", good, (opposite_label(good),)) if labels is None else labels.words
             every = np.ones(len(table.frame), dtype=np.bool_)
             return DecisionLabels(words, every, ~every), labels
         if truth is None:
-            return self._labels(decision, favourable, self.unfavourable), None
+            made = self._labels(decision, favourable, self.unfavourable)
+            _require_both_outcomes(made, decision)
+            return made, None
         if favourable is not None and favourable_target is None:
             stated_of_truth = decision.find(favourable) is None and truth.find(favourable) is not None
             favourable, favourable_target = (None, favourable) if stated_of_truth else (favourable, None)
         made = self._labels(decision, favourable, self.unfavourable)
+        _require_both_outcomes(made, decision)
         settled = "stated"
         if favourable_target is None:
-            favourable_target, settled = propose_true_label(truth, decision, made, self.target_name)
+            favourable_target, settled = propose_true_label(truth, decision, made)
         return made, self._labels(truth, favourable_target, settled=settled)
+
+    def _compare_scores(self, column: Any) -> DecisionLabels:
+        """Return whether scores are above their median, as evidence of the favourable true label."""
+        scores = CodedColumn.read(column).numbers(read_number)
+        known = np.isfinite(scores)
+        above = scores > (np.median(scores[known]) if known.any() else 0.0)
+        words = LabelWords("", "above the median", ("not above the median",))
+        return DecisionLabels(words, known, above != self.low_is_good)
 
     def _labels(
         self,
@@ -585,6 +603,22 @@ class DecisionRoles:
             if outcome.kind is not None or all(find_value(word, order) is not None for word in column.words):
                 outcome = replace(outcome, kind="ordinal", order=order)
         return replace(outcome, kind=infer_kind(column, self.favourable, outcome)[0])
+
+
+def _require_both_outcomes(made: DecisionLabels, column: OutcomeColumn) -> None:
+    """Refuse decisions that are recorded only where they are favourable, so that every rate would be 1.
+
+    Raises:
+        DataError: if most cells are empty and all others hold the favourable decision.
+    """
+    counts = np.ones(len(made.known)) if column.coded.counts is None else column.coded.counts
+    recorded, people = counts[made.known].sum(), counts.sum()
+    if recorded and made.favourable[made.known].all() and recorded < people / 2:
+        raise DataError(
+            f"column {column.name!r} holds the favourable decision alone, and {int(people - recorded):,} of "
+            f"{int(people):,} cells are empty",
+            hint="if an empty cell is an unfavourable decision, fill it in; otherwise remove these rows",
+        )
 
 
 def _refuse_codes(name: str, scores: Floats) -> None:
@@ -675,7 +709,9 @@ def table_of_decisions(
         check_index(**columns, membership=membership, replicate_weights=replicate_weights)
         more, probable, numbered = name_sample_columns(membership, replicate_weights)
         frame, features, names = table_of_columns(columns, sensitive_features, more)
-        options.setdefault("target_name", getattr(y_true, "name", None))
+        for role, column in (("decision_name", y_pred), ("target_name", y_true)):
+            name = getattr(column, "name", None)
+            options.setdefault(role, name if isinstance(name, str) else None)
     roles = DecisionRoles(
         decision=names.get("y_pred"),
         protected=features,

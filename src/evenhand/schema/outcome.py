@@ -32,8 +32,8 @@ MOST_LABELS = 50
 
 SAME_WORD = "same word as the decision"
 
-SIGNIFICANT = 2.0
-"""Minimum absolute z-score of an association between decisions and true labels that counts as evidence."""
+SIGNIFICANT, CONTRADICTORY = 2.0, 4.0
+"""Standard errors from zero at which an association with the decisions is evidence, and refutes a guess."""
 
 NUMERIC_HINT = "; or that it is a number: `kind=number`; or that these are levels, lowest first: `kind=ordinal`"
 EACH_HINT = "; or compare each of them: `kind=labels`"
@@ -277,8 +277,9 @@ def propose_favourable(name: str, labels: Sequence[Any]) -> Any:
     verdicts = [wanted(label) for label in candidates]
     if len(candidates) == 2 and verdicts[0] is not verdicts[1]:
         position = verdicts.index(True) if True in verdicts else 1 - verdicts.index(False)
-        reverse = _are_plain(candidates) and is_adverse_name(name)
-        return candidates[1 - position if reverse else position]
+        adverse = is_adverse_name(name) if _are_plain(candidates) else False
+        if adverse is not None:
+            return candidates[1 - position if adverse else position]
     numeric = all(isinstance(label, int | float) for label in labels) and len(labels) > 2
     raise SchemaError(
         f"which label of {name!r} is favourable? It is not evident from {list_values(labels)}",
@@ -291,9 +292,7 @@ def _are_plain(labels: Collection[Any]) -> bool:
     return all(plain_key(label) is not None for label in labels)
 
 
-def propose_true_label(
-    truth: OutcomeColumn, decision: OutcomeColumn | None, made: DecisionLabels, name: str | None = None
-) -> tuple[Value, str]:
+def propose_true_label(truth: OutcomeColumn, decision: OutcomeColumn | None, made: DecisionLabels) -> tuple[Value, str]:
     """Propose the favourable true label where it is not stated.
 
     If the true labels and the decisions have the same words, the favourable decision is the favourable true label.
@@ -302,8 +301,7 @@ def propose_true_label(
     Args:
         truth: the true labels.
         decision: the decisions; None if a score decides.
-        made: the decisions, read.
-        name: name of the true label, if it is known beyond that of the column.
+        made: the decisions, read; or which scores are above the median.
 
     Returns:
         The label, and how it was settled.
@@ -313,7 +311,7 @@ def propose_true_label(
     """
     truth.require_spelling()
     words = truth.known_words(made.names)
-    title = name or truth.name
+    title, hint = truth.name, "state it: `favourable_target=VALUE`"
     plain = _are_plain(words)
     adverse = is_adverse_name(title) and not (decision is not None and is_adverse_name(decision.name))
     decided = [plain_key(label) or outcome_key(label) for label in made.names]
@@ -323,6 +321,9 @@ def propose_true_label(
         other = opposite_label(words[0]) if plain else made.names[-1]
         label = words[keys.index(decided[-1])] if decided[-1] in keys else other
         strength = _association(truth, label, made)
+        if plain and strength <= -CONTRADICTORY and not adverse:
+            message = f"the favourable true label of {title!r} may be {label!r}, the word of the decision, but the"
+            raise SchemaError(f"{message} favourable decision is rarer there", hint=hint)
         if plain and strength <= -SIGNIFICANT and not adverse:
             return label, (
                 f"{SAME_WORD}, although the favourable decision is rarer there: if it is not the favourable label of "
@@ -330,7 +331,6 @@ def propose_true_label(
             )
         if not (plain and adverse) or strength >= SIGNIFICANT:
             return label, SAME_WORD
-    hint = "state it: `favourable_target=VALUE`"
     try:
         label = propose_favourable(title, words)
     except SchemaError:
@@ -340,9 +340,10 @@ def propose_true_label(
     evident = not plain or (adverse and not same)
     if strength <= -SIGNIFICANT:
         evidence = "the favourable decision is rarer there"
-    elif strength >= SIGNIFICANT or evident:
-        basis = "by the words and the name of the column" if evident else "as the favourable decision is more frequent"
-        return label, f"proposed {basis}{'' if evident else ' there'}"
+    elif strength >= SIGNIFICANT or evident or decision is None:
+        if evident or strength < SIGNIFICANT:
+            return label, "proposed by the words and the name of the column"
+        return label, "proposed as the favourable decision is more frequent there"
     else:
         evidence = "decisions and true labels are not associated"
     raise SchemaError(f"the favourable true label of {title!r} may be {label!r} by its name, but {evidence}", hint=hint)

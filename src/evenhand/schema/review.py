@@ -21,7 +21,7 @@ from evenhand.schema.attribute import guess_format
 from evenhand.schema.rows import CodedColumn, is_missing, list_values, plain_value, sort_key
 from evenhand.schema.rows.coded import is_number
 from evenhand.schema.schema import PASSTHROUGH
-from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, parse_number, unknown_codes
+from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, parse_number, truth_key, unknown_codes
 from evenhand.typing import Integers
 
 MAX_CATEGORIES = 1000
@@ -257,7 +257,7 @@ class _Review:
         """
         codes = unknown_codes(numbers)
         others = np.sort([value for value in numbers if value not in codes])
-        if not codes or len(others) < LEAST_OTHERS:
+        if not codes or len(others) < (2 if self.groups else LEAST_OTHERS):
             return []
         low, high = float(others[0]), float(others[-1])
         distance = max(3 * float(np.diff(others).max()), 0.2 * (high - low))
@@ -387,6 +387,10 @@ class _Review:
         if unknown:
             return self._propose(f"has {list_values(unknown)} among its values", declared | {"values": known}, advice)
         variants = find_variants(self.values)
+        truths = [value for value in self.values if truth_key(value) is not None]
+        if any(isinstance(value, bool) for value in truths) and len(truths) > 2:
+            problem = f"has several spellings of true and false: {list_values(truths)}"
+            return self._propose(problem, None, "use one spelling in the data")
         if variants:
             shown = "; ".join(", ".join(map(repr, words)) for words in variants)
             problem = f"has values that differ in case or spaces alone: {shown}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -84,8 +85,11 @@ def outcome_key(value: Any) -> str:
 
 
 def folded(value: Any) -> str:
-    """Return a word without case and with single blanks: words that share it differ in spelling alone."""
-    return " ".join(str(value).split()).casefold()
+    """Return a word without case, invisible characters and repeated blanks: words that share it look alike."""
+    visible = "".join(
+        letter for letter in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(letter) != "Cf"
+    )
+    return " ".join(visible.split()).casefold()
 
 
 def find_variants(values: Iterable[Any]) -> list[list[Any]]:
@@ -135,13 +139,23 @@ def unknown_codes(values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def is_adverse_name(name: str) -> bool:
-    """Return whether the name of a column says that its label 1, yes or true is not wanted, such as ``defaulted``."""
+def is_adverse_name(name: str) -> bool | None:
+    """Return whether the name of a column says that its label 1, yes or true is not wanted, such as ``defaulted``.
+
+    A negation turns the meaning: ``no_default`` is not adverse, and ``not_hired`` is.
+
+    Returns:
+        None if the words of the name contradict each other, as in ``passed_risk_check``.
+    """
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[^a-zA-Z0-9]+", " ", name).casefold()
     words = [word.rstrip("0123456789") or word for word in spaced.split()]
-    pattern = _pattern("adverse_names")
-    pairs = [f"{one} {other}" for one, other in itertools.pairwise(words)]
-    return any(pattern.fullmatch(word) for word in [*words, *pairs])
+    pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
+    adverse = any(_pattern("adverse_names").fullmatch(word) for word in [*words, *pairs])
+    good = any(_pattern("favourable").fullmatch(word) for word in words if plain_key(word) is None)
+    negated = any(_pattern("negations").fullmatch(word) for word in words)
+    if adverse and good and not negated:
+        return None
+    return not negated if adverse else good and negated
 
 
 def wanted(value: Any) -> bool | None:
