@@ -141,7 +141,7 @@ def test_the_people_test_data_are_called_by_their_name(evenhand, found, tmp_path
     assert ran.code == 0, ran.err
     shown, words = " ".join(ran.out.split()), " ".join(re.sub("<[^>]*>", "", page.read_text("utf-8")).split())
     assert "Mitigation of model.joblib on people.csv Training set 600 people, validation set 200, test set 400" in shown
-    assert "test set 400 of aside.csv; favourable" in shown
+    assert "test set 400 of aside.csv" in shown
     assert "Training set 600 people, validation set 200, test set 400 of aside.csv" in words
     assert "Observed on the 400 people of the test set" in words
     assert "test set all 400 of aside.csv" in words
