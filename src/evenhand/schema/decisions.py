@@ -535,8 +535,9 @@ class DecisionRoles:
         favourable, favourable_target = self.favourable, self.favourable_target
         if decision is None:
             wanted, settled = favourable if favourable_target is None else favourable_target, "stated"
-            if truth is not None and wanted is None and self.schema is None and self.score in table.frame.columns:
-                wanted, settled = propose_true_label(truth, None, self._compare_scores(table.frame[self.score]))
+            if truth is not None and wanted is None and self.schema is None:
+                wanted, _ = propose_true_label(truth, None, self._compare_scores(table))
+                settled = "proposed"
             labels = None if truth is None else self._labels(truth, wanted, settled=settled)
             good = "selected" if favourable is None else favourable
             words = LabelWords("", good, (opposite_label(good),)) if labels is None else labels.words
@@ -556,12 +557,15 @@ class DecisionRoles:
             favourable_target, settled = propose_true_label(truth, decision, made)
         return made, self._labels(truth, favourable_target, settled=settled)
 
-    def _compare_scores(self, column: Any) -> DecisionLabels:
-        """Return whether scores are above their median, as evidence of the favourable true label."""
-        scores = CodedColumn.read(column).numbers(read_number)
+    def _compare_scores(self, table: _DecisionTable) -> DecisionLabels:
+        """Return which scores are above the median, or the threshold, as evidence of the favourable true label."""
+        words = LabelWords("", "high score", ("low score",))
+        if table.counted is not None:
+            known = np.full(len(table.frame), table.counted.selected is not None)
+            return DecisionLabels(words, known, known if table.counted.selected is None else table.counted.selected)
+        scores = CodedColumn.read(table.frame[str(self.score)]).numbers(read_number)
         known = np.isfinite(scores)
         above = scores > (np.median(scores[known]) if known.any() else 0.0)
-        words = LabelWords("", "above the median", ("not above the median",))
         return DecisionLabels(words, known, above != self.low_is_good)
 
     def _labels(
