@@ -163,7 +163,7 @@ def parse_table(
 
 
 def _detect_delimiter(text: str) -> str:
-    """Return the separator for which the share of rows with the width of the first row, at least two, is largest."""
+    """Detect the separator: most rows then have as many columns as the first row, and at least two."""
 
     def fit(delimiter: str) -> tuple[float, int]:
         widths = []

@@ -12,7 +12,7 @@ from evenhand.errors import DataError, OptionError
 from evenhand.text import suggest_name
 
 UNNAMED = "sensitive_feature"
-"""Name of a column without a name of its own, followed by its number."""
+"""Prefix of the numbered names of unnamed columns."""
 
 NESTED = (list, tuple, set, dict, np.ndarray)
 """Types that are not one value of a row."""

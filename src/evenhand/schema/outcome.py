@@ -301,7 +301,7 @@ def propose_true_label(truth: OutcomeColumn, decision: OutcomeColumn | None, mad
     Args:
         truth: the true labels.
         decision: the decisions; None if a score decides.
-        made: the decisions, read; or which scores are above the median.
+        made: labels of the decisions; if a score decides, the mask of scores above the median.
 
     Returns:
         The label, and how it was settled.
@@ -368,13 +368,13 @@ def _association(truth: OutcomeColumn, favourable: Value, made: DecisionLabels) 
 
 
 def label_of(value: Any) -> Value | None:
-    """Return the label in a cell: a number for its canonical spelling, None for an empty cell."""
+    """Parse the label in a cell: canonical numbers become numbers, and empty cells None."""
     label: Value | None = parse_word(value.strip() or None) if isinstance(value, str) else value
     return None if is_missing(label) else label
 
 
 def opposite_label(label: Value) -> Value:
-    """Return the label that does not occur where all labels are the same."""
+    """Return the opposite of a label: 0 for 1, ``no`` for ``yes``, otherwise ``not`` and the label."""
     if isinstance(label, bool):
         return not label
     if truth_key(label) is not None and not isinstance(label, str):

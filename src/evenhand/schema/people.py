@@ -362,7 +362,7 @@ def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any =
 
 
 def _spell_like(values: NDArray[Any], column: Any) -> NDArray[Any]:
-    """Write numbers and truth values as the words of a pandas column, such as ``3.10`` for 3.1 and ``TRUE`` for True.
+    """Convert numbers and truth values to the spelling of a pandas column, such as ``3.10`` for 3.1.
 
     Values that do not occur in the column stay as they are.
     """
@@ -440,7 +440,7 @@ def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple
     target, name = schema.target, schema.target.name
     labels = OutcomeColumn.read(column, name)
     stated = [match for value in target.values or () if (match := labels.find(value)) is not None]
-    # Markers of missing values, and words for "unknown" that are no labels of the target.
+    # Markers of missing values, and words for "unknown" that the target does not list as labels.
     markers = [match for marker in schema.missing_markers if (match := labels.find(marker)) is not None]
     markers += labels.unknown_words(stated) if stated else []
     positions = np.array([labels.words.index(word) for word in markers], dtype=np.int64)

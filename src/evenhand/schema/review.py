@@ -31,7 +31,7 @@ MAX_DISTINCT = 50
 """Maximum number of distinct words that are categories in a table of any size."""
 
 FEW_DISTINCT = 20
-"""Maximum number of distinct dates or amounts that are categories."""
+"""Maximum number of distinct dates or amounts for a column to be categorical."""
 
 TYPICAL = 0.95
 """Minimum share of the distinct words with the same form, such as dates, for the column to have that form."""
@@ -432,7 +432,7 @@ class _Review:
     # Recognition.
 
     def _are_stray(self, words: Sequence[str], numbers: int) -> bool:
-        """Return whether words among numbers are so few, in so few rows, that they mean "unknown"."""
+        """Return whether words among numbers are rare enough to mean "unknown"."""
         if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
             return False
         strays = {word.strip() for word in words}

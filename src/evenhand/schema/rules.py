@@ -39,7 +39,7 @@ class Dependency(BaseModel):
 
 
 class Link(BaseModel):
-    """Corresponding values of an attribute under changes of another attribute.
+    """Values of an attribute that correspond to each other when a protected attribute changes.
 
     The row ``{Male: Husband, Female: Wife}`` of a link from sex to relationship makes a wife the counterpart of a
     husband. Values without a row do not change.

@@ -111,7 +111,7 @@ def _merge_runs(attribute: Attribute, runs: Runs) -> Runs:
 
 
 class _Parser:
-    """Parses an expression to the allowed entries of each condition."""
+    """Parser of conditions. Each condition becomes the entries that it allows."""
 
     def __init__(self, schema: Schema, text: str) -> None:
         self._schema = schema

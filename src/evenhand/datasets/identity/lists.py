@@ -1,4 +1,4 @@
-"""Lists of identity terms: bundled lists and files of the user."""
+"""Read lists of identity terms from the package and from files."""
 
 from __future__ import annotations
 

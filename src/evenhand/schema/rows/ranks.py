@@ -26,7 +26,7 @@ from evenhand.schema.rows.cells import (
 from evenhand.typing import Booleans
 
 PARTS = 2**16
-"""Number of parts of a range; up to that many rows are counted by score."""
+"""Number of bins of a range of scores. Up to this many rows are counted by their exact score."""
 
 
 class ScoreRange(NamedTuple):
