@@ -13,9 +13,19 @@ from evenhand.core import read_configuration
 from evenhand.schema import Schema, Value
 
 NAMES = (
-    "adult", "german", "compas", "bank", "law-school", "communities-crime", "diabetes", "heart", "students", "meps15",
-    "discrim-eval-explicit", "discrim-eval-implicit",
-)  # fmt: skip
+    "adult",
+    "german",
+    "compas",
+    "bank",
+    "law-school",
+    "communities-crime",
+    "diabetes",
+    "heart",
+    "students",
+    "meps15",
+    "discrim-eval-explicit",
+    "discrim-eval-implicit",
+)
 """Names of the data sets; the bundled ones come first."""
 
 DESCRIPTIONS = Path(__file__).parent / "sets"

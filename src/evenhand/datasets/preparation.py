@@ -167,11 +167,25 @@ VISITS = ("OBTOTV15", "OPTOTV15", "ERTOT15", "IPNGTD15", "HHTOTD15")
 """Office visits, outpatient visits, emergency visits, nights in hospital, days of home care in 2015."""
 
 MEPS_NAMES = {
-    "REGION": "REGION53", "AGE": "AGE53X", "MARRY": "MARRY53X", "FTSTU": "FTSTU53X", "ACTDTY": "ACTDTY53",
-    "HONRDC": "HONRDC53", "RTHLTH": "RTHLTH53", "MNHLTH": "MNHLTH53", "CHBRON": "CHBRON53", "JTPAIN": "JTPAIN53",
-    "PREGNT": "PREGNT53", "WLKLIM": "WLKLIM53", "ACTLIM": "ACTLIM53", "SOCLIM": "SOCLIM53", "COGLIM": "COGLIM53",
-    "EMPST": "EMPST53", "POVCAT": "POVCAT15", "INSCOV": "INSCOV15",
-}  # fmt: skip
+    "REGION": "REGION53",
+    "AGE": "AGE53X",
+    "MARRY": "MARRY53X",
+    "FTSTU": "FTSTU53X",
+    "ACTDTY": "ACTDTY53",
+    "HONRDC": "HONRDC53",
+    "RTHLTH": "RTHLTH53",
+    "MNHLTH": "MNHLTH53",
+    "CHBRON": "CHBRON53",
+    "JTPAIN": "JTPAIN53",
+    "PREGNT": "PREGNT53",
+    "WLKLIM": "WLKLIM53",
+    "ACTLIM": "ACTLIM53",
+    "SOCLIM": "SOCLIM53",
+    "COGLIM": "COGLIM53",
+    "EMPST": "EMPST53",
+    "POVCAT": "POVCAT15",
+    "INSCOV": "INSCOV15",
+}
 """Columns whose names in the publisher's file contain a round or year. All other columns keep their names."""
 
 

@@ -116,8 +116,9 @@ def add_metrics(
         metric = _Metric(name, function, _bind(name, function, people), people.weights)
         labelled = np.asarray(people.true_labels) >= 0
         overall[name] = metric.measure(np.flatnonzero(labelled), settings, rng)
-        breakdowns = [_add_to(breakdown, metric, people.memberships, labelled, settings, rng)
-                      for breakdown in breakdowns]  # fmt: skip
+        breakdowns = [
+            _add_to(breakdown, metric, people.memberships, labelled, settings, rng) for breakdown in breakdowns
+        ]
     return measured.model_copy(update={"overall": overall, "breakdowns": tuple(breakdowns)})
 
 
@@ -252,9 +253,14 @@ def _gap(name: str, known: Mapping[str, Observed], reference: str, left_out: dic
     if len(known) < 2 or (reference and reference not in known):
         reason = f"{name} must be known in " + (f"the reference group {reference}" if reference else "two groups")
         return Gap(
-            name=gap, metric=metric, value=Unknown(reason=reason), best="", worst="", reference=reference,
+            name=gap,
+            metric=metric,
+            value=Unknown(reason=reason),
+            best="",
+            worst="",
+            reference=reference,
             not_assessable=left_out,
-        )  # fmt: skip
+        )
     labels = list(known)
     pairs = [(label, reference) for label in labels if label != reference]
     if not reference:

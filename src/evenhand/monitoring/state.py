@@ -19,9 +19,21 @@ from evenhand.typing import Floats
 
 VERSION = 1
 COUNTERS = (
-    "decisions", "labels", "unmatched", "given_up", "seed", "identified", "rejected", "favourable", "positive",
-    "repeated", "other_decision", "other_label", "spacing", "points",
-)  # fmt: skip
+    "decisions",
+    "labels",
+    "unmatched",
+    "given_up",
+    "seed",
+    "identified",
+    "rejected",
+    "favourable",
+    "positive",
+    "repeated",
+    "other_decision",
+    "other_label",
+    "spacing",
+    "points",
+)
 NOT_KEPT = {"webhook"}
 """Entries of a configuration that may change between two runs."""
 

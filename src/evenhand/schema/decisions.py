@@ -534,11 +534,11 @@ class DecisionRoles:
             decision = replace(decision, name=self.decision_name)
         favourable, favourable_target = self.favourable, self.favourable_target
         if decision is None:
-            wanted, settled = favourable if favourable_target is None else favourable_target, "stated"
-            if truth is not None and wanted is None and self.schema is None:
-                wanted, _ = propose_true_label(truth, None, self._compare_scores(table))
+            stated, settled = favourable if favourable_target is None else favourable_target, "stated"
+            if truth is not None and stated is None and self.schema is None:
+                stated, _ = propose_true_label(truth, None, self._compare_scores(table))
                 settled = "proposed"
-            labels = None if truth is None else self._labels(truth, wanted, settled=settled)
+            labels = None if truth is None else self._labels(truth, stated, settled=settled)
             good = "selected" if favourable is None else favourable
             words = LabelWords("", good, (opposite_label(good),)) if labels is None else labels.words
             every = np.ones(len(table.frame), dtype=np.bool_)

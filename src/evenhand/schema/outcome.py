@@ -355,10 +355,10 @@ def _association(truth: OutcomeColumn, favourable: Value, made: DecisionLabels) 
     It is the signed square root of the chi-squared statistic of the two-by-two table; 0 if a margin is empty.
     """
     labels = truth.known_words((favourable,))
-    kept = made.known & np.array([*(word in labels for word in truth.words), False])[truth.positions]
+    both_known = made.known & np.array([*(word in labels for word in truth.words), False])[truth.positions]
     match = np.array([*(word == favourable for word in truth.words), False])[truth.positions]
-    cells = 2 * made.favourable[kept].astype(np.int64) + match[kept]
-    weights = None if truth.coded.counts is None else truth.coded.counts[kept]
+    cells = 2 * made.favourable[both_known].astype(np.int64) + match[both_known]
+    weights = None if truth.coded.counts is None else truth.coded.counts[both_known]
     table: Floats = np.bincount(cells, weights=weights, minlength=4).astype(np.float64).reshape(2, 2)
     margins = np.concatenate([table.sum(axis=0), table.sum(axis=1)])
     if not margins.all():
