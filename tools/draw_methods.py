@@ -69,7 +69,7 @@ def find_profiles() -> Points:
 
 
 def find_coverage() -> Points:
-    """Return how often the published interval and Newcombe's hold the true gap, in percent, by size of the subgroup."""
+    """Return how often the published interval and Evenhand's hold the true gap, in percent, by size of the subgroup."""
     return {
         figure["row"].removeprefix("samples around "): (figure["ours"]["value"], figure["default"]["value"])
         for figure in read_table("testsgd", "Theorem 4.2", "scores of people like these within the bound")
@@ -117,7 +117,7 @@ def draw_all() -> dict[str, str]:
         ),
         "method-subgroups.svg": draw_points(
             find_coverage(),
-            {"published interval": "muted", "Newcombe's interval over the people": "same"},
+            {"published interval": "muted", "Evenhand's interval over the people": "same"},
             "How often each interval holds the true gap, by the number of people in the subgroup.",
             title="intervals that hold the true gap, in percent",
             scale={"domain": [0, 100]},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand.auditing import AuditResult, compare_audits, measure_values, parse_gate
 from evenhand.errors import DataError, OptionError
-from evenhand.stats import bonferroni, newcombe, paired_difference, smallest_ratio_of_proportions
+from evenhand.stats import bonferroni, difference_interval, paired_difference, smallest_ratio_of_proportions
 from support import scaled
 
 LENIENT = {"min_group_size": 1}
@@ -107,7 +107,7 @@ def test_other_people_are_compared_as_two_samples():
     assert found.pairing == "unpaired"
     line = found.line("selection_rate", "sex", "F")
     level = bonferroni(0.95, found.comparisons)
-    assert (line.change.low, line.change.high) == pytest.approx(newcombe(40, 100, 20, 100, level))
+    assert (line.change.low, line.change.high) == pytest.approx(difference_interval(40, 100, 20, 100, level))
     said = found.to_markdown()
     assert "Unpaired: the people are not the same" in said
     assert "taken for two independent samples" in said

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evenhand import groups
 from evenhand.errors import DataError, OptionError
 from evenhand.groups import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES, SMALL, GroupMetrics
-from evenhand.stats import Observed, Unknown, clopper_pearson, newcombe, quantity_value
+from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval, quantity_value
 from support import scaled
 
 
@@ -63,8 +63,18 @@ class TestByHand:
 
     def test_gaps(self):
         expected = {
-            "demographic_parity_difference": ("selection_rate", 80 / 120 - 20 / 80, newcombe(80, 120, 20, 80), 200),
-            "equal_opportunity_difference": ("true_positive_rate", 60 / 80 - 16 / 40, newcombe(60, 80, 16, 40), 120),
+            "demographic_parity_difference": (
+                "selection_rate",
+                80 / 120 - 20 / 80,
+                difference_interval(80, 120, 20, 80),
+                200,
+            ),
+            "equal_opportunity_difference": (
+                "true_positive_rate",
+                60 / 80 - 16 / 40,
+                difference_interval(60, 80, 16, 40),
+                120,
+            ),
             "accuracy_difference": ("accuracy", 80 / 120 - 52 / 80, None, 200),
         }
         for name, (metric, value, interval, n) in expected.items():
@@ -84,7 +94,7 @@ class TestByHand:
         """True positives: 0.75 - 0.4 = 0.35; false positives: 0.5 - 0.1 = 0.4. Each at 97.5 %."""
         found = gap(self.result, "equalized_odds_difference")
         assert (found.metric, quantity_value(found.value)) == ("false_positive_rate", pytest.approx(0.4))
-        true, false = newcombe(60, 80, 16, 40, 0.975), newcombe(20, 40, 4, 40, 0.975)
+        true, false = difference_interval(60, 80, 16, 40, 0.975), difference_interval(20, 40, 4, 40, 0.975)
         assert (found.value.low, found.value.high) == pytest.approx((max(true[0], false[0]), max(true[1], false[1])))
         assert "Bonferroni" in found.value.method
 

@@ -10,7 +10,7 @@ from evenhand.stats import (
     PairedNumbers,
     SampleMoments,
     change_of_gap,
-    newcombe,
+    difference_interval,
     paired_contrast,
     welch_interval,
 )
@@ -41,7 +41,7 @@ def unpaired(k1, n1, k2, n2):
 def test_two_samples_that_are_far_apart_agree_with_a_difference_of_differences():
     n = np.array([1000, 1000])
     low, high = change_of_gap(*unpaired(np.array([800, 300]), n, np.array([700, 300]), n), 0.95)
-    one, other = newcombe(800, 1000, 300, 1000), newcombe(700, 1000, 300, 1000)
+    one, other = difference_interval(800, 1000, 300, 1000), difference_interval(700, 1000, 300, 1000)
     reach = math.hypot(one[1] - one[0], other[1] - other[0]) / 2
     assert (high - low) / 2 == pytest.approx(reach, rel=0.06)
     assert (high + low) / 2 == pytest.approx(-0.1, abs=0.01)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.stats import FlipCounts, adjusted_mean_interval, excess_over_noise, wilson
+from evenhand.stats import FlipCounts, adjusted_mean_interval, clopper_pearson, excess_over_noise
 from support import scaled
 
 people = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30)
@@ -18,7 +18,7 @@ def test_by_hand():
     # With w = 0.4 the sample has w C - S of 0.4, -0.6, 0 and 0; among the 6 others the rate is 4 of 6.
     (own_low, own_high), (rest_low, rest_high) = (
         adjusted_mean_interval(-0.05, 0.17, 4, lower=-1, upper=0.4),
-        wilson(4, 6),
+        clopper_pearson(4, 6),
     )
     assert low == pytest.approx(0.35 - np.hypot(-0.05 - own_low, 0.6 * (4 / 6 - rest_low)))
     assert high == pytest.approx(0.35 + np.hypot(own_high + 0.05, 0.6 * (rest_high - 4 / 6)))

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from evenhand.errors import OptionError
-from evenhand.stats import SequentialDifference, clopper_pearson, newcombe, sequential_rate
+from evenhand.stats import SequentialDifference, clopper_pearson, difference_interval, sequential_rate
 from evenhand.stats.sequential.betting import STAKE_WEIGHTS, STAKES
 
 
@@ -85,7 +85,7 @@ def test_whoever_looks_after_every_pair_is_seldom_fooled(first, second):
         wins, losses = np.cumsum(a & ~b), np.cumsum(~a & b)
         fooled += _evidence(wins, losses).max() >= 20
         n = np.arange(20, pairs + 1)
-        low, high = newcombe(np.cumsum(a)[19:], n, np.cumsum(b)[19:], n)
+        low, high = difference_interval(np.cumsum(a)[19:], n, np.cumsum(b)[19:], n)
         peeking += bool(((low > 0) | (high < 0)).any())
     assert fooled <= binom.ppf(1 - 1e-4, runs, 0.05)
     # An ordinary interval, looked at after every pair, is fooled far more often.

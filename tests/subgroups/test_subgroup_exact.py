@@ -12,7 +12,7 @@ from evenhand import subgroups
 from evenhand.core import WorkClock
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
-from evenhand.stats import SampleMoments, newcombe, stratified_difference, welch_interval
+from evenhand.stats import SampleMoments, difference_interval, stratified_difference, welch_interval
 from evenhand.subgroups import Range, SubgroupConfig, SubgroupResult, exact, find_members
 from evenhand.subgroups.measures import MeasuredOutcomes
 from evenhand.subgroups.tabulate import CellTable
@@ -94,7 +94,7 @@ def test_the_published_example_by_hand():
     [asked] = result.judged
     assert (asked.size, asked.rest, asked.positives, asked.rest_positives) == (100, 1000, 28, 100)
     assert asked.gap == pytest.approx(0.18)
-    assert (asked.plain_low, asked.plain_high) == pytest.approx(newcombe(28, 100, 100, 1000))
+    assert (asked.plain_low, asked.plain_high) == pytest.approx(difference_interval(28, 100, 100, 1000))
     assert asked.found
     assert asked.adjusted_p == pytest.approx(1 / 1001)
     assert asked.low > 0.05

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand.errors import OptionError
 from evenhand.schema import DecisionRoles, PeopleWeights
-from evenhand.stats import newcombe
+from evenhand.stats import difference_interval
 from evenhand.subgroups import find_members, find_subgroups, find_subgroups_of_decisions
 from evenhand.subgroups.assessment import CandidateFamily
 from evenhand.subgroups.candidates import count_family
@@ -67,7 +67,7 @@ def test_four_people_by_hand():
     informed = (15 / 64) * 8 * typical / ((13 * 9 + 5 * 25) / 64)
     assert women.effective_size == pytest.approx(min(1.6 * informed, 2.0))
     assert (women.size, women.rest, women.positives) == (2, 2, None)
-    low, high = newcombe(
+    low, high = difference_interval(
         0.75 * women.effective_size, women.effective_size, 0.5 * women.effective_rest, women.effective_rest
     )
     assert (women.plain_low, women.plain_high) == pytest.approx((low, high))

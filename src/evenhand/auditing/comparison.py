@@ -29,14 +29,15 @@ from evenhand.auditing.result import AuditResult
 from evenhand.errors import DataError, OptionError
 from evenhand.groups import GAP_TITLES, METRIC_TITLES, NUMBER_GAP_TITLES, NUMBER_TITLES, Breakdown, Gap, Group
 from evenhand.stats import (
+    DIFFERENCE_METHOD,
     Observed,
     PairedCells,
     Quantity,
     Unknown,
     bonferroni,
     change_of_gap,
+    difference_interval,
     largest_difference_of_proportions,
-    newcombe,
     paired_difference,
     quantity_value,
     smallest_ratio_of_proportions,
@@ -383,10 +384,10 @@ class _Lines:
         if self.pairing == "unpaired":
 
             def apart(level: float) -> tuple[float, float]:
-                low, high = newcombe(k2, n2, k1, n1, level)
+                low, high = difference_interval(k2, n2, k1, n1, level)
                 return float(low), float(high)
 
-            return PendingChange(name, by, group, *ends, apart, "unpaired", "Newcombe hybrid score")
+            return PendingChange(name, by, group, *ends, apart, "unpaired", DIFFERENCE_METHOD)
         return PendingChange(name, by, group, *ends, _any_dependence((k1, n1), (k2, n2)), "same people", ANY_DEPENDENCE)
 
     def _ratio(self, breakdowns: tuple[Breakdown, Breakdown], ratios: tuple[Gap, Gap]) -> PendingChange:

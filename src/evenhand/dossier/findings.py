@@ -13,12 +13,14 @@ from evenhand.dossier.evidence import EvidenceNumber, ResultFile
 from evenhand.dossier.tables import Category, ImpactRatios, RateComparison, RateComparisons
 from evenhand.errors import DossierError
 from evenhand.stats import (
+    DIFFERENCE_METHOD,
+    RATIO_METHOD,
     Observed,
     Quantity,
     TwoRates,
     Unknown,
     clopper_pearson,
-    newcombe,
+    difference_interval,
     observed_rate,
     quantity_value,
     ratio_interval,
@@ -27,7 +29,7 @@ from evenhand.text import list_some, suggest_name
 
 CONFIDENCE = 0.95
 
-RATIO_METHOD = "limits of Wilson, ratio of Donner and Zou; the reference taken as given"
+GIVEN = "; the reference taken as given"
 
 TABLE_MEASURES = ("rate", "ratio", "difference")
 """Measures of scenarios that are read from the tables; every other is a number of a result."""
@@ -139,7 +141,7 @@ def bound_rates(of: str, table: ImpactRatios) -> TableIntervals:
         by=table.by,
         confidence=CONFIDENCE,
         rate_method="Clopper and Pearson",
-        ratio_method=RATIO_METHOD,
+        ratio_method=RATIO_METHOD + GIVEN,
         rows=tuple(rows),
     )
 
@@ -185,11 +187,11 @@ def _measure_row(measure: str, row: RateComparison, table: RateComparisons) -> Q
     if measure == "ratio":
         if row.ratio is None:
             return Unknown(reason="the reference's rate is 0")
-        value, (low, high), method = row.ratio, ratio_interval(*rates, CONFIDENCE), RATIO_METHOD
+        value, (low, high), method = row.ratio, ratio_interval(*rates, CONFIDENCE), RATIO_METHOD + GIVEN
     else:
         value = base.k / base.n - row.k / row.n if row.difference is None else row.difference
-        low, high = newcombe(base.k, base.n, row.k, row.n, CONFIDENCE)
-        method = "Newcombe; the reference taken as given"
+        low, high = difference_interval(base.k, base.n, row.k, row.n, CONFIDENCE)
+        method = DIFFERENCE_METHOD + GIVEN
     return Observed(
         value=value, n=row.n + base.n, low=float(low), high=float(high), confidence=CONFIDENCE, method=method
     )

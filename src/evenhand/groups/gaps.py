@@ -14,6 +14,8 @@ from evenhand.groups.label_result import LabelBreakdown, LabelGroup
 from evenhand.groups.metrics import GroupCounts, RateCounts
 from evenhand.groups.names import DECISION_METRICS, DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
 from evenhand.stats import (
+    DIFFERENCE_METHOD,
+    RATIO_METHOD,
     Observed,
     Proved,
     Quantity,
@@ -21,7 +23,6 @@ from evenhand.stats import (
     bonferroni,
     count_pairs,
     differences_from_reference,
-    has_score_limits,
     largest_difference_of_means,
     largest_difference_of_proportions,
     mean_differences_from_reference,
@@ -121,8 +122,7 @@ def difference_gap(name: str, metric: str, comparison: GroupComparison, *, compa
     confidence = bonferroni(comparison.confidence, comparisons)
     k, n = _counts_at(counts, usable, comparison, confidence)
     together = _correlation(counts.correlation, usable)
-    limits = "Newcombe hybrid score" if has_score_limits(n) else "squared and added Clopper-Pearson limits"
-    method = limits + comparison.note(len(usable), comparisons)
+    method = DIFFERENCE_METHOD + comparison.note(len(usable), comparisons)
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))
         distances = _Distances(
@@ -145,8 +145,7 @@ def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
         return _unknown_gap(name, metric, comparison, left_out, reason)
     k, n = _counts_at(counts, usable, comparison, comparison.confidence)
     together = _correlation(counts.correlation, usable)
-    limits = "Wilson" if has_score_limits(n) else "Clopper-Pearson"
-    method = f"Donner-Zou ratio of {limits} limits" + comparison.note(len(usable))
+    method = RATIO_METHOD + comparison.note(len(usable))
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))
         if k[own] == 0:

@@ -43,7 +43,7 @@ from evenhand.typing import Booleans, Floats, Integers
 ASKED_AGAIN = 300
 """People who are asked about themselves again for each rate, at most."""
 
-METHOD = "paired mean and Wilson's limits, squared and added"
+METHOD = "paired mean and Clopper-Pearson limits, squared and added"
 """How the interval of the excess is called."""
 
 

@@ -15,14 +15,15 @@ from evenhand.groups import SMALL, Membership, group_by_attribute, number_combin
 from evenhand.mitigation.comparison_lines import ComparisonSides, ModelDecisions, PendingComparison
 from evenhand.mitigation.result import Change, ComparisonPart
 from evenhand.stats import (
+    DIFFERENCE_METHOD,
     Observed,
     PairedCells,
     Quantity,
     Unknown,
     change_of_largest,
     change_of_smallest_ratio,
+    difference_interval,
     largest_difference_of_proportions,
-    newcombe,
     paired_contrast,
 )
 from evenhand.subgroups import Finding, Rules, SubgroupResult, find_members
@@ -255,17 +256,13 @@ def _absolute_gap(side: ModelDecisions, inside: Booleans, confidence: float) -> 
     n = np.array([inside.sum(), (~inside).sum()])
     low, high = largest_difference_of_proportions(k, n, confidence)
     value = abs(float(k[0] / n[0] - k[1] / n[1]))
-    return Observed(
-        value=value, n=len(inside), low=low, high=high, confidence=confidence, method="Newcombe hybrid score"
-    )
+    return Observed(value=value, n=len(inside), low=low, high=high, confidence=confidence, method=DIFFERENCE_METHOD)
 
 
 def _signed_gap(side: ModelDecisions, inside: Booleans, sign: int, confidence: float) -> Observed:
     """The gap towards the side that was favoured where the subgroup was chosen; below 0 if it is the other one here."""
     favoured, n = side.favourable_decisions, len(inside)
     one, other = (inside, ~inside) if sign > 0 else (~inside, inside)
-    low, high = newcombe(favoured[one].sum(), one.sum(), favoured[other].sum(), other.sum(), confidence)
+    low, high = difference_interval(favoured[one].sum(), one.sum(), favoured[other].sum(), other.sum(), confidence)
     value = float(favoured[one].mean() - favoured[other].mean())
-    return Observed(
-        value=value, n=n, low=float(low), high=float(high), confidence=confidence, method="Newcombe hybrid score"
-    )
+    return Observed(value=value, n=n, low=float(low), high=float(high), confidence=confidence, method=DIFFERENCE_METHOD)

@@ -14,7 +14,7 @@ from evenhand.mitigation.findings import Findings
 from evenhand.mitigation.result import CandidateResult
 from evenhand.mitigation.split import Split
 from evenhand.schema import Schema
-from evenhand.stats import newcombe
+from evenhand.stats import difference_interval
 from evenhand.typing import Floats
 
 KNOWN = (
@@ -86,7 +86,7 @@ def explain_control(
         return tuple(compared), ""
     learned, aside = (ModelDecisions(control.scorer, people).right for people in (parts.train, parts.test))
     worth = float(learned.mean() - aside.mean())
-    low, high = newcombe(int(learned.sum()), len(learned), int(aside.sum()), len(aside))
+    low, high = difference_interval(int(learned.sum()), len(learned), int(aside.sum()), len(aside))
     found = (
         f"Retrained with nothing added, the model is right about {-100 * lost.change.value:.1f} points fewer of the "
         f"test set than the given one. It is right about {100 * worth:.1f} points more ({100 * low:.1f} to "

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.stats.level import Interval, as_interval
 from evenhand.stats.mean import adjusted_mean_interval
-from evenhand.stats.proportion import square_and_add, wilson
+from evenhand.stats.proportion import clopper_pearson, square_and_add
 from evenhand.typing import Booleans, Floats
 
 
@@ -46,8 +46,8 @@ def excess_over_noise(counts: FlipCounts, confidence: float = 0.95) -> tuple[Flo
     Everybody counts for the flip rate F, the sample alone for the self-disagreement N. With w the sample's share of
     everybody, ``F - N = mean(w C - S) + (1 - w) mean(C')``: over the sample, where both flags C and S of a person are
     known and what they share cancels, and over the others. The two means are independent. The first has Student's t
-    with observations added at both ends of its range (``adjusted_mean_interval``), the second Wilson's limits; they are
-    joined by squaring and adding (``square_and_add``).
+    with observations added at both ends of its range (``adjusted_mean_interval``), the second Clopper-Pearson
+    limits; they are joined by squaring and adding (``square_and_add``).
 
     Args:
         counts: of people drawn independently; the sample holds one at least.
@@ -65,7 +65,7 @@ def excess_over_noise(counts: FlipCounts, confidence: float = 0.95) -> tuple[Flo
     square = (share**2 * flips - 2 * share * both + own) / sample
     variance = np.maximum(square - mean**2, 0.0) * sample / np.maximum(sample - 1, 1)
     limits = adjusted_mean_interval(mean, variance, sample, confidence, lower=-1.0, upper=share)
-    low, high = wilson(others_flips, others, confidence)
+    low, high = clopper_pearson(others_flips, others, confidence)
     rest, weight = others_flips / np.maximum(others, 1), np.where(others > 0, 1 - share, 0.0)
     ends = square_and_add(mean, limits, -weight * rest, (-weight * high, -weight * low))
     return np.asarray(mean + weight * rest), as_interval(np.maximum(ends[0], -1.0), np.minimum(ends[1], 1.0))

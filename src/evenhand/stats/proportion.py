@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,30 +39,6 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Int
     return as_interval(low, high)
 
 
-def wilson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, z: float | None = None) -> Interval:
-    """Return the score interval: all p with ``|k/n - p| <= z sqrt(p (1 - p) / n)``.
-
-    Its coverage is ``confidence`` on average over p, below it for some (Wilson, "Probable inference, the law of
-    succession, and statistical inference", JASA 1927). Assumes independent trials of equal probability.
-
-    Args:
-        k, n: successes and trials, arrays that broadcast. Where n is 0 nothing is known: (0, 1).
-        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``.
-
-    Raises:
-        OptionError: not 0 <= k <= n, or confidence outside (0, 1).
-    """
-    k, n = as_counts(k, n)
-    z = normal_quantile(confidence) if z is None else z
-    share = k / np.maximum(n, 1)
-    centre = (k + z**2 / 2) / (n + z**2)
-    reach = z * np.sqrt(n * share * (1 - share) + z**2 / 4) / (n + z**2)
-    # At the ends of the scale the limits are exactly 0 and 1, which rounding would miss.
-    low = np.where(k > 0, np.clip(centre - reach, 0.0, share), 0.0)
-    high = np.where(k < n, np.clip(centre + reach, share, 1.0), 1.0)
-    return as_interval(low, high)
-
-
 def zero_count_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
     """Return the one-sided upper bound on a proportion of which n independent trials showed no case.
 
@@ -78,6 +55,8 @@ def zero_count_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
 # Counts as numbers that say what they are: observed on given people, or estimated from a random sample.
 
 EXACT = "Clopper-Pearson (exact)"
+DIFFERENCE_METHOD = "Clopper-Pearson limits, squared and added"
+RATIO_METHOD = "Donner-Zou ratio of Clopper-Pearson limits"
 
 
 def observed_rate(
@@ -181,44 +160,84 @@ def effective_sums(sums: Floats, *, counted: bool) -> tuple[Floats, Floats, Floa
     return n, n * mean, np.maximum(n - 1, 0) * variance + n * mean**2
 
 
-def newcombe(
-    k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95, *, z: float | None = None
-) -> Interval:
-    """Return the hybrid score interval for ``k1/n1 - k2/n2``: Wilson's limits of each, squared and added.
+class _Proportions(NamedTuple):
+    """Proportions of several groups at one level, each array of shape (groups,).
 
-    Method 10 of Newcombe, "Interval estimation for the difference between independent proportions: comparison of eleven
-    methods", Statistics in Medicine 1998. Its coverage is close to ``confidence`` on average; unlike Wald's textbook
-    interval it keeps a width at 0 of n and never leaves [-1, 1]. Assumes two independent binomial counts.
+    Attributes:
+        value: k / n; 1/2 where n is 0.
+        low, high: Clopper-Pearson limits.
+        centre, reach: middle and half the length of the interval from ``z^2 / 4`` more successes and failures.
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    centre: Floats
+    reach: Floats
+
+    @property
+    def limits(self) -> Interval:
+        return self.low, self.high
+
+    def take(self, groups: Any) -> _Proportions:
+        """Select groups by an index, a slice or a mask."""
+        return _Proportions(*(array[groups] for array in self))
+
+
+def _bound_proportions(k: ArrayLike, n: ArrayLike, confidence: float) -> _Proportions:
+    z = normal_quantile(confidence)
+    size = np.asarray(n) + z**2 / 2
+    centre = (np.asarray(k) + z**2 / 4) / size
+    low, high = clopper_pearson(k, n, confidence)
+    return _Proportions(proportion_or_half(k, n), low, high, centre, z * np.sqrt(centre * (1 - centre) / size))
+
+
+def _difference(first: _Proportions, second: _Proportions, correlation: ArrayLike = 0.0) -> Interval:
+    """Return the interval for the difference of each two proportions (see ``difference_interval``)."""
+    low, high = square_and_add(first.value, first.limits, second.value, second.limits, correlation)
+    difference, reach = first.centre - second.centre, _add_distances(first.reach, second.reach, correlation)
+    return np.maximum(np.minimum(low, difference - reach), -1.0), np.minimum(np.maximum(high, difference + reach), 1.0)
+
+
+def difference_interval(
+    k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95
+) -> Interval:
+    """Compute an interval for the difference of two independent proportions, ``k1/n1 - k2/n2``.
+
+    Clopper-Pearson limits of both proportions, squared and added (see ``square_and_add``), extended to the ends of
+    Agresti and Caffo's interval where those lie further out ("Simple and effective confidence intervals for
+    proportions and differences of proportions result from adding two successes and two failures", The American
+    Statistician 2000). Neither covers alone where one proportion is near 0 and the other near 1. Summed exactly over
+    the binomial distribution, a 95 % interval covers at least 93.9 % for group sizes from 5 to 200 and rates from
+    0.005 to 0.99, and 96 % to 99 % on average.
 
     Args:
-        k1, n1, k2, n2: successes and trials, arrays that broadcast. Where an n is 0 nothing is claimed: (-1, 1).
-        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``.
+        k1, n1, k2, n2: successes and trials, arrays that broadcast. Where an n is 0 the interval is (-1, 1).
 
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
     """
-    p1, p2 = proportion_or_half(k1, n1), proportion_or_half(k2, n2)
-    low, high = square_and_add(p1, wilson(k1, n1, confidence, z=z), p2, wilson(k2, n2, confidence, z=z))
+    low, high = _difference(_bound_proportions(k1, n1, confidence), _bound_proportions(k2, n2, confidence))
     known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
     return as_interval(np.where(known, low, -1.0), np.where(known, high, 1.0))
 
 
 def ratio_interval(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the interval for the ratio of two proportions, ``(k1/n1) / (k2/n2)``, from Wilson's limits of each.
+    """Compute an interval for the ratio of two independent proportions, ``(k1/n1) / (k2/n2)``.
 
-    Donner & Zou's closed form (see ``ratio_of_limits``). Summed exactly over the binomial it covers at least as well as
-    Koopman's score interval (Biometrics 1984) and far better than the logarithmic ones, and it needs no iteration.
-    Assumes two independent binomial counts.
+    Donner and Zou's closed form (see ``ratio_of_limits``) from the Clopper-Pearson limits of both proportions. Summed
+    exactly over the binomial distribution, a 95 % interval covers at least 94.4 % for group sizes from 5 to 200 and
+    rates from 0.005 to 0.99, and 95.3 % where the smaller rate is divided by the larger.
 
     Args:
-        k1, n1, k2, n2: successes and trials, arrays that broadcast. The upper end is infinite where k2 is 0; where
-            both counts or an n are 0 every ratio is possible: (0, inf).
+        k1, n1, k2, n2: successes and trials, arrays that broadcast. The upper end is infinite where k2 is 0. Where
+            both counts or an n are 0 the interval is (0, inf).
 
     Raises:
         OptionError: not 0 <= k <= n, or confidence outside (0, 1).
     """
     p1, p2 = proportion_or_half(k1, n1), proportion_or_half(k2, n2)
-    low, high = ratio_of_limits(p1, wilson(k1, n1, confidence), p2, wilson(k2, n2, confidence))
+    low, high = ratio_of_limits(p1, clopper_pearson(k1, n1, confidence), p2, clopper_pearson(k2, n2, confidence))
     known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
     return as_interval(np.where(known, low, 0.0), np.where(known, high, np.inf))
 
@@ -301,13 +320,6 @@ def ratio_of_limits(
 # others. So the interval is not that of the pair picked: every pair gets an interval at the Bonferroni level, all of
 # them hold together with ``confidence``, and then the largest true distance lies between the largest of their lower
 # ends and the largest of their upper ends (the smallest true ratio likewise). With two groups it is the plain interval.
-#
-# At the high levels that many pairs call for, Wilson's limits are too narrow for rare events (one case among thirty is
-# not as unlikely as they take it to be), and so they are for small groups at any level; from three groups on, and where
-# a group is small, the pairs are therefore built from exact limits.
-
-ENOUGH = 30
-"""Trials from which on Wilson's limits cover well enough at the levels in use."""
 
 
 def count_pairs(groups: int) -> int:
@@ -326,18 +338,16 @@ def largest_difference_of_proportions(
 ) -> tuple[float, float]:
     """Return the interval for ``max(p) - min(p)`` over two or more groups, independent or correlated.
 
-    Two groups of at least ``ENOUGH``: Newcombe's hybrid score interval. More groups, or smaller ones: Clopper-Pearson
-    limits, squared and added for every pair.
+    That of ``difference_interval``, for every pair at the Bonferroni level.
 
     Args:
         k, n: successes and trials of each group, shape (groups,).
         correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
-    p, (low, high) = proportion_or_half(k, n), _bonferroni_limits(k, n, confidence)
-    r = np.zeros((len(p), len(p))) if correlation is None else correlation
+    rates, correlations = _bound_pairs(k, n, confidence, correlation)
     return _largest_difference(
-        square_and_add(p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :]), r[i, i + 1 :])
-        for i in range(len(p) - 1)
+        _difference(rates.take(i), rates.take(slice(i + 1, None)), correlations[i, i + 1 :])
+        for i in range(len(rates.value) - 1)
     )
 
 
@@ -346,25 +356,31 @@ def smallest_ratio_of_proportions(
 ) -> tuple[float, float]:
     """Return the interval for ``min(p) / max(p)`` over two or more groups, independent or correlated.
 
-    Two groups of at least ``ENOUGH``: Donner & Zou's ratio of Wilson limits. More groups, or smaller ones: the same of
-    Clopper-Pearson limits, for every pair.
+    That of ``ratio_interval``, for every pair at the Bonferroni level.
 
     Args:
         k, n: successes and trials of each group, shape (groups,).
         correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
-    p, (low, high) = proportion_or_half(k, n), _bonferroni_limits(k, n, confidence)
-    r = np.zeros((len(p), len(p))) if correlation is None else correlation
+    rates, correlations = _bound_pairs(k, n, confidence, correlation)
     smallest = largest = 1.0
-    for i in range(len(p) - 1):
-        below, above = ratio_of_limits(
-            p[i], (low[i], high[i]), p[i + 1 :], (low[i + 1 :], high[i + 1 :]), r[i, i + 1 :]
-        )
+    for i in range(len(rates.value) - 1):
+        first, others = rates.take(i), rates.take(slice(i + 1, None))
+        below, above = ratio_of_limits(first.value, first.limits, others.value, others.limits, correlations[i, i + 1 :])
         with np.errstate(divide="ignore"):
             # A ratio in [below, above] is, the smaller over the larger, min(ratio, 1 / ratio).
             smallest = min(smallest, float(np.minimum(below, 1 / above).min()))
             largest = min(largest, float(np.minimum(above, 1 / below).min()))
     return smallest, largest
+
+
+def _bound_pairs(
+    k: ArrayLike, n: ArrayLike, confidence: float, correlation: Floats | None
+) -> tuple[_Proportions, Floats]:
+    """Return the proportions at the Bonferroni level of all pairs, and the correlation of each two estimates."""
+    groups = np.asarray(k).size
+    rates = _bound_proportions(k, n, bonferroni(confidence, count_pairs(groups)))
+    return rates, np.zeros((groups, groups)) if correlation is None else correlation
 
 
 def mean_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
@@ -414,26 +430,19 @@ def largest_difference_of_means(
     )
 
 
-def has_score_limits(n: ArrayLike) -> bool:
-    """Return whether the widest gap of groups of these sizes is taken from Wilson's limits, not from exact ones."""
-    sizes = np.asarray(n)
-    return sizes.size == 2 and bool(sizes.min() >= ENOUGH)
-
-
 def differences_from_reference(
     k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95, *, correlation: Floats | None = None
 ) -> Interval:
     """Return simultaneous intervals for ``p - p[reference]`` of every other group, shape (groups - 1,).
 
-    Limits as for ``largest_difference_of_proportions``, at the Bonferroni level of one comparison for each other group.
+    That of ``difference_interval``, at the Bonferroni level of one comparison for each other group.
 
     Args:
         k, n: successes and trials of each group, shape (groups,).
         reference: the position of the group that the others are compared with.
         correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
-    sides = _reference_sides(k, n, reference, confidence)
-    return square_and_add(*sides, _with_reference(correlation, reference))
+    return _difference(*_bound_sides(k, n, reference, confidence), _with_reference(correlation, reference))
 
 
 def _with_reference(correlation: Floats | None, reference: int) -> ArrayLike:
@@ -446,10 +455,10 @@ def ratios_to_reference(
 ) -> Interval:
     """Return simultaneous intervals for ``p / p[reference]`` of every other group; see ``differences_from_reference``.
 
-    Donner & Zou's ratio of limits. The upper ends are infinite where the reference has no successes.
+    That of ``ratio_interval``. The upper ends are infinite where the reference has no successes.
     """
-    sides = _reference_sides(k, n, reference, confidence)
-    return ratio_of_limits(*sides, _with_reference(correlation, reference))
+    others, own = _bound_sides(k, n, reference, confidence)
+    return ratio_of_limits(others.value, others.limits, own.value, own.limits, _with_reference(correlation, reference))
 
 
 def mean_differences_from_reference(
@@ -475,20 +484,11 @@ def mean_differences_from_reference(
     return square_and_add(mean[others], (low[others], high[others]), *own)
 
 
-def _reference_sides(
-    k: ArrayLike, n: ArrayLike, reference: int, confidence: float
-) -> tuple[Floats, Interval, Floats, Interval]:
-    """Return the rates of all groups but the reference with their limits, and those of the reference."""
-    p = proportion_or_half(k, n)
-    low, high = _bonferroni_limits(k, n, confidence, len(p) - 1)
-    others = np.arange(len(p)) != reference
-    return p[others], (low[others], high[others]), p[reference], (low[reference], high[reference])
-
-
-def _bonferroni_limits(k: ArrayLike, n: ArrayLike, confidence: float, comparisons: int | None = None) -> Interval:
-    """Return limits that hold together for so many comparisons; by default for those of all pairs."""
-    level = bonferroni(confidence, count_pairs(np.asarray(k).size) if comparisons is None else comparisons)
-    return wilson(k, n, level) if has_score_limits(n) else clopper_pearson(k, n, level)
+def _bound_sides(k: ArrayLike, n: ArrayLike, reference: int, confidence: float) -> tuple[_Proportions, _Proportions]:
+    """Return the proportions of all other groups and of the reference, at the Bonferroni level of the others."""
+    groups = np.asarray(k).size
+    rates = _bound_proportions(k, n, bonferroni(confidence, groups - 1))
+    return rates.take(np.arange(groups) != reference), rates.take(reference)
 
 
 def _largest_difference(intervals: Iterator[Interval]) -> tuple[float, float]:

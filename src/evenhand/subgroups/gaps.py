@@ -23,10 +23,10 @@ from evenhand.core import NEVER, TimeLimit
 from evenhand.stats import (
     FAR,
     SampleMoments,
+    difference_interval,
     effective_sums,
     group_skewness,
     kish_size,
-    newcombe,
     normal_cdf,
     normal_quantile,
     stratified_difference,
@@ -242,12 +242,12 @@ def approximate_intervals(groups: StratifiedGroups, critical: float) -> Interval
 
 
 def single_intervals(groups: StratifiedGroups, confidence: float) -> IntervalEnds:
-    """Return the intervals for each gap alone: Newcombe's, the score interval over strata, or Welch's."""
+    """Return the intervals for each gap alone: that of two proportions, the score interval over strata, or Welch's."""
     if not groups.counted:
         return _welch_interval(groups, confidence)
     if groups.size.shape[-1] == 1:
         k1, n1, k2, n2 = (side[:, 0] for side in (groups.total, groups.size, groups.rest_totals, groups.rest))
-        return newcombe(k1, n1, k2, n2, confidence)
+        return difference_interval(k1, n1, k2, n2, confidence)
     return _score_interval(
         groups.total, groups.size, groups.rest_totals, groups.rest, reach=normal_quantile(confidence)
     )

@@ -21,7 +21,7 @@ from evenhand.core import NEVER, TimeLimit
 from evenhand.errors import OptionError
 from evenhand.models import BATCH_ROWS, Scorer, ask_once
 from evenhand.schema import People, Schema
-from evenhand.stats import SequentialDifference, bonferroni, newcombe, normal_quantile
+from evenhand.stats import SequentialDifference, bonferroni, difference_interval, normal_quantile
 from evenhand.subgroups.config import NeighbourhoodMethod
 from evenhand.subgroups.rules import Rules, describe_rules, find_members
 from evenhand.typing import Booleans, Floats, Integers
@@ -48,8 +48,8 @@ class NeighbourhoodGap(BaseModel):
         rate, rest_rate, gap: favourable rates (or error rates) inside and outside, and their difference.
         low, high: interval for the gap among the people in the data, nudged; those of all rule sets hold together.
         confidence: with which they do.
-        how: ``sampled``: as many pairs as were settled beforehand, Newcombe's interval. ``sequential``: until the
-            answer was clear, with an interval that holds whenever one stops.
+        how: ``sampled``: a fixed number of pairs, with ``difference_interval``. ``sequential``: until the answer was
+            clear, with an interval that is valid at any stopping time.
         p: p value against no gap, adjusted for the number of rule sets, valid at any time; None for ``sampled``.
         answer: ``gap``: the interval excludes 0. ``no gap``: it lies within the margin. ``open``: neither.
     """
@@ -204,7 +204,7 @@ class _NeighbourPairs:
         if how == "sequential":
             return self.seen.interval(level)
         n = self.seen.pairs
-        low, high = newcombe(self.counts[0], n, self.counts[1], n, level)
+        low, high = difference_interval(self.counts[0], n, self.counts[1], n, level)
         return float(low), float(high)
 
     def answer(self, how: NeighbourhoodMethod, confidence: float, rule_sets: int, margin: float) -> NeighbourhoodGap:
@@ -260,8 +260,9 @@ PairPlan: TypeAlias = Callable[[_NeighbourPairs], int]
 
 
 def _fixed_plan(drawn: list[_NeighbourPairs], level: float, margin: float) -> PairPlan:
-    # Wald's interval of two rates of 1/2 reaches z sqrt(1 / (2 n)); Newcombe's is narrower there.
-    enough = math.ceil((normal_quantile(level) / margin) ** 2 / 2)
+    # Clopper-Pearson limits of a rate of 1/2 lie z / (2 sqrt(n)) + 1 / (2n) from it; two rates are squared and added.
+    root = (normal_quantile(level) + math.sqrt(normal_quantile(level) ** 2 + 4 * math.sqrt(2) * margin)) / 2
+    enough = math.ceil((root / margin) ** 2 / 2)
     return lambda pairs: enough - pairs.seen.pairs
 
 

@@ -13,7 +13,7 @@ from evenhand.reproduce.mitigation.record import CASES, DecisionCounts, Mitigate
 from evenhand.reproduce.mitigation.subgroups import GIVEN
 from evenhand.reproduce.shields import published as shields
 from evenhand.reproduce.shields.environments import ENVIRONMENTS
-from evenhand.stats import newcombe
+from evenhand.stats import difference_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -208,7 +208,7 @@ PARTS = ("held_out", "training", "sampled")
 
 def gap_interval(counted: DecisionCounts) -> tuple[float, float]:
     """Return the 95 % interval of the rate inside minus the rate outside, for people like these."""
-    low, high = newcombe(
+    low, high = difference_interval(
         counted.favourable, counted.inside, counted.rest_favourable, counted.people - counted.inside
     )  # fmt: skip
     return float(low), float(high)

@@ -14,7 +14,7 @@ from evenhand.reproduce.comparison import PieceContext, Values
 from evenhand.reproduce.mitigation.record import load_people
 from evenhand.reproduce.testsgd.people import EVERY, find_case, search_completely
 from evenhand.schema import People, Schema, Value
-from evenhand.stats import newcombe
+from evenhand.stats import difference_interval
 from evenhand.subgroups import methods
 from evenhand.typing import Floats, Integers, Progress
 
@@ -30,8 +30,8 @@ INSIDE, OUTSIDE = (15, 50, 100, 500), 500
 TRUE_RATES = (0.3, 0.5)
 """Rates in the population that these people are a random sample of."""
 
-FIXED = 769
-"""Pairs that a Newcombe interval for the difference needs for the same margin at rates of a half."""
+FIXED = 797
+"""Pairs for which the interval of a difference has the same margin at two rates of a half."""
 
 FAIR = "german"
 """The people among whom fair models decide."""
@@ -62,11 +62,11 @@ def _cover_given(rates: tuple[float, float], runs: int, seed: int) -> Values:
     truth = rates[0] - rates[1]
     rng = np.random.default_rng([seed, 1])
     k, rest_k = (rng.binomial(FIXED, rate, runs) for rate in rates)
-    low, high = newcombe(k, FIXED, rest_k, FIXED)
+    low, high = difference_interval(k, FIXED, rest_k, FIXED)
     return {
         "within": int((np.abs(seen.gaps - truth) <= seen.margins).sum()),
         "samples": float(seen.n.mean()),
-        "newcombe": int(((low <= truth) & (truth <= high)).sum()),
+        "covered": int(((low <= truth) & (truth <= high)).sum()),
     }
 
 
@@ -85,10 +85,10 @@ def _cover_people(inside: int, runs: int, seed: int) -> Values:
     if seen.cut_short:
         raise KeyboardInterrupt
     truth = TRUE_RATES[0] - TRUE_RATES[1]
-    low, high = newcombe(k[:, 0], inside, k[:, 1], OUTSIDE)
+    low, high = difference_interval(k[:, 0], inside, k[:, 1], OUTSIDE)
     return {
         "within": int((np.abs(seen.gaps - truth) <= seen.margins).sum()),
-        "newcombe": int(((low <= truth) & (truth <= high)).sum()),
+        "covered": int(((low <= truth) & (truth <= high)).sum()),
     }
 
 

@@ -14,7 +14,7 @@ from evenhand.reproduce.mitigation.tables import RETRAINED, gap_interval
 from evenhand.reproduce.testsgd import published
 from evenhand.reproduce.testsgd.people import COMBINATIONS, TOP
 from evenhand.reproduce.testsgd.published import TITLES
-from evenhand.stats import newcombe, student_interval
+from evenhand.stats import difference_interval, student_interval
 from evenhand.text import format_count
 
 NEAR = 5.0
@@ -406,7 +406,7 @@ def mean_figure(values: Sequence[float], *, samples: Sequence[int] | None) -> Ow
     if samples is None:
         return OwnFigure(value=mean, kind="estimated", basis="one network")
     n, k, rest, rest_k = samples
-    low, high = newcombe(k, n, rest_k, rest)
+    low, high = difference_interval(k, n, rest_k, rest)
     own = _absolute(k / n - rest_k / rest, float(low), float(high), f"{n:,} samples a side")
     return own.model_copy(update={"kind": "estimated"})
 

@@ -284,7 +284,7 @@ def compare_bounds(values: Mapping[str, Values]) -> ComparedTable:
             figures.append(
                 _plain(
                     *(row, "samples a side", None, OwnFigure(value=one["samples"], kind="measured")),
-                    *("not compared", "the paper prints none; Newcombe's interval for the difference needs fewer"),
+                    *("not compared", "the paper prints none; Evenhand's interval for the difference needs fewer"),
                     default=OwnFigure(value=FIXED, kind="measured"),
                 )
             )
@@ -311,8 +311,8 @@ def compare_bounds(values: Mapping[str, Values]) -> ComparedTable:
         )
     return _table(
         "Theorem 4.2", "The error bound", figures,
-        "By simulation. Evenhand's column is Newcombe's interval (nominal 95 %): of fixed samples, of the real people, "
-        "and adjusted for every rule set in the search of fair models.",
+        "By simulation. Evenhand's column is its interval of a difference (nominal 95 %): of fixed samples, of the "
+        "real people, and adjusted for every rule set in the search of fair models.",
         "the bound holds for what the theorem says, the rates of samples around given people; it does not hold for "
         "people like these, which is what the problem is stated for, and not for many rule sets together",
     )  # fmt: skip
@@ -325,7 +325,7 @@ def _compare_coverage(row: str, measure: str, one: Values) -> ComparedFigure:
         *(row, measure, PROMISED, ours, verdict),
         "few people were seen, which the bound does not know" if verdict == "differs" else "",
         published_text=f"at least {PROMISED:g}",
-        default=_share(one["newcombe"], one["runs"], "estimated", "Newcombe, nominal 95 %"),
+        default=_share(one["covered"], one["runs"], "estimated", "nominal 95 %"),
         unit="%",
     )
 

@@ -17,7 +17,7 @@ from evenhand.core import TimeLimit
 from evenhand.errors import OptionError
 from evenhand.models import Scorer
 from evenhand.schema import Attribute, People
-from evenhand.stats import newcombe, permute_counts, standardised_gap
+from evenhand.stats import difference_interval, permute_counts, standardised_gap
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, equal_width_ends
 from evenhand.subgroups.measures import measure_outcomes
@@ -66,7 +66,7 @@ def audit_linear(
     reached = int((auditor.largest(permuted) >= group.weighted * (1 - 1e-9)).sum())
     # The observed outcomes are one more arrangement, so that p is never 0 (Phipson & Smyth 2010).
     p = (1 + reached) / (1 + config.permutations)
-    low, high = newcombe(positives, inside, total - positives, n - inside, config.confidence)
+    low, high = difference_interval(positives, inside, total - positives, n - inside, config.confidence)
     rate, rest_rate = positives / inside, (total - positives) / (n - inside)
     finding = Finding(
         rules={},
