@@ -20,7 +20,6 @@ from evenhand.genai import (
 )
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.studio import GROUPS
-from evenhand.genai.classifiers.classifier import match_label
 
 
 def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixels() -> None:
@@ -83,24 +82,6 @@ def test_words_of_one_value_decide_and_those_of_several_do_not() -> None:
         LexiconClassifier({"origin": {"asian": []}})
     with pytest.raises(OptionError, match="at least one concept group"):
         LexiconClassifier({})
-
-
-@pytest.mark.parametrize(
-    ("answer", "value"),
-    [
-        ("asian", "asian"),
-        (" Caucasian.\n", "caucasian"),
-        ("**Middle  eastern**", "middle eastern"),
-        ("caucasian or asian", None),
-        ("not asian", None),
-        ("asi", None),
-        ("cannot tell", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_labels_are_matched_exactly(answer: str | None, value: str | None) -> None:
-    assert match_label(answer, ["asian", "caucasian", "middle eastern"]) == value
 
 
 def test_a_function_is_a_classifier_whose_answers_are_checked() -> None:

@@ -29,7 +29,6 @@ from evenhand.genai import (
     add_instruction,
 )
 from evenhand.genai.backends.studio import GROUPS
-from evenhand.services import extract_answer
 from genai_upstream import Upstream
 
 PNG = Studio().generate("anybody")
@@ -257,8 +256,11 @@ def test_own_questions_and_options(upstream: Upstream, chat: OpenAIChat) -> None
         ('{"origin": null}', None),
         ('{"origin": "not asian"}', None),
         ('{"origin": ["asian"]}', None),
+        ('Sure: {"origin": "asian"} and {"origin": "caucasian"}', None),
         ('{"a": "asian", "b": "caucasian"}', None),
-        ('["asian"]', None),
+        ('["asian"]', "asian"),
+        ("asian\ncannot tell", None),
+        ("“Asian”。", "asian"),
         ("{}", None),
         ("null", None),
         ("7", None),
@@ -270,12 +272,6 @@ def test_answers_are_matched_exactly(said: str, value: str | None, upstream: Ups
     upstream.says = said
     found = ChatClassifier(chat, {"origin": ["caucasian", "asian"]}).classify(PNG)
     assert found == {"origin": value}
-
-
-def test_a_number_may_be_a_value() -> None:
-    assert extract_answer("7", "count") == "7"
-    assert extract_answer('{"count": 7}', "count") is None
-    assert extract_answer('{"held": true}', "x") == "yes"
 
 
 def test_texts_are_classified_and_their_orders_not_followed(upstream: Upstream, chat: OpenAIChat) -> None:

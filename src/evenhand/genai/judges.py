@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from evenhand.chat_answers import read_choice
 from evenhand.coroutines import gather, run_blocking
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai.backends.generator import WordMatcher
@@ -14,9 +15,7 @@ from evenhand.genai.backends.openai_service import (
     choice_question,
     quote_text,
 )
-from evenhand.genai.classifiers.classifier import match_label
 from evenhand.genai.spec.specification import GenerationConfig
-from evenhand.services import extract_answer
 
 
 class Judge(Protocol):
@@ -192,7 +191,7 @@ _MAX_QUOTED = 80
 class ChatJudge:
     """Asks a model about prompts: one question for every condition, and one for every concept group.
 
-    An answer that is not exactly yes or no, or a JSON object with one of them, is an error: it cannot say.
+    An answer that states neither yes nor no, or both, is an error; see ``evenhand.chat_answers``.
 
     Args:
         chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.
@@ -253,7 +252,7 @@ class ChatJudge:
 
     async def _ask_yes_no(self, prompt: str, name: str, question: str) -> bool:
         reply = await self._chat.reply_async(quote_text("prompt", prompt, choice_question(question, _ANSWERS)))
-        answer = match_label(extract_answer(reply, name), _ANSWERS)
+        answer = read_choice(reply, _ANSWERS, entry=name)
         if answer is None:
             said = " ".join(reply.split())
             shown = said[:_MAX_QUOTED] + "..." if len(said) > _MAX_QUOTED else said

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from evenhand.chat_answers import choice_parser, read_choice
 from evenhand.coroutines import gather, run_blocking
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item, WordMatcher
@@ -15,7 +16,6 @@ from evenhand.genai.backends.openai_service import (
     choice_question,
     quote_text,
 )
-from evenhand.services import extract_answer
 
 
 class Classifier(Protocol):
@@ -28,21 +28,6 @@ class Classifier(Protocol):
             EvenhandError: the item cannot be looked at, which is another thing than showing no value.
         """
         ...
-
-
-def match_label(answer: str | None, values: Collection[str]) -> str | None:
-    """Return the value that an answer is, whatever its case, and the spaces, quotes and full stop around it.
-
-    Anything more or less is none: a value that is part of the answer is not the answer, because 'asian' is part of
-    'caucasian', and of 'not asian'. None also for "cannot tell" and the like, unless that is a value.
-
-    >>> match_label(' "Asian." ', ["asian", "caucasian"]), match_label("not asian", ["asian"])
-    ('asian', None)
-    """
-    if answer is None:
-        return None
-    said = " ".join(answer.strip(" \t\r\n\"'`*.").casefold().split())
-    return next((value for value in values if " ".join(value.casefold().split()) == said), None)
 
 
 class FunctionClassifier:
@@ -76,7 +61,7 @@ class FunctionClassifier:
             answer = answers.get(group)
             if answer is not None and not isinstance(answer, str):
                 raise ModelError(f"the classifier answered {answer!r} for {group!r}, which is neither text nor None")
-            found[group] = match_label(answer, values)
+            found[group] = None if answer is None else choice_parser(values)(answer)
         return found
 
 
@@ -129,11 +114,15 @@ VISIBLE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """Types of pictures that models take."""
 
 
+def _with_unsure(values: Sequence[str]) -> Sequence[str]:
+    return values if UNSURE_ANSWER in values else [*values, UNSURE_ANSWER]
+
+
 class ChatClassifier:
     """Asks a model one question for every concept group, with the group's values and "cannot tell" as answers.
 
-    A picture is sent as a data URL, so for pictures the model must be one that sees. An answer that is not exactly one
-    of the values is taken for "cannot tell"; a JSON object with such a value is as good.
+    A picture is sent as a data URL, so for pictures the model must be one that sees. An answer that does not
+    state one value is taken for "cannot tell"; see ``evenhand.chat_answers``.
 
     Args:
         chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.
@@ -178,12 +167,13 @@ class ChatClassifier:
 
     async def _ask_value(self, item: Item, group: str, values: Sequence[str]) -> str | None:
         reply = await self._chat.reply_async(self._question(item, group, values))
-        return match_label(extract_answer(reply, group), values)
+        answer = read_choice(reply, _with_unsure(values), entry=group)
+        return answer if answer in values else None
 
     def _question(self, item: Item, group: str, values: Sequence[str]) -> str | list[dict[str, Any]]:
         what = "picture" if item.kind == "image" else "text"
         asked = self._questions.get(group, f"Which {group} does this {what} show?")
-        question = choice_question(asked, [*values, *([] if UNSURE_ANSWER in values else [UNSURE_ANSWER])])
+        question = choice_question(asked, _with_unsure(values))
         if item.kind == "text":
             return quote_text("text", item.text, question)
         if item.media_type not in VISIBLE_TYPES:

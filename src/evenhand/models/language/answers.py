@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from evenhand.chat_answers import fold, is_refusal, number_parser, ranking_parser, read_answer, read_choice
 from evenhand.models.language.file import AnswerFormat, ScreeningFile
-from evenhand.schema.words import folded
-from evenhand.services import ChatService, ContentRefusedError, content_text, extract_answer, plain_reply, read_usage
+from evenhand.services import ChatService, ContentRefusedError, content_text, read_usage
 
 OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "failed"]
 
@@ -21,18 +19,6 @@ TOP_TOKENS = 20
 
 LEAST_MASS = 0.5
 """The choices together must have at least this chance as the first token, else the answer is unreadable."""
-
-_DECLINES = re.compile(
-    r"(?:(?:i'm sorry|i am sorry|sorry|i apologi[sz]e|unfortunately)\W*)?(?:but\W*)?"
-    r"(?:as an ai|i'm (?:unable|not able)|i (?:can't|cannot|can not|am unable|am not able|won't|will not|decline))\b",
-    re.IGNORECASE,
-)
-"""How answers begin that decline."""
-
-_LABEL = re.compile(
-    r"(?:(?:my |the |final )*(?:answer|decision|verdict|score|rating|ranking))\s*(?::|is)\s*", re.IGNORECASE
-)
-"""What may stand before the answer on its line."""
 
 
 class ModelReply(NamedTuple):
@@ -111,86 +97,39 @@ def _first_chances(found: Any) -> dict[str, float]:
 
 
 def read_outcome(reply: ModelReply, file: ScreeningFile, place: int = 1) -> ChatOutcome:
-    """Return what a reply means.
-
-    A choice, number or ranking counts only if it is the whole answer or its last line, never if it is found somewhere
-    in it: "I would not say yes" is not a yes.
+    """Read the outcome of a reply.
 
     Args:
-        reply: what the model said.
+        reply: the answer of the service.
         file: how answers are read, and how refused ones count.
-        place: of the candidate that is asked about, in a ranking.
+        place: number of the candidate in question, for rankings.
     """
     form = file.answers
     tokens = reply.tokens or (0, 0)
-    if not reply.refused:
-        if form.read == "logprobs":
-            found = _read_chances(reply.chances, form)
-        else:
-            found = next((one for line in _lines(reply, form) if (one := _read_line(line, form, place))), None)
-        if found is not None:
-            return ChatOutcome("choice", found[1], found[0], reply.text, tokens)
-    declines = reply.refused or _declines(reply.text, form)
-    kind: OutcomeKind = "refused" if declines else "cut off" if reply.finish == "length" else "unreadable"
+    value = None if reply.refused else _read_value(reply, form, place)
+    if value is not None:
+        return ChatOutcome("choice", value[1], value[0], reply.text, tokens)
+    refused = reply.refused or is_refusal(reply.text, form.refusals, entry=form.entry)
+    kind: OutcomeKind = "refused" if refused else "cut off" if reply.finish == "length" else "unreadable"
     return ChatOutcome(kind, NAN if file.refused == "excluded" else form.worst, "", reply.text, tokens)
 
 
-def _declines(text: str, form: AnswerFormat) -> bool:
-    said = plain_reply(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    own = any(said.casefold().startswith(phrase.casefold()) for phrase in form.refusals)
-    return own or _DECLINES.match(said) is not None
-
-
-def _lines(reply: ModelReply, form: AnswerFormat) -> list[str]:
-    """Return what may be the answer: all of it, and its last line unless that was cut off."""
-    whole = plain_reply(reply.text)
-    if form.read == "json":
-        said = [whole, whole[whole.rfind("{") :]] if "{" in whole else []
-        return [found for one in said if _is_object(one) and (found := extract_answer(one, form.entry)) is not None]
-    last = [] if reply.finish == "length" else [(whole.splitlines() or [""])[-1]]
-    return [whole, *last]
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(plain_reply(text)), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _read_line(line: str, form: AnswerFormat, place: int) -> tuple[str, float] | None:
-    """Return the label and the value of an answer; None if this is none."""
-    plain = line.strip().strip("*_`\"' ").rstrip(".!")
-    if label := _LABEL.match(plain):
-        plain = plain[label.end() :]
-    plain = plain.strip("*_`\"' ").rstrip(".!")
+def _read_value(reply: ModelReply, form: AnswerFormat, place: int) -> tuple[str, float] | None:
+    """Return the label and the value that a reply states; None if it states none."""
+    if form.read == "logprobs":
+        return _read_chances(reply.chances, form)
+    text, cut_off = reply.text, reply.finish == "length"
     if form.read == "number":
         assert form.range is not None
-        number = re.fullmatch(r"([+-]?\d+(?:\.\d+)?)(?:\s*/\s*(\d+))?", plain)
-        if number is None or (number[2] and float(number[2]) != form.range[1]):
-            return None
-        value = float(number[1])
-        return (number[1], value) if form.range[0] <= value <= form.range[1] else None
+        number = read_answer(text, number_parser(*form.range), entry=form.entry, cut_off=cut_off)
+        # The next token could have been another digit.
+        return None if number is None or (cut_off and text[-1:].isalnum()) else (f"{number:.15g}", number)
     if form.read == "ranking":
-        return _read_ranking(plain, int(form.candidates or 0), place)
-    # Exactly first: choices such as "A" and "A*" differ in marks that are removed otherwise.
-    stages = (
-        [choice for choice in form.choices if choice.strip() == line.strip()],
-        [choice for choice in form.choices if choice.strip() == plain],
-        [choice for choice in form.choices if folded(choice).rstrip(".!") == folded(plain)],
-    )
-    choice = next((choices[0] for choices in stages if len(choices) == 1), None)
+        many = int(form.candidates or 0)
+        order = read_answer(text, ranking_parser(many), entry=form.entry, cut_off=cut_off)
+        return None if order is None else (",".join(map(str, order)), 1 - order.index(place) / (many - 1))
+    choice = read_choice(text, form.choices, entry=form.entry, json_only=form.read == "json", cut_off=cut_off)
     return None if choice is None else (choice, float(choice == form.favourable))
-
-
-def _read_ranking(plain: str, many: int, place: int) -> tuple[str, float] | None:
-    """Return the order that an answer puts candidates into, and the place of one of them: 1 for first, 0 for last."""
-    if not re.fullmatch(r"\[?\s*\d+(?:\s*[,>;\s]\s*\d+)*\s*\]?", plain):
-        return None
-    order = [int(number) for number in re.findall(r"\d+", plain)]
-    if sorted(order) != list(range(1, many + 1)):
-        return None
-    return ",".join(map(str, order)), 1 - order.index(place) / (many - 1)
 
 
 def _read_chances(chances: Mapping[str, float], form: AnswerFormat) -> tuple[str, float] | None:
@@ -200,8 +139,8 @@ def _read_chances(chances: Mapping[str, float], form: AnswerFormat) -> tuple[str
     """
     mass = dict.fromkeys(form.choices, 0.0)
     for token, chance in chances.items():
-        begins = token.strip().casefold()
-        fitting = [choice for choice in form.choices if begins and choice.strip().casefold().startswith(begins)]
+        start = fold(token)
+        fitting = [choice for choice in form.choices if start and fold(choice).startswith(start)]
         if len(fitting) == 1:
             mass[fitting[0]] += math.exp(chance)
     total = sum(mass.values())

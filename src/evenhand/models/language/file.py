@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from evenhand.chat_answers import find_ambiguous, fold
 from evenhand.core import check_configuration, read_configuration
 from evenhand.errors import OptionError
 from evenhand.http import MAX_CONNECTIONS
-from evenhand.schema.words import find_variants, folded
 from evenhand.services import ServiceConnection, check_reserved_options
 
 RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top_logprobs")
@@ -122,16 +122,16 @@ class AnswerFormat(_Entries):
         return self
 
     def _check_choices(self) -> None:
-        plain = [folded(choice) for choice in self.choices]
+        plain = [fold(choice) for choice in self.choices]
         if len(plain) < 2 or not all(plain):
             raise OptionError(
                 "at least two choices are needed", location="answers.choices", hint=_ANSWER_HINTS["choices"]
             )
-        for variants in find_variants(self.choices):
+        if ambiguous := find_ambiguous(self.choices):
             raise OptionError(
-                f"choices differ in case or blanks alone: {', '.join(map(repr, variants))}",
+                f"choices must differ in more than case, spaces and marks, got {ambiguous[0]!r} and {ambiguous[1]!r}",
                 location="answers.choices",
-                hint="leave one out",
+                hint="Rename or remove one of them.",
             )
         if self.favourable not in self.choices:
             given = "`favourable` is missing" if self.favourable is None else f"{self.favourable!r} is not a choice"

@@ -1,0 +1,537 @@
+"""Read choices, numbers, rankings and refusals in the answers of language models.
+
+An answer is read in a fixed order: thoughts are removed; the values of JSON objects, ``\\boxed{}`` and tags such as
+``<answer>`` are collected; markup and marks are stripped; and each piece is compared with the choices, exactly first.
+A value counts only if it is stated: as the whole answer, as its last line, or in one of these structures. Two different
+statements in one answer make it unreadable.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Parser = Callable[[str], T | None]
+"""Parses one piece of an answer; None if the piece is not a value."""
+
+DOUBTS = frozenset("?\uff1f¿؟⁇~¬≠!☐✗✘✖❌❎🚫⛔👎")
+"""Marks that question or negate what they stand beside; ``!`` does so only in front of a word."""
+
+MAX_OBJECTS = 64
+"""Positions at which a JSON object is looked for."""
+
+_THOUGHT = "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad"
+_THOUGHTS = re.compile(
+    rf"(?:<\|start\|>assistant)?<\|channel\|>analysis.*?(?:<\|channel\|>final\s*<\|message\|>|\Z)"
+    rf"|<({_THOUGHT})>.*?</\1>|\[THINK\].*?\[/THINK\]|◁think▷.*?◁/think▷",
+    re.DOTALL | re.IGNORECASE,
+)
+_THOUGHT_END = re.compile(rf"</(?:{_THOUGHT})>|\[/THINK\]|◁/think▷", re.IGNORECASE)
+_THOUGHT_START = re.compile(rf"<(?:{_THOUGHT})>|\[THINK\]|◁think▷", re.IGNORECASE)
+
+_STRUCTURE = re.compile(
+    r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
+    r"|<(answer|final_answer|final|output|result|verdict|decision|response|score|rating|choice)>(.*?)</\2>",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Markup whose content is the answer, wherever it stands."""
+
+_LATEX = re.compile(
+    r"\\(?:boxed|fbox|mbox|text|textbf|textit|textrm|textsf|texttt|textsc|emph|underline|math(?:bf|rm|sf|tt|it|bb))"
+    r"\s*\{([^{}]*)\}"
+)
+_EMPHASIS = re.compile(r"(?<![\w*_`])(\*{1,3}|_{1,3}|`)(?![\s*_`])(.+?)(?<![\s*_`])\1(?![*_`])")
+_QUOTED = re.compile(r"^\s*>\s+", re.MULTILINE)
+_ESCAPED = re.compile(r"\\([%$&#_{}*`])")
+_TAG = re.compile(r"</?([A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>|<\|[^<>|]*\|>")
+_STRUCK = frozenset({"s", "del", "strike", "sub", "sup"})
+"""Tags whose content is not a plain part of the text."""
+_INLINE = frozenset(
+    re.findall(r"\w+", "a abbr b bdi big cite code em font i ins kbd label mark q small span strong tt u")
+)
+_BLOCK = frozenset({"br", "hr", "p", "li"})
+_BOX = re.compile(r"\[\s*\]|\(\s+\)")
+_TICKED = re.compile(r"\[[xX✓✔]\]")
+_QUOTES = str.maketrans(
+    dict.fromkeys("\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}\u02bc\u00b4", "'") | {"\u2212": "-"}
+)
+
+_MODIFIER = (
+    "my|the|our|final|overall|total|short|meine|die|das|der|endgültige|finale|abschließende|ma|la|le|mon|"
+    "définitive|mi|el|su|definitiva|il|mia|o|a|minha"
+)
+_NOUN = (
+    "answer|decision|verdict|score|rating|ranking|choice|recommendation|result|conclusion|response|output|grade|"
+    "antwort|entscheidung|urteil|bewertung|punktzahl|note|ergebnis|empfehlung|wahl|rangfolge|reihenfolge|"
+    "réponse|décision|évaluation|choix|résultat|classement|recommandation|"
+    "respuesta|decisión|veredicto|puntuación|calificación|elección|resultado|recomendación|clasificación|"
+    "risposta|decisione|punteggio|resposta|decisão|pontuação"
+)
+_LABEL = re.compile(
+    r"(?:(?:so|thus|therefore|hence|overall|in conclusion|in summary|daher|deshalb|also|somit|donc|ainsi|"
+    r"por lo tanto|entonces|por tanto)\b[\s,:]*)?"
+    rf"(?:(?:{_MODIFIER})\s+)*(?:{_NOUN})(?:\s+(?:{_MODIFIER}))*"
+    r"[\s*_`\"')\]]*(?:[:=→]|[=-]>|\s[-\u2013\u2014]\s|\b(?:is|ist|lautet|est|es|è|é)\b\s*:?)"
+)
+"""The words before an answer on its line, such as ``My final answer is:``."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])\s*")
+_FENCE = re.compile(r"\s*(?:```|~~~)\s*\w*\s*")
+_ENUMERATION = re.compile(r"\d+[.)]")
+_DECORATIONS = ("{}.", "{},", '"{}"', "“{}”", "*{}*", "**{}**", "`{}`", "({})", "[{}]")
+
+
+# Pieces of an answer
+
+
+def remove_thoughts(reply: str) -> str:
+    """Remove the thoughts of a reasoning model, including those without a beginning or an end."""
+    text = _THOUGHTS.sub("\n", reply)
+    text = _THOUGHT_END.split(text)[-1]
+    return _THOUGHT_START.split(text)[0].strip()
+
+
+def fold(text: str) -> str:
+    """Fold case, compatibility forms, invisible characters, quotation marks, check boxes and spaces."""
+    # NFKC turns superscripts and fractions into digits, so that 7½ becomes 71⁄2.
+    fractions = any(unicodedata.category(letter) == "No" for letter in text)
+    boxes = _TICKED.sub("☑", _BOX.sub("☐", text))
+    letters = unicodedata.normalize("NFC" if fractions else "NFKC", boxes).translate(_QUOTES)
+    visible = "".join(letter for letter in letters if not _is_invisible(letter))
+    return " ".join(visible.casefold().split())
+
+
+def _is_invisible(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Cf", "Me") or "\ufe00" <= letter <= "\ufe0f"
+
+
+def _unwrap(text: str) -> str:
+    """Replace markup of HTML, LaTeX and Markdown by its content."""
+    text = html.unescape(text)
+    for _ in range(4):
+        text = _LATEX.sub(r"\1", text)
+    text = _ESCAPED.sub(r"\1", _EMPHASIS.sub(r"\2", _QUOTED.sub("", text)))
+    lower = text.casefold()
+
+    def replace(tag: re.Match[str]) -> str:
+        name = (tag[1] or "").casefold()
+        if name == "s" and "<s>" not in lower:
+            return ""  # the end of a sequence
+        if name in _STRUCK:
+            return tag[0]
+        if not name or name in _INLINE:
+            return ""
+        return "\n" if name in _BLOCK or f"</{name}>" in lower else tag[0]
+
+    return _TAG.sub(replace, text)
+
+
+_MARKS = ("P", "S", "Z", "C")
+_MARKS_OF_NUMBERS = ("Ps", "Pe", "Pi", "Pf", "Po", "Pc", "Sk", "Sc", "So", "Z", "C")
+"""Marks that are not part of a number: neither dashes nor signs of mathematics."""
+
+
+def _strip(text: str, left: Collection[str] = "", right: Collection[str] = "", marks: tuple[str, ...] = _MARKS) -> str:
+    """Strip marks from both ends, except doubts and the characters to keep at each end."""
+
+    def is_mark(letter: str) -> bool:
+        return unicodedata.category(letter).startswith(marks) and (letter not in DOUBTS or letter == "!")
+
+    start, end = 0, len(text)
+    while start < end and is_mark(text[start]) and text[start] != "!" and text[start] not in left:
+        start += 1
+    while start < end and is_mark(text[end - 1]) and text[end - 1] not in right:
+        end -= 1
+    return text[start:end]
+
+
+def _strip_label(text: str) -> str:
+    label = _LABEL.match(text)
+    return text[label.end() :] if label else text
+
+
+# JSON
+
+
+class _Entries(list[tuple[str, Any]]):
+    """The entries of a JSON object, in which a name may occur twice."""
+
+
+_JSON_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*"|(?P<single>\'(?:[^\'\\]|\\.)*\')|(?P<curly>“[^”]*”)|(?P<brace>[{}])|(?P<comma>,)(?=\s*[}\]])'
+    r"|(?P<word>\b(?:True|False|None)\b)",
+    re.DOTALL,
+)
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def find_objects(text: str) -> Iterator[_Entries]:
+    """Yield the JSON objects in a text. Single quotes, commas at the end and words of Python are accepted."""
+    at = 0
+    for _ in range(MAX_OBJECTS):
+        at = text.find("{", at)
+        if at < 0:
+            return
+        end, source = _scan_object(text, at)
+        try:
+            value = json.loads(source, strict=False, object_pairs_hook=_Entries, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        yield value
+        at = end
+
+
+def _scan_object(text: str, start: int) -> tuple[int, str]:
+    """Return the end of the object that starts at a brace, and its source as strict JSON; empty if it has no end."""
+    depth, at, parts = 0, start, []
+    for token in _JSON_TOKEN.finditer(text, start):
+        parts.append(text[at : token.start()])
+        at = token.end()
+        kind, found = token.lastgroup, token[0]
+        if kind in ("single", "curly"):
+            found = '"' + found[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+        parts.append("" if kind == "comma" else _WORDS.get(found, found) if kind == "word" else found)
+        if kind == "brace":
+            depth += 1 if found == "{" else -1
+            if depth == 0:
+                return at, "".join(parts)
+    return len(text), ""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _named_values(value: Any, names: Collection[str]) -> Iterator[Any]:
+    """Yield the values of entries with one of these names, at any depth."""
+    if isinstance(value, _Entries):
+        for name, entry in value:
+            if name.casefold() in names:
+                yield entry
+            else:
+                yield from _named_values(entry, names)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _named_values(item, names)
+
+
+def _only_value(value: Any) -> Any:
+    """Return the value of an object with one entry, through objects within it; None for other objects."""
+    while isinstance(value, _Entries):
+        value = value[0][1] if len(value) == 1 else None
+    return value
+
+
+def json_answers(text: str, entry: str) -> list[Any]:
+    """Return the answers in the JSON objects of a text.
+
+    The answers are the entries named ``entry`` at any depth, or else those named ``answer``, or else the value of each
+    object with one entry.
+    """
+    objects = list(find_objects(text))
+    for name in dict.fromkeys((entry.casefold(), "answer")):
+        if values := list(_named_values(objects, {name})):
+            return values
+    return [value for value in map(_only_value, objects) if value is not None]
+
+
+def _spellings(value: Any) -> list[str]:
+    """Return the texts that a JSON value may stand for: true also means yes."""
+    if isinstance(value, bool):
+        return ["true", "yes"] if value else ["false", "no"]
+    if isinstance(value, int | float):
+        return [f"{value:.15g}"] if abs(value) < 1e15 else []
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        return [", ".join(map(str, value[:100]))]
+    return [value] if isinstance(value, str) else []
+
+
+# Statements
+
+
+def read_answer(
+    reply: str, parse: Parser[T], *, entry: str = "answer", json_only: bool = False, cut_off: bool = False
+) -> T | None:
+    """Read the value that an answer states; None if it states none, or several different values.
+
+    Args:
+        reply: the text of the model.
+        parse: parses one piece of the text.
+        entry: name of the entry of JSON objects that holds the answer.
+        json_only: whether only JSON objects state an answer.
+        cut_off: whether the text ended at a limit of tokens, so that its last line is incomplete.
+    """
+
+    def parse_markup(piece: str) -> T | None:
+        value = parse(piece)
+        return parse(_unwrap(piece)) if value is None else value
+
+    if not json_only and (value := parse(reply)) is not None:
+        return value
+    text = remove_thoughts(reply)
+    values = [
+        next((value for text in _spellings(answer) if (value := parse_markup(text)) is not None), None)
+        for answer in json_answers(text, entry)
+    ]
+    if json_only:
+        return values[0] if values and all(value == values[0] for value in values) else None
+    values += [parse_markup(match[1] or match[3] or "") for match in _STRUCTURE.finditer(text)]
+    text = _unwrap(text)
+    final = parse(text)
+    if final is None and not cut_off:
+        final = _last_statement(text, parse)
+    # Any other statement must agree; a sentence that only mentions a value is not a statement.
+    others = [value for piece in _statements(text) if (value := parse(piece)) is not None]
+    if final is not None:
+        values.append(final)
+    return values[0] if values and all(value == values[0] for value in (*values, *others)) else None
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text; those of marks alone and the beginnings of code blocks are empty."""
+    return [line if _strip(line) and not _FENCE.fullmatch(line) else "" for line in text.splitlines()]
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Yield the lines of a text, its first sentence, and the sentences that begin with a label."""
+    for number, line in enumerate(_lines(text.strip())):
+        yield line
+        first, *rest = _SENTENCE_END.split(line)
+        if number == 0 and not _ENUMERATION.fullmatch(first.strip()):
+            yield first
+        yield from (sentence for sentence in rest if _LABEL.match(_strip(fold(sentence))))
+
+
+def _last_statement(text: str, parse: Parser[T]) -> T | None:
+    """Parse the last line if it stands alone, or else its last sentence if that begins with a label."""
+    lines = _lines(text)
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        return None
+    before = lines[-2].rstrip() if len(lines) > 1 else ""
+    # A line that goes on with the sentence before is not a statement: "I would not say" before "yes".
+    alone = not before or not before[-1].isalnum() or not _strip(_strip_label(_strip(fold(before)) + ":"))
+    if alone and (value := parse(lines[-1])) is not None:
+        return value
+    last = _SENTENCE_END.split(lines[-1].strip())[-1]
+    return parse(last) if _LABEL.match(_strip(fold(last))) else None
+
+
+# Values
+
+
+@cache
+def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
+    """Return a parser of choices: compared exactly first, then folded, then without marks and labels.
+
+    Marks at the ends of a choice are part of it, such as ``>`` in ``>50K``. They are stripped only if no two choices
+    are then the same.
+    """
+    folded = [fold(choice) for choice in choices]
+    left = {letter for choice in folded for letter in choice[: len(choice) - len(_strip(choice + "x")) + 1]}
+    right = {letter for choice in folded for letter in choice[len(_strip("x" + choice)) - 1 :]}
+    exact, alike, bare = (_unique(forms, choices) for forms in (choices, folded, [_strip(form) for form in folded]))
+
+    def parse(piece: str) -> str | None:
+        text = fold(piece)
+        kept = _strip(text, left, right)
+        unlabelled = _strip_label(_strip(text, left, right))
+        forms = [(piece.strip(), exact), (text, alike), (kept, alike), (_strip(unlabelled, left, right), alike)]
+        forms += [(_strip(text), bare), (_strip(unlabelled), bare)]
+        return next((table[form] for form, table in forms if form and form in table), None)
+
+    return parse
+
+
+def _unique(forms: Iterable[str], choices: Sequence[str]) -> dict[str, str]:
+    """Return the choices by their forms, without forms that several choices have."""
+    forms = list(forms)
+    return {form: choice for form, choice in zip(forms, choices, strict=True) if forms.count(form) == 1}
+
+
+def find_ambiguous(choices: Sequence[str]) -> tuple[str, str] | None:
+    """Return two choices that answers cannot tell apart; None if there are none.
+
+    Such choices are alike but for case and spaces, or one of them in quotation marks, in bold, or with a full stop is
+    another one.
+    """
+    folded = [fold(choice) for choice in choices]
+    parse = choice_parser(tuple(choices))
+    for number, choice in enumerate(choices):
+        if folded.index(folded[number]) < number:
+            return choices[folded.index(folded[number])], choice
+        for decoration in _DECORATIONS:
+            other = parse(decoration.format(choice))
+            if other not in (None, choice):
+                return choice, str(other)
+    return None
+
+
+def read_choice(
+    reply: str, choices: Sequence[str], *, entry: str = "answer", json_only: bool = False, cut_off: bool = False
+) -> str | None:
+    """Read the choice that an answer states; None if it states none, or several.
+
+    >>> read_choice("<think>Grey hair.</think> **Elderly**.", ["child", "elderly"])
+    'elderly'
+    >>> read_choice('Sure: {"age": "elderly", "why": "grey hair"}', ["child", "elderly"], entry="age")
+    'elderly'
+    >>> read_choice("not elderly", ["child", "elderly"])
+    """
+    choice = read_answer(reply, choice_parser(tuple(choices)), entry=entry, json_only=json_only, cut_off=cut_off)
+    longer = cut_off and any(other != choice and fold(other).startswith(fold(choice or "")) for other in choices)
+    return None if longer else choice
+
+
+_NUMBER = re.compile(
+    r"(?P<sign>[+-]?)(?P<digits>\d[\d.,' ]*|[.,]\d+)(?:"
+    r"\s*\(?(?:/|\u2044|out of|of|von|sur|de|sobre|su|di)\s*(?P<top>\d+(?:[.,]\d+)?)"
+    r"|\s*(?P<percent>%|percent|per cent|prozent|pour ?cent|por ciento|por cento|per cento))?"
+)
+_THOUSANDS = re.compile(r"(\d{1,3}(?P<mark>[.,' ])\d{3}(?:(?P=mark)\d{3})*)(?:[.,](\d+))?")
+
+
+def _parse_digits(digits: str) -> set[float]:
+    """Return the numbers that digits with points, commas and spaces may stand for."""
+    values = set()
+    if re.fullmatch(r"\d*(?:[.,]\d+)?", digits):
+        values.add(float(digits.replace(",", ".")))
+    grouped = _THOUSANDS.fullmatch(digits)
+    if grouped and not digits.startswith("0"):
+        whole = re.sub(r"\D", "", grouped[1])
+        decimals = digits[len(grouped[1]) :]
+        if not decimals or decimals[0] != grouped["mark"]:
+            values.add(float(f"{whole}.{grouped[3] or 0}"))
+    return values
+
+
+def number_parser(low: float, high: float) -> Parser[float]:
+    """Return a parser of numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10``, ``7 out of 10``, ``70 %``.
+
+    A range of numbers, a number beyond the limits and one that can be understood in two ways are not parsed. A fraction
+    needs the denominator ``high``, and percent needs a range that ends at 100; from 0 to 1, both are divided.
+    """
+
+    def parse(piece: str) -> float | None:
+        text = "" if "\n" in piece.strip() else fold(piece)
+        for _ in range(2):
+            text = _strip(text, ".,%/", "%/", _MARKS_OF_NUMBERS)
+            match = _NUMBER.fullmatch(text)
+            if match is not None:
+                break
+            text = _strip_label(text)
+        else:
+            return None
+        divisor = 1.0
+        if match["top"] is not None or match["percent"]:
+            top = 100.0 if match["percent"] else float(match["top"].replace(",", "."))
+            if top != high:
+                if (low, high) != (0, 1) or not top:
+                    return None
+                divisor = top
+        sign = -1.0 if match["sign"] == "-" else 1.0
+        values = {sign * value / divisor for value in _parse_digits(match["digits"].strip())}
+        inside = [value for value in values if low <= value <= high]
+        return inside[0] if len(inside) == 1 else None
+
+    return parse
+
+
+def ranking_parser(candidates: int) -> Parser[tuple[int, ...]]:
+    """Return a parser of rankings of candidates numbered from 1, such as ``2, 1, 3`` and ``2 > 1 > 3``."""
+
+    def parse(piece: str) -> tuple[int, ...] | None:
+        text = _strip(_strip_label(_strip(re.sub(r"[*_`#\"]", "", fold(piece)))))
+        if not re.fullmatch(r"\d+(?:(?:\s*(?:[,>;、→≻]|->)\s*|\s+)\d+)*", text):
+            return None
+        order = tuple(int(number) for number in re.findall(r"\d+", text))
+        return order if sorted(order) == list(range(1, candidates + 1)) else None
+
+    return parse
+
+
+# Refusals
+
+_APOLOGY = r"""(?:
+    (?:i'?m|i\ am|we're|we\ are)\ (?:(?:so|very|really|truly|deeply)\ )?(?:sorry|afraid) | sorry
+    | (?:my\ |our\ )?(?:sincere\ |sincerest\ )?apologies | i\ (?:must\ |do\ )?apologi[sz]e
+    | (?:es\ )?tut\ mir\ (?:sehr\ |wirklich\ )?leid | entschuldigung | entschuldige(?:n\ sie)?(?:\ bitte)? | verzeihung
+    | ich\ bedau(?:e?re)
+    | (?:je\ suis\ |nous\ sommes\ )?(?:vraiment\ )?désolée?s? | (?:toutes\ )?mes\ excuses | je\ m'excuse
+    | lo\ (?:siento|lamento)(?:\ mucho)? | disculp[ea] | perdón | perdona
+    | mi\ dispiace | desculpe | sinto\ muito | lamento | het\ spijt\ me
+)\b"""
+_OPENING = r"""(?:
+    unfortunately | regrettably | i\ regret(?:\ to\ (?:say|inform\ you))? | thank(?:s|\ you)[^.!?\n]{0,80}?
+    | leider | bedauerlicherweise | malheureusement | je\ regrette
+    | lamentablemente | desafortunadamente | por\ desgracia | purtroppo | infelizmente | helaas
+)\b"""
+_BUT = r"(?:but|however|aber|jedoch|doch|mais|cependant|pero|sin\ embargo|ma|mas|porém|maar)\b"
+_THAT = r"(?:that|and|as|dass|que|und|et|y|da)\b"
+_DECLINE = r"""(?:
+    as\ an?\ (?:\w+\ ){0,2}?(?:ai|artificial\ intelligence|language\ model|assistant)\b
+    | (?:i|we)\ (?:can(?:'t|not|\ not)|could(?:n't|\ not)|won't|will\ not|shouldn't|should\ not)\b
+    | (?:i|we)\ (?:(?:must|have\ to|need\ to|will\ have\ to)\ )?(?:(?:respectfully|politely|kindly)\ )?
+      (?:decline|refuse|refrain|abstain)\b
+    | (?:i'm|i\ am|we're|we\ are)\ (?:unable|not\ (?:able|comfortable|allowed|permitted|willing|going\ to|qualified
+      |in\ a\ position|designed|programmed))\b
+    | (?:i'd|i\ would)\ (?:rather|prefer)\ not\b
+    | i\ (?:don't|do\ not)\ (?:feel\ comfortable|think\ it(?:'s|\ is)\ (?:appropriate|right|fair)
+      |make|provide|have\ (?:personal|opinions|the\ ability))\b
+    | (?:it|this|that)(?:'s|\ is|\ would\ be)\ (?:not\ (?:appropriate|ethical|something\ i)
+      |inappropriate|unethical|discriminatory)\b
+    | (?:this|that|it)\ isn't\ something\ i\b
+    | (?:ich\ |(?:dabei|das|dazu|hierbei|damit|darüber)\ )?(?:kann|darf|möchte|werde|könnte)\ (?:ich\ )?
+      [^.,!?\n]{0,80}\b(?:nicht|keine?n?)\b
+    | ich\ (?:muss|möchte)\ [^.,!?\n]{0,60}(?:ablehnen|verweigern|verzichten)\b
+    | ich\ lehne\b[^.,!?\n]{0,60}\bab\b | ich\ weigere\ mich\b
+    | (?:ich\ bin|bin\ ich)\ (?:leider\ )?(?:nicht\ (?:in\ der\ lage|befugt|berechtigt|befähigt)|ausserstande)
+    | als\ (?:eine?\ )?(?:ki|künstliche\ intelligenz|sprachmodell|ki-\w+)\b
+    | (?:es\ ist\ mir|mir\ ist\ es)\ (?:leider\ )?nicht\ (?:möglich|gestattet|erlaubt)
+    | es\ wäre\ (?:nicht\ |un)angemessen
+    | je\ ne\ (?:peux|puis|souhaite|veux|saurais|pourrai\w*|dois)\b | je\ (?:refuse|décline)\b
+    | je\ ne\ suis\ pas\ (?:en\ mesure|autorisé|capable|habilité|à\ l'aise)
+    | je\ (?:dois|préfère|me\ vois)\ [^.,!?\n]{0,40}(?:refuser|décliner|ne\ pas|m'abstenir)
+    | en\ tant\ qu(?:'|e\ )(?:ia|intelligence|modèle|assistant)\b
+    | il\ (?:m'est\ impossible|ne\ m'est\ pas|n'est\ pas\ (?:approprié|possible)|serait\ inapproprié)
+    | no\ (?:me\ es\ posible|puedo|podría|podré|estoy\ (?:en\ condiciones|capacitad|autorizad|dispuest)|debo
+      |me\ siento\ cómod|es\ apropiado)
+    | (?:debo|tengo\ que|prefiero)\ (?:rechazar|declinar|negarme|abstenerme|no)\b | me\ niego\b | sería\ inapropiado
+    | como\ (?:una?\ |um\ |uma\ )?(?:ia|inteligencia|inteligência|modelo)\b
+    | non\ (?:posso|sono\ in\ grado|mi\ è\ possibile) | devo\ rifiutare | não\ (?:posso|consigo|me\ é\ possível)
+    | (?:ik\ kan|kan\ ik)\ [^.,!?\n]{0,60}\bniet\b
+)"""
+_REFUSAL = re.compile(
+    rf"(?:{_BUT}\W*)?(?:(?:{_APOLOGY}|{_OPENING})\W*(?:(?:{_BUT}|{_THAT})\W*)?){{0,3}}{_DECLINE}"
+    rf"|{_APOLOGY}\W*{_BUT}",
+    re.VERBOSE,
+)
+
+
+def is_refusal(reply: str, phrases: Iterable[str] = (), *, entry: str = "answer") -> bool:
+    """Check whether an answer declines: with its first two sentences, or in a JSON object.
+
+    Args:
+        reply: the text of the model.
+        phrases: further beginnings of answers that decline.
+        entry: name of the entry of JSON objects that holds the answer.
+    """
+    text = remove_thoughts(reply)
+    values = [value for value in json_answers(text, entry) if isinstance(value, str)]
+    values += [value for value in _named_values(list(find_objects(text)), {"refusal"}) if isinstance(value, str)]
+    starts = tuple(fold(phrase) for phrase in phrases)
+    for piece in (text, *values):
+        plain = _strip(fold(_unwrap(piece)))
+        sentences = [_strip(sentence) for sentence in _SENTENCE_END.split(plain)[:2]]
+        if plain.startswith(starts) or any(_REFUSAL.match(sentence) for sentence in sentences):
+            return True
+    return False

@@ -1,0 +1,481 @@
+"""Answers of language models: what they state is read in any markup, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.chat_answers import (
+    find_ambiguous,
+    is_refusal,
+    number_parser,
+    ranking_parser,
+    read_answer,
+    read_choice,
+    remove_thoughts,
+)
+
+YES_NO = ("yes", "no")
+
+LISTS = (
+    YES_NO,
+    ("invite", "decline", "wait"),
+    ("retenu", "refusé"),
+    ("Größe", "Straße"),
+    (">50K", "<=50K"),
+    ("A+", "A", "A-"),
+    ("C", "C++", "C#"),
+    ("low (<5)", "high (>5)"),
+    ("not hired", "hired"),
+    ("はい", "いいえ"),
+    ("नहीं", "हाँ"),
+    ("1", "10"),
+    ('"A"', '"B"'),
+    ("Answer: yes", "Answer: no"),
+)
+"""Lists of choices that answers can tell apart."""
+
+MARKUP = (
+    "{}",
+    " {}\n",
+    "{}.",
+    "{},",
+    "{}!",
+    '"{}"',
+    "'{}'",
+    "“{}”",
+    "„{}“",
+    "«{}»",
+    "« {} »",
+    "\u2039{}\u203a",
+    "「{}」",
+    "`{}`",
+    "({})",
+    "[{}]",
+    "**{}**",
+    "*{}*",
+    "__{}__",
+    "***{}***",
+    "- {}",
+    "> {}",
+    "# {}",
+    "✅ {}",
+    "{} 👍",
+    "{}\u3002",
+    "\u200b{}\ufeff",
+    "```\n{}\n```",
+    "```text\n{}\n```",
+    "<b>{}</b>",
+    "<p>{}</p>",
+    "{}<br>",
+    "{}</s>",
+    "{}<|im_end|>",
+    "<answer>{}</answer>",
+    "\\boxed{{{}}}",
+    "$\\boxed{{\\text{{{}}}}}$",
+    "\\textbf{{{}}}",
+    "Answer: {}",
+    "**Answer**: {}",
+    "**Answer: {}**",
+    "Final answer: **{}**",
+    "The answer is {}.",
+    "Antwort: {}",
+    "Réponse : {}",
+    "Respuesta final: {}",
+    "Good, bad and ugly.\n\n{}",
+    "[x] {}",
+    "Five years. Final answer: {}",
+    "<think>{{other}}?\n{{other}}</think>{}",
+    "{{other}}?</think>\n\n{}",
+    "[THINK]{{other}}[/THINK]{}",
+    "<|channel|>analysis<|message|>{{other}}<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
+)
+"""Ways to write one choice; ``{other}`` is a choice that thoughts mention."""
+
+DISAGREEMENTS = (
+    "{} and {}",
+    "{} or {}",
+    "{}/{}",
+    "{}, {}",
+    "{} {}",
+    "{}\n{}",
+    "{}.\n\n{}.",
+    "{}. {}",
+    "**{}** or **{}**",
+    "not {} but {}",
+    "Answer: {}\nAnswer: {}",
+    "{}\n\nFinal answer: {}",
+    "{}. Final answer: {}",
+    "\\boxed{{{}}} \\boxed{{{}}}",
+    "<answer>{}</answer><answer>{}</answer>",
+    "<p>{}</p><p>{}</p>",
+    "- {}\n- {}",
+    "{}\nbecause she is good.\n{}",
+)
+"""Ways to state two choices in one answer."""
+
+
+@pytest.mark.parametrize("choices", LISTS, ids=" | ".join)
+@pytest.mark.parametrize("markup", MARKUP)
+def test_reads_a_choice_in_any_markup(choices: tuple[str, ...], markup: str) -> None:
+    assert find_ambiguous(choices) is None
+    for number, choice in enumerate(choices):
+        answer = markup.format(choice).replace("{other}", choices[number - 1])
+        assert read_choice(answer, choices) == choice
+
+
+LINE_MARKUP = [markup for markup in MARKUP[:32] if "\n" not in markup and "```" not in markup]
+
+
+@given(
+    choices=st.sampled_from(LISTS[:4]),
+    number=st.integers(0, 1),
+    markups=st.lists(st.sampled_from(LINE_MARKUP), max_size=4),
+)
+def test_nested_markup_changes_no_choice(choices: tuple[str, ...], number: int, markups: list[str]) -> None:
+    answer = choices[number]
+    for markup in markups:
+        answer = markup.format(answer)
+    assert read_choice(answer, choices) == choices[number]
+
+
+@pytest.mark.parametrize("choices", LISTS[:4], ids=" | ".join)
+@pytest.mark.parametrize("form", DISAGREEMENTS)
+def test_two_choices_are_no_choice(choices: tuple[str, ...], form: str) -> None:
+    for one in choices:
+        for other in choices:
+            assert one == other or read_choice(form.format(one, other), choices) is None
+
+
+@given(
+    words=st.lists(st.sampled_from(["yes", "no", "not", "or", "and", "**yes**", "“no”", ","]), min_size=2, max_size=5),
+    separator=st.sampled_from([" ", "\n", ". ", "\n\n"]),
+)
+def test_an_answer_that_states_both_choices_is_unreadable(words: list[str], separator: str) -> None:
+    answer = separator.join(words)
+    read = read_choice(answer, YES_NO)
+    named = {choice for choice in YES_NO if any(choice in word for word in words)}
+    assert read is None or named == {read}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "not yes",
+        "Not: yes",
+        "yes?",
+        "¿yes?",
+        "!yes",
+        "¬yes",
+        "≠ yes",
+        "~~yes~~",
+        "<s>yes</s>",
+        "<del>yes</del>",
+        "❌ yes",
+        "[ ] yes",
+        "- [ ] yes",
+        "☐ yes",
+        "\\cancel{yes}",
+        "\\not\\text{yes}",
+        "I would not say\nyes",
+        "The answer is not yes",
+        "The answer is not\nyes",
+        "I don't think the answer is yes",
+        "If she lied, the answer is yes",
+        "anything but yes",
+        "Yes, invite her.",
+        "yes\nbut wait",
+        "yesterday",
+        "y",
+        "<think>yes",
+        "[THINK]yes",
+        '{"answer": "not yes"}',
+        '{"answer": "yes"}\nno',
+        '{"answer": "yes", "answer": "no"}',
+        '{"answer": "yes"} {"answer": "no"}',
+        '{"a": "yes", "b": "no"}',
+        "x" * 10_000 + " yes",
+        "{" * 10_000 + "yes no",
+    ],
+)
+def test_a_mentioned_negated_or_doubted_choice_is_no_choice(answer: str) -> None:
+    assert read_choice(answer, YES_NO) is None
+
+
+def test_reasoning_may_mention_choices() -> None:
+    reasoning = "Is she experienced? Yes. Are there gaps? No. No reason to wait, yes.\n\n"
+    assert read_choice(reasoning + "Final answer: no", YES_NO) == "no"
+    assert read_choice(reasoning + "yes", YES_NO) == "yes"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"answer": "yes"}',
+        'Here:\n```json\n{"answer": "Yes"}\n```\nI hope this helps.',
+        '{"answer": "yes", "why": {"years": 4}}',
+        "{'answer': 'yes',}",
+        '{"result": {"Answer": "**yes**."}}',
+        '{"decision": "yes"}',
+        '{"answer": true}',
+        "{'answer': True}",
+        '{"why": "no gaps", "answer": "yes"}',
+        "{“answer”: “yes”}",
+        '[{"answer": "yes"}, {"answer": "yes"}]',
+        '<think>{"answer": "no"}</think>{"answer": "yes"}',
+        'Use {braces}: {"answer": "yes"}',
+    ],
+)
+def test_reads_json_anywhere(answer: str) -> None:
+    assert read_choice(answer, YES_NO, json_only=True) == read_choice(answer, YES_NO) == "yes"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "yes",
+        '{"answer": null, "why": "yes"}',
+        '{"answer": "yes or no"}',
+        '{"answer": "ye',
+        '{"answer": NaN}',
+        "{}",
+        "null",
+        '{"answer": "yes"} then {"answer": "maybe"}',
+        "[" * 100_000,
+    ],
+)
+def test_json_without_one_answer_is_unreadable(answer: str) -> None:
+    assert read_choice(answer, YES_NO, json_only=True) is None
+
+
+@given(
+    value=st.recursive(
+        st.text(max_size=8) | st.booleans() | st.none(),
+        lambda inner: st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    ),
+    before=st.text(alphabet="ab }\"'\n", max_size=20),
+)
+def test_an_object_is_found_behind_any_text(value: object, before: str) -> None:
+    answer = before + json.dumps({"decision": "yes", "more": value})
+    assert read_choice(answer, YES_NO, entry="decision", json_only=True) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [
+        ("7", 7),
+        ("7.5", 7.5),
+        ("7,5", 7.5),
+        (".5", 0.5),
+        ("7/10", 7),
+        ("7,5 / 10", 7.5),
+        ("7 out of 10", 7),
+        ("7 of 10", 7),
+        ("7 von 10", 7),
+        ("7 sur 10", 7),
+        ("7 de 10", 7),
+        ("**Score**: 7/10", 7),
+        ("Score: **7**/10", 7),
+        ("Note : 7,5/10", 7.5),
+        ("Rating: 7 (out of 10)", 7),
+        ("7\ufe0f\u20e3", 7),
+        ("\uff17", 7),
+        ("(7)", 7),
+        ("\\boxed{7}", 7),
+        ("$7$", 7),
+        ("<b>7</b>/10", 7),
+        ('{"score": 7}', 7),
+        ('{"score": "7/10"}', 7),
+        ("1. Good\n2. Bad\n\nScore: 8", 8),
+        ("10.", 10),
+        ("0", 0),
+        ("1,000", 1),
+        ("Solid.\n**6**", 6),
+        ("6-7", None),
+        ("6\u20137", None),
+        ("6 to 7", None),
+        ("7 or 8", None),
+        ("7\n8", None),
+        ("7 8", None),
+        ("Score: 8\nScore: 7", None),
+        ("~7", None),
+        ("≈7", None),
+        (">7", None),
+        ("<7", None),
+        ("7+", None),
+        ("about 7", None),
+        ("7?", None),
+        ("7½", None),
+        ("7²", None),
+        ("-7", None),
+        ("\u22127", None),
+        ("70%", None),
+        ("7/8", None),
+        ("11", None),
+        ("3*4*5", None),
+        ("seven", None),
+        ("nan", None),
+        ("1e1", None),
+        ("7.5.1", None),
+    ],
+)
+def test_numbers_from_0_to_10(answer: str, number: float | None) -> None:
+    assert read_answer(answer, number_parser(0, 10)) == number
+
+
+@pytest.mark.parametrize(
+    ("high", "answer", "number"),
+    [
+        (100, "85%", 85),
+        (100, "85,5 Prozent", 85.5),
+        (100, "85 / 100", 85),
+        (100, "0.85", 0.85),
+        (100, "85/10", None),
+        (1, "85 %", 0.85),
+        (1, "7/10", 0.7),
+        (1, "0,85", 0.85),
+        (1, "85", None),
+        (200_000, "$85,000.50", 85_000.5),
+        (200_000, "85 000 €", 85_000),
+        (200_000, "123.456,5", 123_456.5),
+        (200_000, "85000", 85_000),
+        (200_000, "85,000", None),
+        (200_000, "85.000", None),
+        (200_000, "0.750", 0.75),
+        (2e6, "1,234,567", 1_234_567),
+    ],
+)
+def test_numbers_of_other_ranges(high: float, answer: str, number: float | None) -> None:
+    assert read_answer(answer, number_parser(0, high)) == number
+
+
+@given(
+    number=st.integers(0, 1000).map(lambda n: n / 10),
+    comma=st.booleans(),
+    tail=st.sampled_from(["", "/100", " %", " out of 100", "."]),
+)
+def test_every_number_of_a_range_is_read(number: float, comma: bool, tail: str) -> None:
+    text = f"{number:g}"
+    assert read_answer((text.replace(".", ",") if comma else text) + tail, number_parser(0, 100)) == number
+
+
+def test_rankings() -> None:
+    parse = ranking_parser(3)
+    for answer in (
+        "2, 1, 3",
+        "2 > 1 > 3",
+        "[2, 1, 3]",
+        "**2** > **1** > **3**",
+        "#2, #1, #3",
+        "Good.\nRanking: 2 → 1 → 3",
+        '{"ranking": [2, 1, 3]}',
+    ):
+        assert read_answer(answer, parse) == (2, 1, 3)
+    for answer in ("1, 2", "1, 2, 2", "1 = 2 > 3", "1 2 3 is best", "1, 2, 3\n3, 2, 1", "1, 2, 4"):
+        assert read_answer(answer, parse) is None
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("yes", "Yes "),
+        ("yes", "yes."),
+        ('"A"', "A"),
+        ("(a)", "a"),
+        ("A*", "A"),
+        ("refusé", "refuse\u0301"),
+        ("\uff11", "1"),
+    ],
+)
+def test_choices_that_answers_cannot_tell_apart_are_found(pair: tuple[str, str]) -> None:
+    assert set(find_ambiguous([*pair, "other"]) or ()) == set(pair)
+
+
+def test_a_cut_off_answer_counts_only_as_a_whole() -> None:
+    assert read_choice("yes", YES_NO, cut_off=True) == "yes"
+    assert read_choice("She is good.\nyes", YES_NO, cut_off=True) is None
+    assert read_choice("yes", ["yes", "yes, on probation", "no"], cut_off=True) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I'm sorry, but I can't help with that.",
+        "I\u2019m sorry, but that\u2019s not something I can do.",
+        "I cannot decide about people.",
+        "I must decline to answer.",
+        "I must respectfully decline.",
+        "I'm not comfortable deciding this.",
+        "I'm afraid I can't help with that.",
+        "My apologies, but I cannot do that.",
+        "**I can't assist with that request.**",
+        "> I am not able to judge.",
+        "As an AI, I have no opinion.",
+        "As a large language model, I cannot say.",
+        "Thank you for asking. However, I can't assist.",
+        "I'd rather not say.",
+        "It would be inappropriate to judge.",
+        "I regret that I cannot answer.",
+        "<think>Hm.</think>I won't answer.",
+        '{"answer": "I cannot assess people by name"}',
+        '{"error": "I can\'t judge"}',
+        '{"refusal": "I can\'t", "x": 1}',
+        "Es tut mir leid, aber ich kann dabei nicht helfen.",
+        "Ich kann diese Frage leider nicht beantworten.",
+        "Leider kann ich das nicht beurteilen.",
+        "Als KI kann ich keine Entscheidung treffen.",
+        "Das kann ich nicht entscheiden.",
+        "Ich muss das ablehnen.",
+        "Ich lehne das ab.",
+        "Je suis désolé, mais je ne peux pas vous aider.",
+        "Désolée, je ne suis pas en mesure de le faire.",
+        "En tant qu\u2019IA, je ne juge pas.",
+        "Malheureusement, je ne peux pas.",
+        "Je refuse de répondre.",
+        "Lo siento, pero no puedo ayudar con eso.",
+        "No puedo responder a eso.",
+        "Como modelo de lenguaje, no juzgo.",
+        "Lamentablemente, no puedo hacerlo.",
+        "Me niego.",
+        "Mi dispiace, ma non posso.",
+        "Desculpe, mas não posso.",
+    ],
+)
+def test_refusals(answer: str) -> None:
+    assert is_refusal(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I would not say yes",
+        "yes and no",
+        "Maybe.",
+        "Sorry.",
+        "Unfortunately, she lacks experience.",
+        "She is great, but I cannot see why.",
+        "Ich würde sie einladen.",
+        "No es adecuada.",
+        "Je ne suis pas convaincue.",
+        "",
+        '{"answer": "maybe", "why": "I cannot find a gap"}',
+    ],
+)
+def test_what_is_no_refusal(answer: str) -> None:
+    assert not is_refusal(answer)
+
+
+def test_own_phrases_of_refusals() -> None:
+    assert is_refusal("„Nein danke“, sagt sie", ["Nein danke"])
+    assert not is_refusal("anything", [])
+
+
+@given(st.text(alphabet="ab<>/think[]{}\"'\\*_`|: \n", max_size=80))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    assert read_choice(text, YES_NO) is None
+    assert isinstance(is_refusal(text), bool)
+    assert len(remove_thoughts(text)) <= len(text) + 1
