@@ -1,8 +1,8 @@
-"""Whether what a configuration asks for can be kept: feasible, infeasible with the values at fault, or undecided."""
+"""Check whether the deadlines of a configuration are feasible; infeasible verdicts name the values at fault."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
@@ -15,17 +15,23 @@ from evenhand.genai.spec.specification import GenerationConfig, Requirement
 FeasibilityVerdict: TypeAlias = Literal["feasible", "infeasible", "undecided"]
 
 MAX_ASSIGNMENTS = 4096
-"""Combinations of values of all groups that an exact joint game tries, at most."""
+"""Maximum number of combinations of values in an exact joint game."""
+
+MAX_REQUEST_ATTRIBUTES = 12
+"""Maximum number of conditions plus groups of an exact joint game, whose requests are the subsets of both.
+
+The limit loses nothing: a game with more of them has at least 24 values, and so more than `MAX_GAME_STATES` states.
+"""
 
 
 @dataclass(frozen=True)
 class RequirementComponent:
-    """Requirements that share concept groups, directly or through others, and are kept together.
+    """Requirements that share concept groups, directly or through others, and are therefore kept together.
 
     Attributes:
-        requirements: with deadlines; those of other components have no group in common with them.
-        groups: all of theirs.
-        values: of those groups.
+        requirements: The requirements with deadlines. Other components share no group with them.
+        groups: Names of their concept groups.
+        values: Values of each of these groups.
     """
 
     requirements: tuple[Requirement, ...]
@@ -49,21 +55,39 @@ class RequirementComponent:
         return place
 
     @cached_property
+    def moves(self) -> tuple[tuple[int, ...], ...]:
+        """The sets of requirements that one item can count for, the smallest first; empty if there are too many.
+
+        A requirement applies to a request if its condition holds and the prompt fixes none of its groups. Under one
+        condition, a requirement on fewer groups therefore applies whenever a requirement on these and more groups does.
+        """
+        conditions = sorted({requirement.condition for requirement in self.requirements})
+        if len(conditions) + len(self.groups) > MAX_REQUEST_ATTRIBUTES:
+            return ()
+        moves = {
+            tuple(
+                i
+                for i, requirement in enumerate(self.requirements)
+                if requirement.condition in active and fixed.isdisjoint(requirement.groups)
+            )
+            for active in map(set, _subsets(conditions))
+            for fixed in map(set, _subsets(self.groups))
+        }
+        return tuple(sorted(moves - {()}, key=lambda move: (len(move), move)))
+
+    @cached_property
     def game(self) -> Game:
-        """The game that they make together."""
-        several = range(len(self.requirements))
-        if len(self.groups) == 1:
-            # On one group, what counts is decided by conditions alone.
-            names = sorted({requirement.condition for requirement in self.requirements})
-            sides = [tuple(i for i in several if self.requirements[i].condition == name) for name in names]
-        else:
-            sides = [(i,) for i in several]
-        moves = chain.from_iterable(combinations(sides, size) for size in range(1, len(sides) + 1))
+        """The joint game of all requirements."""
         return Game(
             tuple(requirement.repeated or () for requirement in self.requirements),
             tuple(self.combinations_in(assignment) for assignment in self.assignments),
-            tuple(tuple(sorted(chain.from_iterable(move))) for move in moves) if len(sides) <= 8 else (),
+            self.moves,
         )
+
+
+def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield all subsets of some names, the empty one included."""
+    return chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
 
 
 @dataclass(frozen=True)
@@ -269,7 +293,7 @@ def _explain_jointly(component: RequirementComponent, region: WinningRegion) -> 
     if region.decided:
         return _Obstacle(
             "infeasible",
-            f"{names} cannot be kept together: an item shows one value, and may count for any of them",
+            f"{names} cannot be kept together: each can alone, but an item shows only one value of each group",
             f"deadlines of {enough} or more for every value can always be kept together",
         )
     return _Obstacle(

@@ -175,7 +175,7 @@ def solve_game(game: Game) -> WinningRegion:
     large = 2 ** len(deadlines) > MAX_GAME_STATES
     together = len(game.deadlines) > 1 or len(game.actions) < len(deadlines)
     if least < game.enough and (least < 1 or not all(_dense_enough(one) for one in game.deadlines)):
-        # Each specification moves alone in some play, and then serves one of its values per item.
+        # An item serves one value of each specification that it counts for, and each specification counts in some move.
         return WinningRegion("exact", feasible=False, decided=True)
     if least >= len(deadlines) or (least >= game.enough and large):
         return WinningRegion("hall", feasible=True, decided=True, game=game)
@@ -185,9 +185,8 @@ def solve_game(game: Game) -> WinningRegion:
         return WinningRegion("hall", feasible=True, decided=True, game=game)
     if large or not (game.moves and game.actions):
         return WinningRegion("exact", feasible=False, decided=False)
-    if any(
-        not solve_game(part).feasible for part in (_urgent_subgames(game) if together else _without_longest(deadlines))
-    ):
+    parts = _urgent_subgames(game) if together else _without_longest(deadlines)
+    if any(region.decided and not region.feasible for region in map(solve_game, parts)):
         return WinningRegion("exact", feasible=False, decided=True)
     table = _solve_joint(game, caps) if together else _solve_single(caps)
     if table is None:
