@@ -9,11 +9,13 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from evenhand.errors import AccessError, StoreError
 from evenhand.service import OperationResult
 from evenhand.service.generation import stored_enforcer
-from evenhand.service.generation.guards import ConcurrencyLimiter
+from evenhand.service.generation.guards import ConcurrencyLimiter, LimitedWork
 from evenhand.service.generation.stored_enforcer import RetryQueue
 
 
@@ -87,18 +89,96 @@ def test_a_thousand_pieces_take_no_thread():
     asyncio.run(run())
 
 
-def test_a_desk_that_closes_begins_nothing_and_waits_for_the_rest():
+@pytest.mark.parametrize("begun", [False, True])
+def test_close_waits_for_running_and_queued_work(begun):
     async def run() -> None:
         limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=2), Work()
-        limiter.start(work)
-        await until(lambda: work.begun == 1)
-        assert await asyncio.to_thread(limiter.close, 0.01) is False
+        for _ in range(3):
+            limiter.start(work)
+        if begun:
+            await until(lambda: work.begun == 1)
+        assert limiter.close(0) is False
         with pytest.raises(StoreError):
             limiter.start(work)
+        closing = asyncio.create_task(asyncio.to_thread(limiter.close, 30))
+        work.go.set()
+        assert await closing is True
+        assert (work.done, limiter.work_count) == (3, 0)
+
+    asyncio.run(run())
+
+
+def test_work_that_is_left_before_its_first_step_is_released():
+    async def run() -> None:
+        limiter, work = ConcurrencyLimiter("one", at_once=1, waiting=0), Work()
+        limiter.start(work).leave()
+        await until(lambda: limiter.work_count == 0)
+        limiter.start(work)
+        await until(lambda: work.begun == 1)
         work.go.set()
         assert await asyncio.to_thread(limiter.close, 30) is True
 
     asyncio.run(run())
+
+
+class ClosingMachine(RuleBasedStateMachine):
+    """Starts, leaves and ends work in any order; the limiter then closes without waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.limiter = ConcurrencyLimiter("one", at_once=2, waiting=3)
+        self.works: list[Work] = []
+        self.pieces: list[LimitedWork] = []
+        self.left: set[int] = set()
+
+    def steps(self, number: int) -> None:
+        for _ in range(number):
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    @precondition(lambda self: self.limiter.work_count < 5)
+    @rule()
+    def start(self) -> None:
+        work = Work()
+
+        async def accept() -> None:
+            self.pieces.append(self.limiter.start(work))
+
+        self.loop.run_until_complete(accept())
+        self.works.append(work)
+
+    @precondition(lambda self: self.works)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        number = data.draw(st.integers(0, len(self.works) - 1))
+        if not self.works[number].begun:
+            self.left.add(number)
+        self.pieces[number].leave()
+
+    @precondition(lambda self: self.works)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        self.works[data.draw(st.integers(0, len(self.works) - 1))].go.set()
+
+    @rule(number=st.integers(1, 5))
+    def run_steps(self, number: int) -> None:
+        self.steps(number)
+
+    def teardown(self) -> None:
+        closed = self.limiter.close(0)
+        begun = sum(work.begun for work in self.works)
+        for work in self.works:
+            work.go.set()
+        self.steps(30)
+        if closed:
+            assert sum(work.begun for work in self.works) == begun
+        assert self.limiter.close(0)
+        unfinished = {number for number, work in enumerate(self.works) if not work.done}
+        assert unfinished <= self.left
+        self.loop.close()
+
+
+TestClosing = ClosingMachine.TestCase
 
 
 # ---- what the store could not take

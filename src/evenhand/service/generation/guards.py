@@ -440,67 +440,72 @@ T = TypeVar("T")
 
 
 class LimitedWork:
-    """A piece of work that waits for its place, or is under way."""
+    """A piece of work that is queued or running."""
 
     def __init__(self) -> None:
         self.begun = False
         self.task: asyncio.Task[None] | None = None
 
     def leave(self) -> None:
-        """Wait for it no longer: unless it has begun, it never does."""
+        """Cancel the work unless it has begun."""
         if not self.begun and self.task is not None:
             self.task.cancel()
 
 
 class ConcurrencyLimiter:
-    """Does work in the event loop, not too much at once; work takes no thread while it waits for anything.
+    """Run work in the event loop with limited concurrency; queued work takes no thread.
 
     Args:
-        name: of what is asked, for messages.
-        at_once: pieces of work under way.
-        waiting: pieces that may wait.
+        name: Name of the work's target, for messages.
+        at_once: Maximum number of running pieces of work.
+        waiting: Maximum number of queued pieces of work.
     """
 
     def __init__(self, name: str, *, at_once: int, waiting: int) -> None:
         self._name, self._most = name, at_once + waiting
         self._free = asyncio.Semaphore(at_once)
-        self._taken: set[LimitedWork] = set()
         self._closed = False
-        self._running = 0
+        # Running and queued work. The event loop adds and removes it, and `close` waits in another thread.
+        self._accepted: set[LimitedWork] = set()
         self._changed = threading.Condition()
 
     @property
     def work_count(self) -> int:
-        """Pieces of work under way or waiting."""
-        return len(self._taken)
+        """Number of running and queued pieces of work."""
+        return len(self._accepted)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> LimitedWork:
-        """Begin a piece of work as soon as there is a place; it goes on to its end, also if its caller leaves.
+        """Accept a piece of work and run it as soon as there is capacity; it ends by itself, even if its caller leaves.
 
         Raises:
-            AccessError: there is too much to do already.
-            StoreError: the service is stopping.
+            AccessError: The queue is full.
+            StoreError: The limiter is closed.
         """
-        if self._closed:
-            raise StoreError("the service is stopping", hint="ask another replica, or again later")
-        if len(self._taken) >= self._most:
-            raise AccessError(
-                f"{self._name} has {len(self._taken)} requests under way or waiting, and takes {self._most} at most",
-                code="busy",
-                hint="ask again later",
-            )
+        loop = asyncio.get_running_loop()
         piece = LimitedWork()
-        self._taken.add(piece)
-        piece.task = asyncio.get_running_loop().create_task(self._run(piece, work), name=f"evenhand-{self._name}")
+        with self._changed:
+            if self._closed:
+                raise StoreError("the service is stopping", hint="ask another replica, or again later")
+            if len(self._accepted) >= self._most:
+                raise AccessError(
+                    f"{self._name} has {len(self._accepted)} requests under way or waiting, and takes {self._most} at "
+                    "most",
+                    code="busy",
+                    hint="ask again later",
+                )
+            self._accepted.add(piece)
+        piece.task = loop.create_task(self._run(piece, work), name=f"evenhand-{self._name}")
+        # A task that is cancelled before its first step never enters `_run`.
+        piece.task.add_done_callback(lambda _: self._release(piece))
         return piece
 
     async def finish(self, work: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T | None:
-        """Return what work comes to; None if that takes too long, and then it goes on all the same if it has begun.
+        """Run work and return its result, or None after a time limit; work that has begun then continues.
 
         Raises:
-            AccessError: there is too much to do already; it was not begun.
-            StoreError: the service is stopping.
-            BaseException: what the work raised.
+            AccessError: The queue is full.
+            StoreError: The limiter is closed.
+            BaseException: The exception that the work raised.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -523,34 +528,27 @@ class ConcurrencyLimiter:
             piece.leave()
 
     def close(self, seconds: float) -> bool:
-        """Start nothing more, and wait, in another thread than the work's, for what is under way.
+        """Accept no more work, and wait for running and queued work. Call it outside the event loop's thread.
+
+        Args:
+            seconds: Time limit.
 
         Returns:
-            whether all of it ended in time.
+            Whether all accepted work ended within the time limit. If not, it continues.
         """
-        self._closed = True
-        until = time.monotonic() + seconds
         with self._changed:
-            while self._running:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                self._changed.wait(left)
-        return True
+            self._closed = True
+            return self._changed.wait_for(lambda: not self._accepted, seconds)
 
     async def _run(self, piece: LimitedWork, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             async with self._free:
                 piece.begun = True
-                self._count(1)
-                try:
-                    await work()
-                finally:
-                    self._count(-1)
+                await work()
         finally:
-            self._taken.discard(piece)
+            self._release(piece)
 
-    def _count(self, change: int) -> None:
+    def _release(self, piece: LimitedWork) -> None:
         with self._changed:
-            self._running += change
+            self._accepted.discard(piece)
             self._changed.notify_all()
