@@ -190,7 +190,7 @@ def test_a_port_that_is_taken(refused):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         said = refused(f"{SHIELD}plan = {_toml(FINITE)}\n", "--port", port)
-    assert f"cannot listen on 127.0.0.1, port {port}: something else listens there already" in said
+    assert f"cannot listen on 127.0.0.1, port {port}: the address is already in use" in said
     assert "--port" in said
 
 
@@ -255,7 +255,7 @@ def test_a_plan_that_makes_no_sense(refused, plan, said):
         (SHIELD, "neither a policy nor a plan"),
         (f'{SHIELD}policy = "a"\nplan = {{}}', "has a policy and a plan"),
         (f'{SHIELD}policy = "a"\nwhen_down = "ignore"', "there is no when_down 'ignore'"),
-        ('[[shields]]\nname = "a/b"\npolicy = "a"', "'a/b' cannot be part of an address"),
+        ('[[shields]]\nname = "a/b"\npolicy = "a"', "expected a name that can be part of a URL, got 'a/b'"),
         ('[[guards]]\nname = "a"\nconfig = 3', "3 is neither a file nor a table"),
         ('[[guards]]\nname = "a"\nconfig = "none.yaml"', "none.yaml"),
         ('[[guards]]\nname = "a"\nconfig = "x"\n[[guards]]\nname = "b"\nconfig = "x"\nmodels = ["a"]', "'a' already"),

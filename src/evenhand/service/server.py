@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import signal
 import socket
@@ -97,9 +98,11 @@ def open_socket(host: str, port: int) -> socket.socket:
     except socket.gaierror:
         raise OptionError(f"there is no address {host!r}", location="service.host", hint="--host 127.0.0.1") from None
     except OSError as error:
-        said = "something else listens there already" if error.errno == 98 else str(error.strerror or error)
+        taken = error.errno == errno.EADDRINUSE
+        reason = "the address is already in use" if taken else str(error.strerror or error)
         raise OptionError(
-            f"cannot listen on {place}: {said}", hint="end it, or take another port: --port 8001 (0: any that is free)"
+            f"cannot listen on {place}: {reason}",
+            hint="stop the other program, or choose another port: --port 8001 (0: any free port)",
         ) from None
 
 

@@ -29,10 +29,22 @@ SQLITE = "sqlite:///"
 POSTGRES = "postgresql+psycopg://"
 
 
-def _check_name(given: object) -> object:
-    if isinstance(given, str) and not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", given):
-        raise ValueError(f"{given!r} cannot be part of an address")
-    return given
+STREAM_NAME = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.-]{1,100}"
+"""Pattern of a name of a shield, guard or monitor: one segment of a URL that no client normalises away."""
+
+
+def _check_name(name: object) -> object:
+    if isinstance(name, str) and not re.fullmatch(STREAM_NAME, name):
+        raise ValueError(f"expected a name that can be part of a URL, got {name!r}")
+    return name
+
+
+def _check_model_name(name: object) -> object:
+    """Check the name of a model, whose parts between slashes are segments of ``/v1/models/NAME``."""
+    segments = name.split("/") if isinstance(name, str) else []
+    if not name or {"", ".", ".."} & set(segments) or not all(map(str.isprintable, segments)):
+        raise ValueError(f"expected a name that can be part of a URL, got {name!r}")
+    return name
 
 
 def _check_file_or_table(given: object) -> object:
@@ -85,7 +97,9 @@ def _check_issuer(given: object) -> object:
 
 
 Name: TypeAlias = Annotated[str, BeforeValidator(_check_name)]
-"""Of a shield or a generator: letters, digits, ``.``, ``_`` and ``-``."""
+"""Name of a shield, guard or monitor, see `STREAM_NAME`."""
+ModelName: TypeAlias = Annotated[str, Field(max_length=200), BeforeValidator(_check_model_name)]
+"""Name of a model, as clients send it."""
 
 HINTS = {
     "host": 'write an address of this machine, such as host = "127.0.0.1", or "0.0.0.0" for all of them',
@@ -97,7 +111,7 @@ HINTS = {
     "endpoint": 'write the address of the collector, such as endpoint = "http://127.0.0.1:4318"',
     "issuer": 'write the address of the provider, such as issuer = "https://login.example.org/realms/work"',
     "roles": 'write who may do what, such as roles = { viewer = ["staff"], admin = ["evenhand-admins"] }',
-    "name": 'letters, digits, ".", "_" and "-", at most 100 of them, such as name = "loans"',
+    "name": 'write 1 to 100 letters, digits, ".", "_" and "-", but not "." or "..", such as name = "loans"',
     "policy": 'name a file that `evenhand shield synthesize` made, such as policy = "loans.shield"',
     "plan": "write what the shield keeps, as in the configuration of a shield",
     "config": 'name a configuration, such as config = "genai.yaml"',
@@ -253,7 +267,7 @@ class ServedGuardConfig(_StrictModel):
 
     name: Name
     config: Annotated[str | dict[str, Any], BeforeValidator(_check_file_or_table)]
-    models: tuple[str, ...] = ()
+    models: tuple[ModelName, ...] = ()
     pass_on: tuple[str, ...] = ()
     trust: StrictBool = False
     at_once: Annotated[int, Field(ge=1)] = 16

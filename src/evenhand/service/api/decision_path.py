@@ -25,13 +25,13 @@ from evenhand.service.auth.keys import ANONYMOUS_CALLER, Caller
 from evenhand.service.auth.limits import COUNTED, PROBES, RequestCounts, address_of
 from evenhand.service.auth.logging import request_id, tells_every_request
 from evenhand.service.auth.middleware import SECURITY_HEADERS, check_host_name
-from evenhand.service.settings import LimitsConfig
+from evenhand.service.settings import STREAM_NAME, LimitsConfig
 from evenhand.service.store.chain import unique_names
 
 OUTCOME = "evenhand.outcome"
 """In the scope of a request that was carried out here and failed: what was raised, for its route to answer."""
 
-PATH = re.compile(r"/v1/shields/([A-Za-z0-9_.-]{1,100})/decisions(/batch)?")
+PATH = re.compile(rf"/v1/shields/({STREAM_NAME})/decisions(/batch)?")
 
 UNUSUAL = frozenset({b"x-api-key", b"cookie", b"origin", b"sec-fetch-site", b"transfer-encoding", b"expect"})
 """Headers with which a request goes the ordinary way."""

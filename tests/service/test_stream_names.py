@@ -1,0 +1,94 @@
+"""Names of shields, guards, monitors and models: each is a segment of a URL."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.errors import OptionError
+from evenhand.service import ServiceConfig
+from evenhand.service.api.decision_path import PATH
+from evenhand.service.server import open_socket
+
+ENTRIES: dict[str, dict[str, Any]] = {
+    "shields": {"policy": "loans.shield"},
+    "guards": {"config": "genai.yaml"},
+    "monitors": {"config": "monitor.yaml"},
+}
+NAMES = st.one_of(
+    st.text(st.sampled_from("ab.-_/\\ \n\x00%é:"), max_size=4),
+    st.sampled_from(["loans", "loans.v2", "a..b", ".hidden", "...", ".", "..", "", "a" * 100, "a" * 101]),
+)
+
+
+def read(kind: str, name: Any, **entries: Any) -> ServiceConfig:
+    return ServiceConfig.read({kind: [{"name": name, **ENTRIES[kind], **entries}]})
+
+
+def is_one_segment(name: str) -> bool:
+    """Whether a client sends a name as one segment of a path, unchanged."""
+    try:
+        url = httpx.URL("http://127.0.0.1/v1/shields/").join(f"/v1/shields/{name}/decisions")
+    except httpx.InvalidURL:
+        return False
+    return url.raw_path.decode() == f"/v1/shields/{name}/decisions" and urlsplit(str(url)).path == url.path
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+@given(name=NAMES)
+def test_accepts_exactly_the_names_that_clients_keep(kind: str, name: str) -> None:
+    wanted = bool(name) and len(name) <= 100 and is_one_segment(name) and not set(name) & set("/:\\%")
+    try:
+        read(kind, name)
+    except OptionError as error:
+        assert not wanted
+        assert error.location == f"{kind}.0.name"
+    else:
+        assert wanted
+
+
+@given(name=NAMES)
+def test_the_decision_path_has_the_same_names(name: str) -> None:
+    try:
+        read("shields", name)
+    except OptionError:
+        assert PATH.fullmatch(f"/v1/shields/{name}/decisions") is None
+    else:
+        match = PATH.fullmatch(f"/v1/shields/{name}/decisions/batch")
+        assert match is not None
+        assert match[1] == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "a//b", "/a", "a/", "a\nb", "x" * 201])
+def test_rejects_names_of_models_that_clients_change(name: str) -> None:
+    with pytest.raises(OptionError) as error:
+        read("guards", "studio", models=["studio", name])
+    assert error.value.location == "guards.0.models.1"
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "org/model:7b", "a..b", "stable-diffusion-v1.5", "größe"])
+def test_accepts_names_of_models(name: str) -> None:
+    assert read("guards", "studio", models=[name]).guards[0].models == (name,)
+
+
+@pytest.mark.parametrize("number", [48, 98, 10048])
+def test_a_used_port_is_reported_on_every_platform(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def fail(*_: Any, **__: Any) -> socket.socket:
+        raise OSError(number, "text of the platform")
+
+    monkeypatch.setattr(socket, "create_server", fail)
+    monkeypatch.setattr(errno, "EADDRINUSE", number)
+    with pytest.raises(OptionError) as used:
+        open_socket("127.0.0.1", 8000)
+    monkeypatch.setattr(errno, "EADDRINUSE", number + 1)
+    with pytest.raises(OptionError) as other:
+        open_socket("127.0.0.1", 8000)
+    assert "text of the platform" in other.value.message
+    assert "text of the platform" not in used.value.message
