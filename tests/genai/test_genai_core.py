@@ -1,5 +1,6 @@
 """The enforcer by hand: slots, promises, voids, retries, slack, both modes, several specifications, the baseline."""
 
+import copy
 import json
 import random
 from collections import defaultdict
@@ -402,3 +403,35 @@ def keeper_asks(keeper):
     copy = Enforcer(keeper.configuration, in_flight=1)
     copy.restore(keeper.state())
     return bool(copy.admit({"leader"}).must)
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_states_are_values(mode):
+    first = enforcer((3, 4, 4), mode=mode, retries=1)
+
+    def run(keeper, seed):
+        rng, outcomes = random.Random(seed), []
+        keeper.set_seed(seed)
+        for _ in range(50):
+            admission = keeper.admit(["leader"])
+            described = admission.to_dict()
+            outcome = keeper.complete(admission, {"age": rng.choice(["1", "2", "3", None])})
+            assert admission.to_dict() == described
+            outcomes.append(outcome)
+        return outcomes
+
+    run(first, 1)
+    saved = first.state()
+    original = copy.deepcopy(saved)
+    shields = [enforcer((3, 4, 4), mode=mode, retries=1) for _ in range(2)]
+    for keeper in shields:
+        keeper.restore(saved)
+    outcomes = run(shields[0], 2)
+    assert saved == original
+    assert shields[1].state() == original
+    assert run(shields[1], 2) == run(first, 2) == outcomes
+    for row in saved.values():
+        row["window"].append(0)
+        row["last"].clear()
+        row["counts"].clear()
+    assert shields[1].state() == shields[0].state() == first.state()

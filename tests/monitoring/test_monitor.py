@@ -1,5 +1,6 @@
 """The monitor: gaps and alarms by group, labels that come later, audits, and the same bits however events come."""
 
+import copy
 import itertools
 import json
 import math
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from evenhand.errors import DataError, OptionError
 from evenhand.monitoring import Monitor, MonitorResult, read_monitor_config, read_state, write_state
 from evenhand.monitoring.selection import BLOCK, SelectionTest
+from evenhand.monitoring.state import monitor_to_dict, restore_monitor
 from support import scaled
 
 SEXES = {"by": ["sex"], "values": {"sex": ["female", "male"]}}
@@ -410,3 +412,23 @@ def test_decisions_in_words():
 def test_configurations_that_make_no_sense_are_refused(changes, said):
     with pytest.raises(OptionError, match=said):
         Monitor({"groups": SEXES, "watch": SELECTION, **changes})
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_states_are_values(learned):
+    groups = {"by": ["sex"], "learn": 50} if learned else SEXES
+    watch = [*SELECTION, {"gap": "base_rate", "tolerance": 0.05}]
+    watching = monitor(watch, groups, labels={"audited_with": 0.5, "proxy": "guess"})
+    events = [{**event, "guess": 0.25} for event in people(300)]
+    labels = [{"id": id, "label": i % 2} for i, id in enumerate(watching.add(events[:200]).audits)]
+    saved = monitor_to_dict(watching)
+    original = copy.deepcopy(saved)
+    one, other = restore_monitor(saved, watching.config), restore_monitor(saved, watching.config)
+    for each in (watching, one):
+        each.add([*events[200:], *labels])
+        assert saved == original
+    assert monitor_to_dict(other) == original
+    saved["values"][0].append("neither")
+    saved["queue"][0][0] = saved["pending"][0][1] = []
+    assert monitor_to_dict(other) == original
+    assert monitor_to_dict(one) == monitor_to_dict(watching)

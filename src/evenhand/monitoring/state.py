@@ -61,7 +61,7 @@ def monitor_to_dict(monitor: Monitor) -> dict[str, Any]:
     return {
         "counters": {name: getattr(monitor, name) for name in COUNTERS} | {"points": list(monitor.points)},
         "alarms": [alarm.model_dump(mode="json") for alarm in monitor.alarms],
-        "values": monitor.values,
+        "values": [list(values) for values in monitor.values],
         "waiting": [list(event) for event in monitor.waiting],
         "comparisons": [[list(one) for one in measure.comparisons] for measure in monitor.measures],
         "arrays": [

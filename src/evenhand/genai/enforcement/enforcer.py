@@ -37,8 +37,6 @@ ENFORCER_MODES: tuple[EnforcerMode, ...] = ("before", "after")
 
 Instruction: TypeAlias = Mapping[str, tuple[str, ...]]
 
-NO_INSTRUCTION: Instruction = {}
-
 REMEMBERED_REASONS = 20
 """Broken assumptions whose reasons are kept with a specification; all are counted."""
 
@@ -116,8 +114,8 @@ class ItemOutcome:
 
     @property
     def must(self) -> Instruction:
-        """What the next attempt must ask for."""
-        return NO_INSTRUCTION if self.admission is None else self.admission.must
+        """Values that the next attempt must ask for, by concept group."""
+        return {} if self.admission is None else self.admission.must
 
 
 @dataclass(frozen=True)

@@ -358,18 +358,18 @@ def past_horizon_error(horizon: int) -> DecisionError:
 
 
 def read_numbers(state: Mapping[str, Any], name: str, length: int) -> list[Any]:
-    """Return the numbers under a name of a state."""
-    found = state.get(name)
-    if not isinstance(found, list) or len(found) != length:
-        raise invalid_state_error(f"{name} are not {length} numbers")
-    return found
+    """Read a list of numbers from a state. The list is a copy, so that the state keeps its values."""
+    numbers = state.get(name)
+    if not isinstance(numbers, list) or len(numbers) != length:
+        raise invalid_state_error(f"{name} must be a list of {length} numbers")
+    return list(numbers)
 
 
 def check_counts(counts: list[Any]) -> list[int]:
-    """Return whole numbers of 0 or more.
+    """Check that all counts are integers of 0 or more, and return them.
 
     Raises:
-        DecisionError: they are not.
+        DecisionError: A count is negative, or not an integer.
     """
     if any(count.__class__ is not int or count < 0 for count in counts):
         raise invalid_state_error("its counters are not all whole numbers of 0 or more")
