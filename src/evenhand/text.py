@@ -37,6 +37,14 @@ def strip_unprintable(text: str) -> str:
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def split_lines(text: str) -> list[str]:
+    r"""Split text at ``\n`` alone, and remove a byte order mark at its beginning.
+
+    Unlike ``str.splitlines``, this keeps characters such as U+2028 and U+0085, which JSON does not escape, in a line.
+    """
+    return text.removeprefix("\ufeff").split("\n")
+
+
 def suggest_name(given: str, known: Iterable[str]) -> str:
     """Return the question whether the nearest of some names was meant, with a space behind it; nothing if none is near.
 

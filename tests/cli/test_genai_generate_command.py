@@ -1,5 +1,6 @@
 """``evenhand genai generate``: a guard from the command line, with the studio and no network."""
 
+import csv
 import io
 import json
 
@@ -59,6 +60,14 @@ def test_the_screen_says_what_came_of_it_and_what_to_do_next(evenhand, config, t
     ):
         assert part in ran.out
     assert evenhand("genai", "generate", "--config", config, "--prompt", "x", "--out", tmp_path, "--quiet").out == ""
+
+
+def test_a_prompt_ends_at_a_line_feed_alone(evenhand, config, tmp_path):
+    (tmp_path / "prompts.txt").write_text("\ufeffa leader\u2028of men\r\nan\x85apple\r\n", "utf-8", newline="")
+    command = ("genai", "generate", "--config", config, "--out", tmp_path / "out", "--json", "-")
+    assert evenhand(*command, "--prompts", tmp_path / "prompts.txt").json["requests"] == 2
+    with (tmp_path / "out" / "requests.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["prompt"] for row in csv.DictReader(file)] == ["a leader\u2028of men", "an\x85apple"]
 
 
 def test_prompts_from_a_file_or_standard_input_are_gone_through_again(evenhand, config, tmp_path, monkeypatch):

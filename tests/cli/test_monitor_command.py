@@ -333,6 +333,15 @@ def test_lines_of_a_file_that_grows_is_replaced_and_cut(tmp_path):
     lines.close()
 
 
+def test_a_line_ends_at_a_line_feed_alone(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"a\r\n\nb\rc\n\xc2\x85d\n")
+    lines = LineFile(path)
+    assert lines.read() == [b"a\r", b"", b"b\rc", b"\xc2\x85d"]
+    assert lines.read() == []
+    lines.close()
+
+
 def test_lines_of_a_pipe(tmp_path):
     reader, writer = os.pipe()
     lines = LinePipe(reader)

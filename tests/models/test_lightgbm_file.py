@@ -137,6 +137,22 @@ def test_words_find_their_codes_by_name_and_columns_by_theirs():
     assert_same(read_booster(fitted, wider), people, fitted.predict_proba(unseen), atol=EXACT)
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\u3000", "\x1c"])
+def test_names_of_features_may_contain_separators(separator):
+    trained = train(categories=(), names=[f"a{separator}{i}" for i in range(INPUTS.shape[1])], rounds=2)
+    renamed = train(categories=(), rounds=2)
+    named = SCHEMA.model_copy(
+        update={
+            "attributes": tuple(
+                attribute.model_copy(update={"name": f"a{separator}{i}"})
+                for i, attribute in enumerate(SCHEMA.attributes)
+            )
+        }
+    )
+    model = parse_lightgbm(trained.model_to_string(), named, location="model.txt")
+    assert_same(model, PEOPLE, renamed.predict(INPUTS), atol=EXACT)
+
+
 def test_ordered_words_are_numbers_to_the_model():
     """Ordered categories in the order of the training data; the schema lists them otherwise."""
     levels = ["low", "fair", "good", "best"]

@@ -107,3 +107,13 @@ def test_no_file():
 def test_entries_that_are_none(entry, words):
     with pytest.raises(DataError, match=words):
         replay_log(SHIELDS["finite"](), [entry])
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_log_ends_lines_at_line_feeds_alone(tmp_path, separator, mark):
+    entries = [{"id": f"a{separator}b", "label": 1}, {"id": "c", "label": 0}]
+    log = tmp_path / "log.jsonl"
+    text = "\r\n".join(json.dumps(entry, ensure_ascii=ord(separator) < 32) for entry in entries)
+    log.write_text(mark + text + "\r\n", "utf-8", newline="")
+    assert list(read_log(log)) == entries

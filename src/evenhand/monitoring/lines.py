@@ -80,7 +80,7 @@ class LineFile:
         if not end and len(data) > LONGEST_LINE:
             raise DataError(f"a line has more than {LONGEST_LINE >> 20} MB", location=str(self.path))
         self._offset += end
-        return data[:end].splitlines()
+        return _split_lines(data[:end])
 
     def reopen(self) -> bool:
         """Return whether another file, or an emptied one, is under the path now, and begin at its start if so."""
@@ -144,7 +144,7 @@ class LinePipe:
         if not end and len(self._rest) > LONGEST_LINE:
             raise DataError(f"a line has more than {LONGEST_LINE >> 20} MB", location="standard input")
         found, self._rest = self._rest[:end], self._rest[end:]
-        return found.splitlines()
+        return _split_lines(found)
 
     def close(self) -> None:
         """Leave the pipe as it is: who opened it closes it."""
@@ -213,6 +213,11 @@ class LineReader:
         if len(cells) != len(self.names):
             raise DataError(f"expected {len(self.names)} values, got {len(cells)}")
         return dict(zip(self.names, cells, strict=True))
+
+
+def _split_lines(data: bytes) -> list[bytes]:
+    r"""Split complete lines at ``\n`` alone: a cell of a table may contain ``\r``."""
+    return data.removesuffix(b"\n").split(b"\n") if data else []
 
 
 def _parse_line(line: bytes) -> Mapping[str, Any] | None:

@@ -11,6 +11,7 @@ import typer
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import PageOptions
 from evenhand.errors import OptionError
+from evenhand.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +95,7 @@ class LiveOptions:
         """
         path = self.prompts
         try:
-            lines = path.read_text("utf-8").splitlines() if path is not None else []
+            lines = split_lines(path.read_text("utf-8")) if path is not None else []
         except (OSError, UnicodeDecodeError) as error:
             raise OptionError(f"{path} cannot be read: {error}", location="--prompts") from None
         found = [line.strip() for line in lines if line.strip()]

@@ -18,6 +18,7 @@ from evenhand.cli.genai.assess import parse_deadlines, split_pair, split_words
 from evenhand.cli.options import OutputOptions, PageOptions, SeedOption
 from evenhand.errors import DataError, OptionError
 from evenhand.interrupts import INTERRUPTED
+from evenhand.text import split_lines
 
 if TYPE_CHECKING:
     from evenhand.genai import ConfusionConfig
@@ -189,7 +190,7 @@ def _read_prompts(source: str | None, one: str | None) -> list[str]:
         raise OptionError(f"{source} cannot be read: {error.strerror}", location="--prompts") from None
     except UnicodeDecodeError:
         raise OptionError(f"{source} is not text in UTF-8", location="--prompts") from None
-    found = [text.strip()] if one is not None else [line.strip() for line in text.splitlines()]
+    found = [text.strip()] if one is not None else [line.strip() for line in split_lines(text)]
     found = [line for line in found if line]
     if not found:
         raise OptionError("there is no prompt in it", location="--prompt" if one is not None else "--prompts")

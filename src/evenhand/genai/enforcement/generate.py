@@ -169,7 +169,7 @@ def _guarantee_blocks(guarantee: str) -> Iterator[Text]:
     """Yield what is guaranteed: of each line that is not indented a text, with the lines below it."""
     head = ""
     items: list[str] = []
-    for line in guarantee.splitlines():
+    for line in guarantee.split("\n"):
         if line.startswith(" "):
             items.append(line.strip())
             continue

@@ -233,7 +233,7 @@ def _train_lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, weights: 
     if not parameters.get("force_row_wise"):
         parameters["force_col_wise"] = True
     names = model.feature_name()
-    head = dict(line.split("=", 1) for line in text.partition("\nTree=")[0].splitlines() if "=" in line)
+    head = dict(line.split("=", 1) for line in text.partition("\nTree=")[0].split("\n") if "=" in line)
     # A number's values are written as [lowest:highest], categories as a list, and nothing of a column never used.
     asked = [i for i, info in enumerate(head["feature_infos"].split()) if info != "none" and not info.startswith("[")]
     rounds = model.current_iteration()

@@ -88,7 +88,7 @@ def parse_lightgbm(text: str, schema: Schema, *, location: str, answers: Sequenc
     link, steepness = _read_objective(head, schema, location)
     outputs = head.integer("num_tree_per_iteration")
     features = head.integer("max_feature_idx") + 1
-    names = head.text("feature_names").split()
+    names = head.text("feature_names").split(" ")
     if not 1 <= outputs <= 100_000:
         raise ModelError(f"{outputs} trees per iteration", location=location, hint=SAVE_AGAIN_HINT)
     if len(blocks) % outputs or ("tree_sizes" in head.fields and len(head.text("tree_sizes").split()) != len(blocks)):
@@ -168,13 +168,13 @@ def _split_sections(text: str, location: str) -> tuple[_Section, list[_Section],
     head, *blocks = re.split(r"^Tree=", trees, flags=re.MULTILINE)
     sections = []
     for i, block in enumerate(blocks):
-        number, *lines = block.splitlines()
+        number, *lines = block.split("\n")
         if number.strip() != str(i):
             raise ModelError(
                 f"tree {i} is missing: {number.strip()[:20]!r} stands there", location=location, hint=SAVE_AGAIN_HINT
             )
         sections.append(_Section.read(lines, f"{location}, tree {i}"))
-    return _Section.read(head.splitlines(), location), sections, tail
+    return _Section.read(head.split("\n"), location), sections, tail
 
 
 def _read_objective(head: _Section, schema: Schema, location: str) -> tuple[Link, float]:
@@ -205,7 +205,7 @@ def _read_objective(head: _Section, schema: Schema, location: str) -> tuple[Link
 
 def _read_categories(tail: str, location: str) -> list[list[Any]]:
     """The categories of each categorical column of the data frame that the model was trained on, in its order."""
-    for line in tail.splitlines():
+    for line in tail.split("\n"):
         key, _, value = line.partition(":")
         if key == "pandas_categorical":
             try:

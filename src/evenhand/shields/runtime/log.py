@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.core import Block, Document, Note, Text
 from evenhand.errors import DataError, DecisionError
-from evenhand.text import format_count, format_decimal
+from evenhand.text import format_count, format_decimal, split_lines
 
 if TYPE_CHECKING:
     from evenhand.shields.runtime.shield import Shield
@@ -72,7 +72,7 @@ class ShieldReplay:
         interventions = format_count(shield.interventions, "intervention", "interventions")
         blocks += [
             Text(f"{interventions}, of cost {format_decimal(shield.cost)}"),
-            Text(items=tuple(shield.certificate().summary().splitlines())),
+            Text(items=tuple(shield.certificate().summary().split("\n"))),
         ]
         return Document(f"Replay of {name or 'a log'}", blocks=tuple(blocks), brand="Evenhand shield")
 
@@ -146,14 +146,14 @@ def _describe_entry(entry: Mapping[str, Any], labelled: bool) -> str:
 
 
 def read_log(path: Path | str) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log file: one JSON object a line, empty lines left out.
+    """Yield the entries of a log file: one JSON object per line. Empty lines are skipped.
 
     Raises:
-        DataError: the file cannot be read, or a line is not a JSON object.
+        DataError: The file cannot be read, or a line is not a JSON object.
     """
     location = str(path)
     try:
-        lines = Path(path).read_text("utf-8").splitlines()
+        lines = split_lines(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the log cannot be read: {error}", location=location) from error
     for number, line in enumerate(lines, start=1):
