@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -124,7 +125,9 @@ class ServiceConnection:
         if not isinstance(answer, dict):
             raise ModelError(f"the answer is not a JSON object: {self._quote(said)}", location=self.url, hint=_HINT)
         if answer.get("error"):
-            # Some services say so with status 200.
+            # Some services report errors with status 200.
+            if (refused := read_refusal(answer, secret=self._secret() or "", location=self.url)) is not None:
+                raise refused
             failed = FetchError(
                 f"the service failed: {self._quote(said)}", location=self.url, hint="see the service's log"
             )
@@ -227,40 +230,56 @@ class ServiceConnection:
         try:
             return await self._client.ask_async(method, url, headers, [secret or ""], body)
         except FetchError as error:
-            refused = _read_refusal(error, secret or "", self.url)
+            refused = None
+            if error.status in (400, 403, 422, 451):
+                with suppress(ValueError, RecursionError):
+                    body = json.loads(error.body)
+                    refused = read_refusal(body, status=error.status, secret=secret or "", location=self.url)
             if refused is not None:
                 raise refused from None
             raise
 
 
-REFUSAL_CODES = frozenset(
-    (
-        "content_policy_violation",
-        "content_filter",
-        "moderation_blocked",
-        "invalid_prompt",
-        "ResponsibleAIPolicyViolation",
-    )
+_REFUSAL_CODE = re.compile(
+    r"content_?(?:policy|filter|moderation)|moderation_|safety(?!_identifier)|responsible_?ai|prohibited_?content"
+    r"|data_?inspection|invalid_prompt|sensitive_?content|blocklist",
+    re.IGNORECASE,
 )
-"""What services call it when they refuse the content of a request, and nothing is wrong with the request itself."""
+"""Codes of errors about the content of a request, where nothing is wrong with the request itself."""
+
+_REFUSAL_REASON = re.compile(
+    r"content_?filter\w*|safety|refusal|prohibited_?content|blocklist|spii|recitation|sensitive", re.IGNORECASE
+)
+"""Reasons why an answer ended that are about its content."""
 
 
-def _read_refusal(error: FetchError, secret: str, location: str) -> ContentRefusedError | None:
-    """Return a refusal for what was asked, as the service says it; None if it fails for another reason."""
-    if error.status not in (400, 403, 422, 451):
+def is_refused(choice: Mapping[str, Any]) -> bool:
+    """Check whether the model declined, or a content filter removed its answer."""
+    message = choice.get("message")
+    declined = isinstance(message, Mapping) and isinstance(message.get("refusal"), str) and message["refusal"]
+    return bool(declined) or _REFUSAL_REASON.fullmatch(str(choice.get("finish_reason"))) is not None
+
+
+def read_refusal(
+    body: object, *, status: int = 200, secret: str = "", location: str | None = None
+) -> ContentRefusedError | None:
+    """Read the refusal of a request for its content from the JSON of an error. None for other errors."""
+    error = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
         return None
-    try:
-        found = json.loads(error.body)["error"]
-        names = [found.get("code"), found.get("type"), (found.get("innererror") or {}).get("code")]
-        message = found.get("message")
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return None
-    code = next((name for name in names if isinstance(name, str) and name in REFUSAL_CODES), None)
+    codes = [error.get("code"), error.get("type"), error.get("status")]
+    if isinstance(inner := error.get("innererror"), dict):
+        codes.append(inner.get("code"))
+    code = next((code for code in codes if isinstance(code, str) and _REFUSAL_CODE.search(code)), None)
+    metadata = error.get("metadata")
+    if code is None and isinstance(metadata, dict) and metadata.keys() & {"flagged_input", "reasons"}:
+        code = "moderation"
     if code is None:
         return None
-    said = quote_answer(message if isinstance(message, str) else code, [secret])[1:-1]
+    message = error.get("message")
+    words = quote_answer(message if isinstance(message, str) else code, [secret])[1:-1]
     return ContentRefusedError(
-        said, code=code, status=error.status, location=location, hint="ask for something else: the service refuses this"
+        words, code=code, status=status, location=location, hint="Ask for something else: the service refuses this."
     )
 
 
@@ -355,13 +374,15 @@ class ChatService:
         return build_request({"model": self.model, "messages": [*before, *messages]}, self.options)
 
     def choice_of(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the first choice in an answer, which has a message and says why it ended.
+        """Return the first choice in an answer. A choice that a content filter removed has an empty message.
 
         Raises:
-            ModelError: there is none.
+            ModelError: There is no choice with a message.
         """
-        found = answer.get("choices")
-        choice = found[0] if isinstance(found, list) and found else None
+        choices = answer.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(choice, dict) and not isinstance(choice.get("message"), dict) and is_refused(choice):
+            return {**choice, "message": {}}
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
             raise ModelError("the answer has no list of choices with a message", location=self.wire.url)
         return choice
@@ -374,14 +395,14 @@ class ChatService:
         """
         choice = self.choice_of(answer)
         message = choice["message"]
-        refusal = message.get("refusal")
-        if isinstance(refusal, str) and refusal:
+        if is_refused(choice):
+            refusal = message.get("refusal")
+            words = f": {refusal}" if isinstance(refusal, str) and refusal else ""
             raise ContentRefusedError(
-                f"the model declines to answer: {refusal}", code="refusal", status=200, location=self.wire.url
-            )
-        if choice.get("finish_reason") == "content_filter":
-            raise ContentRefusedError(
-                "the model declines to answer", code="content_filter", status=200, location=self.wire.url
+                f"the model declines to answer{words}",
+                code="refusal" if words else "content_filter",
+                status=200,
+                location=self.wire.url,
             )
         text = content_text(message.get("content"))
         if text is None:

@@ -108,9 +108,9 @@ def test_money_is_a_ceiling():
         with pytest.raises(BudgetError, match="may cost more than is left"):
             audit(chat, money=0.0001)
         assert chat.tokens[0] + 2 * chat.tokens[1] <= 100
-        found = audit(chat, money=0.004)
+        found = audit(chat, money=0.002)
         assert found.stopped_by == "budget"
-        assert found.usage.money <= 0.004
+        assert found.usage.money <= 0.002
 
 
 def test_scenarios_and_clusters_are_columns():

@@ -47,8 +47,8 @@ class InterruptibleCommands(TyperGroup):
         """Run the command that was given."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Exit(_interrupted_early()) from None
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(_interrupted_early(interrupt)) from None
 
 
 app = typer.Typer(
@@ -128,8 +128,8 @@ def _run() -> object:
     except EvenhandError as error:
         _print_error(name_options(f"error: {error}"))
         code = error.exit_code
-    except KeyboardInterrupt:
-        code = _interrupted_early()
+    except KeyboardInterrupt as interrupt:
+        code = _interrupted_early(interrupt)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
@@ -142,8 +142,9 @@ def _run() -> object:
     return code
 
 
-def _interrupted_early() -> int:
-    _print_error("interrupted before there was any result")
+def _interrupted_early(interrupt: KeyboardInterrupt) -> int:
+    notes = getattr(interrupt, "__notes__", [])
+    _print_error("; ".join(["interrupted before there was any result", *notes]))
     return INTERRUPTED
 
 

@@ -23,8 +23,8 @@ class LanguageModelConfig(Config):
     threshold: float = setting(
         0.0, "for decision: the size of gap that is decided about, of numbers as a share of their range", ge=0, lt=1
     )
-    calls: int | None = setting(None, "ask the service so many times at most; 6,000 unless planned", ge=1)
-    money: float | None = setting(None, "spend so much at most, in the currency of the plan's price", gt=0)
+    calls: int | None = setting(None, "maximum number of calls to the service; 6,000 unless planned", ge=1)
+    money: float | None = setting(None, "maximum cost of all calls, in the currency of the plan's price", gt=0)
     at_once: int | None = setting(None, "questions under way at once; 16 unless planned", ge=1, le=512)
     sweeps: int = setting(20, "sweeps at most", ge=2)
     templates: int = setting(100, "rows of the data asked about, drawn at random where there are more", ge=2)

@@ -13,7 +13,7 @@ from evenhand.llm.design import Design, Interviewer
 from evenhand.llm.interview import open_interview
 from evenhand.llm.stopping import LOOKS
 from evenhand.stats import bonferroni, normal_quantile
-from evenhand.text import format_count
+from evenhand.text import format_count, format_significant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +44,9 @@ class LanguageModelForecast(Result):
         sweep_calls: in all planned sweeps.
         noise_calls: to ask the first sweep again.
         finding_calls: to confirm findings.
-        tokens_in, tokens_out: of all calls, about; those out at most, None where the file sets no limit.
-        money: of all calls at most; None where the file gives no prices.
+        tokens_in, tokens_out: Tokens of all calls: an estimate of those read, and the maximum of those written. None if
+            the file sets no limit.
+        money: Cost of these tokens. None if the file gives no prices.
         limit: of money, which is never passed; None without one.
         sweeps: what is known after some of the sweeps.
     """
@@ -72,8 +73,12 @@ class LanguageModelForecast(Result):
     def sentence(self) -> str:
         """What will be asked, in one sentence without its full stop."""
         out = "an unknown number" if self.tokens_out is None else f"at most {self.tokens_out:,}"
-        price = "at a price that the file does not say" if self.money is None else f"at most {self.money:,.2f}"
-        limit = "" if self.limit is None else f", and never more than {self.limit:,.2f}"
+        price = (
+            "at a price that the file does not state"
+            if self.money is None
+            else f"for about {format_significant(self.money)}"
+        )
+        limit = "" if self.limit is None else f", and never more than {format_significant(self.limit)}"
         return (
             f"this asks {self.model} at {self.service} up to {self.calls:,} times: about {self.tokens_in:,} tokens in "
             f"and {out} out, {price}{limit}"

@@ -222,21 +222,28 @@ class NameListCard(ResultPart):
 
 
 class ServiceUsage(ResultPart):
-    """What was asked of the service, and what that cost.
+    """Calls to the service and their cost.
 
     Attributes:
-        calls: questions that the service answered and charged for in this run.
-        remembered: questions answered from the file of answers, paid for before.
-        tokens_in, tokens_out: as the service counted them, of the calls.
-        money: their price; None where the file says no prices.
-        failed: questions that stayed without an answer.
+        calls: Calls that were charged or may have been charged in this run.
+        tokens_in, tokens_out: Tokens read and written by these calls, as the service counts them; the maximum of a call
+            if the service did not report them.
+        money: Cost of these tokens. None if the file has no prices.
+        assumed: Calls whose tokens the service did not report, such as late answers. They are part of ``calls``.
+        assumed_money: Maximum cost of these calls. It is part of ``money``.
+        remembered: Answers from the file of answers, which cost nothing in this run.
+        remembered_money: Cost of these answers, and of calls without an answer, in earlier runs.
+        failed: Questions without an answer.
     """
 
     calls: int = 0
-    remembered: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     money: float | None = None
+    assumed: int = 0
+    assumed_money: float | None = None
+    remembered: int = 0
+    remembered_money: float | None = None
     failed: int = 0
 
 

@@ -33,7 +33,7 @@ from evenhand.llm.result import (
     ServiceUsage,
 )
 from evenhand.stats import Quantity, Unknown, format_value, show_quantity
-from evenhand.text import format_count, format_level, format_percent, list_some
+from evenhand.text import format_count, format_level, format_percent, format_significant, list_some
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}
 """What is compared, by the kind of answer."""
@@ -433,12 +433,25 @@ def _cost(result: LanguageModelAudit) -> Iterator[Block]:
 
 
 def describe_usage(usage: ServiceUsage) -> Iterator[tuple[str, str]]:
-    """Yield what was asked of a service and what it cost, as facts."""
-    again = f"; {usage.remembered:,} more were remembered and cost nothing" if usage.remembered else ""
+    """Yield the calls to a service and their cost, as facts."""
+    again = f"; {usage.remembered:,} more answers were remembered and cost nothing" if usage.remembered else ""
     failed = f"; {usage.failed:,} failed" if usage.failed else ""
     yield "calls", f"{usage.calls:,}{again}{failed}"
-    yield "tokens", f"{usage.tokens_in:,} in, {usage.tokens_out:,} out"
-    yield "price", "the file gives no prices" if usage.money is None else f"{usage.money:,.2f}"
+    uncounted = (
+        f"; the service did not count those of {format_count(usage.assumed, 'call', 'calls')}, which enter with "
+    )
+    tokens = f"{usage.tokens_in:,} in, {usage.tokens_out:,} out"
+    yield "tokens", f"{tokens}{uncounted}their maximum" if usage.assumed else tokens
+    if usage.money is None:
+        yield "price", "the file gives no prices"
+        return
+    assumed = (
+        f", of which at most {format_significant(usage.assumed_money)} for calls not counted"
+        if usage.assumed_money
+        else ""
+    )
+    earlier = f"; {format_significant(usage.remembered_money)} in earlier runs" if usage.remembered_money else ""
+    yield "price", f"{format_significant(usage.money)}{assumed}{earlier}"
 
 
 def _method(result: LanguageModelAudit) -> Iterator[Block]:

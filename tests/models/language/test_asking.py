@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import BudgetError, DataError, FetchError, OptionError
-from evenhand.models import ChatQuestion, LanguageModel, question_key
-from evenhand.models.language.budget import CallBudget
-from evenhand.models.language.model import RateGate, upper_tokens
-from evenhand.services import ServiceConnection
+from evenhand.models import AnswerStore, ChatQuestion, LanguageModel, question_key
+from evenhand.models.language.budget import CallBudget, Spent
+from evenhand.models.language.model import QuestionPool, RateGate, upper_tokens
+from evenhand.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal
 from evenhand.testing import FakeChat, chance_by_words
 from models.language.screening import screening
 from support import ROOT, scaled
@@ -253,17 +256,160 @@ def test_a_budget_is_never_passed(calls: int | None, money: int | None, faults: 
         assert len(found) == 10
 
 
-def test_what_is_reserved_covers_what_is_read() -> None:
-    body = {"messages": [{"role": "user", "content": "größer \N{GRINNING FACE}"}]}
-    assert upper_tokens(body) == len("größer \N{GRINNING FACE}".encode()) + 16
+def test_the_bound_of_tokens_covers_every_byte_of_the_request() -> None:
+    body = {
+        "messages": [{"role": "user", "content": "größer \N{GRINNING FACE}"}],
+        "response_format": {"type": "x" * 99},
+    }
+    assert upper_tokens(body) >= len("größer \N{GRINNING FACE}".encode()) + 99
+
+
+def test_a_reservation_waits_for_calls_in_flight_and_is_refused_without_them() -> None:
     budget = CallBudget(2, 10.0, (1e6, 0.0))
-    budget.reserve((6, 0))
-    with pytest.raises(BudgetError, match="may cost more than is left of 10"):
-        budget.reserve((5, 0))
+    assert budget.reserve((6, 0))
+    assert not budget.reserve((5, 0))
+    assert (budget.spent.calls, budget.spent.money, budget.spent.assumed_money) == (1, 6.0, 6.0)
     budget.settle((6, 0), (1, 0))
-    budget.reserve((5, 0))
+    assert budget.reserve((5, 0))
     budget.release((5, 0))
-    assert (budget.spent.calls, budget.spent.money) == (1, 1.0)
+    assert (budget.spent.calls, budget.spent.money, budget.spent.assumed) == (1, 1.0, 0)
+    with pytest.raises(BudgetError, match="may cost more than is left of 10"):
+        budget.reserve((10, 0))
+
+
+def test_more_tokens_than_the_maximum_raise_later_reservations() -> None:
+    budget = CallBudget(None, 100.0, (1e6, 1e6))
+    assert budget.reserve((10, 2))
+    budget.settle((10, 2), (5, 8))
+    assert budget.reserve((10, 2))
+    assert budget.spent.assumed_money == 10 + 4 * 2
+    budget.settle((10, 2), None)
+    assert budget.spent == Spent(2, 15, 16, 31.0, 1, 18.0, 0, 0.0, 0)
+
+
+class Provider:
+    """A connection to a provider whose calls are billed at random, also if their answer is late, broken or lost.
+
+    Args:
+        seed: Seed of the random events.
+        fair: Whether calls keep to the maximum of tokens. Otherwise all of them are answered and bill 40 times as much.
+    """
+
+    url = "http://127.0.0.1:9/v1"
+
+    def __init__(self, seed: int, *, fair: bool = True) -> None:
+        self.chance, self.fair, self.lock = random.Random(seed), fair, threading.Lock()
+        self.billed: list[tuple[int, int]] = []
+
+    def post(self, path: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
+        with self.lock:
+            event = self.chance.choice(EVENTS) if self.fair else "answer"
+            most = upper_tokens(body), body["max_tokens"]
+            tokens = tuple(self.chance.randint(0, limit) if self.fair else 40 * limit for limit in most)
+            if event not in FREE:
+                self.billed.append(tokens)
+        time.sleep(self.chance.random() / 2000)
+        error = FetchError(str(event))
+        error.retry_after, error.sent = 0.0, event != "unreached"
+        if event in ("late", "unreached"):
+            raise error
+        if isinstance(event, int):
+            error.status = event
+            raise error
+        if event == "filtered":
+            raise ContentRefusedError("no", code="content_filter")
+        usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]}
+        choices = [] if event == "broken" else [{"message": {"content": "yes"}, "finish_reason": "stop"}]
+        return {"choices": choices} | ({} if event == "uncounted" else {"usage": usage})
+
+    @property
+    def bill(self) -> int:
+        return sum(map(sum, self.billed))
+
+
+FREE = (429, 500, 503, "unreached")
+EVENTS = ["answer"] * 10 + ["late", "broken", "uncounted", "filtered", 408, 504, 524, *FREE]
+
+
+def pool_of(provider: Provider, budget: CallBudget, store: AnswerStore, at_once: int) -> QuestionPool:
+    return QuestionPool(ChatService(provider, "m"), store, budget, at_once, 6, 0.0, 8)  # type: ignore[arg-type]  # a double
+
+
+def bodies_of(many: int) -> dict[str, dict[str, Any]]:
+    return {str(n): {"messages": [{"role": "user", "content": "x"}], "max_tokens": 8} for n in range(many)}
+
+
+def ask_all(pool: QuestionPool, many: int) -> str:
+    """Ask many questions. Return the message of the error that ended the run."""
+    try:
+        pool.ask(bodies_of(many), lambda share: None)
+    except (BudgetError, FetchError) as error:
+        return error.message
+    return ""
+
+
+@settings(deadline=None, max_examples=scaled(60))
+@given(
+    seed=st.integers(0, 10**9),
+    at_once=st.integers(1, 8),
+    money=st.integers(0, 1500),
+    calls=st.none() | st.integers(1, 20),
+)
+def test_the_bill_stays_within_the_limits_and_is_reported(
+    seed: int, at_once: int, money: int, calls: int | None
+) -> None:
+    provider, budget = Provider(seed), CallBudget(calls, float(money) or None, (1e6, 1e6))
+    message = ask_all(pool_of(provider, budget, AnswerStore(None), at_once), 15)
+    spent = budget.spent
+    assert provider.bill <= (money or 10**9)
+    assert len(provider.billed) == spent.calls <= (calls or 10**9)
+    assert spent.money - spent.assumed_money <= provider.bill <= spent.money  # type: ignore[operator]  # a price is set
+    assert spent.assumed or provider.bill == spent.money
+    assert not message or str(spent) in message or not spent.calls
+
+
+@settings(deadline=None, max_examples=scaled(30))
+@given(seed=st.integers(0, 10**9), at_once=st.integers(1, 8), money=st.integers(100, 20_000))
+def test_a_provider_that_exceeds_its_maximum_is_found_out_by_one_call(seed: int, at_once: int, money: int) -> None:
+    provider, budget = Provider(seed, fair=False), CallBudget(None, float(money), (1e6, 1e6))
+    ask_all(pool_of(provider, budget, AnswerStore(None), at_once), 15)
+    assert provider.bill <= max(money, sum(provider.billed[0]))
+    assert provider.bill == budget.spent.money
+
+
+@settings(deadline=None, max_examples=scaled(30))
+@given(seed=st.integers(0, 10**9), at_once=st.integers(1, 8), money=st.integers(100, 1500))
+def test_resumed_runs_share_a_limit(seed: int, at_once: int, money: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        provider, kept = Provider(seed), Path(folder) / "kept.jsonl"
+        plan = {"at_once": at_once, "money": money, "price": PRICE}
+        for _ in range(4):
+            with LanguageModel(screening(plan=plan), answers=kept) as model:
+                model._pool.chat = ChatService(provider, "m")  # type: ignore[arg-type]  # a double
+                with contextlib.suppress(BudgetError, FetchError):
+                    model.ask(questions(model, 6))
+    assert provider.bill <= money
+
+
+def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
+    provider, budget = Provider(3), CallBudget(None, None, (1e6, 1e6))
+
+    def interrupt(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        pool_of(provider, budget, AnswerStore(None), 8).ask(bodies_of(4000), interrupt)
+    assert len(provider.billed) == budget.spent.calls < 4000
+    assert raised.value.__notes__ == [str(budget.spent)]
+
+
+def test_a_batch_is_not_written_beyond_the_limits(tmp_path: Path) -> None:
+    with LanguageModel(screening(plan={"money": 500.0, "price": PRICE})) as model:
+        with pytest.raises(BudgetError, match="24 questions may cost more"):
+            model.write_batch(questions(model), tmp_path / "batch.jsonl")
+        assert not (tmp_path / "batch.jsonl").exists()
+        assert model.write_batch(questions(model, 1, 1), tmp_path / "batch.jsonl") == 1
+        assert model.spent.calls == 0
 
 
 def test_a_forecast_asks_nothing_and_learns_from_what_was_counted() -> None:
@@ -295,6 +441,71 @@ def test_a_batch_is_written_and_read_back(tmp_path: Path) -> None:
         results.write_text('{"id": 1}\n')
         with pytest.raises(DataError, match="not the result of a request"):
             single.read_batch(results)
+
+
+def result(key: str, body: dict[str, Any], status: int = 200) -> str:
+    return json.dumps({"custom_id": key, "response": {"status_code": status, "body": body}}, ensure_ascii=False)
+
+
+def said(text: str | None, finish: str = "stop") -> dict[str, Any]:
+    return {"choices": [{"message": {"content": text}, "finish_reason": finish}]}
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1e"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_results_end_at_line_feeds_only(mark: str, end: str, tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    with LanguageModel(screening()) as model:
+        model.write_batch(questions(model, 2, 1), tmp_path / "batch.jsonl")
+        first, second = (json.loads(line)["custom_id"] for line in (tmp_path / "batch.jsonl").read_text().splitlines())
+        spaced = mark if mark.isprintable() or mark > "\x1f" else " "  # JSON escapes control characters
+        lines = [result(first, said(f"Good.{spaced}{spaced}\nyes")), "", "\ufeff" + result(second, said("no"))]
+        results.write_bytes(("\ufeff" + end.join(lines) + end).encode())
+        assert model.read_batch(results) == 2
+        assert [outcome.label for outcome in model.ask(questions(model, 2, 1))] == ["yes", "no"]
+
+
+REFUSED_BODIES = [
+    (400, {"error": {"code": "content_filter", "message": "no"}}),
+    (400, {"error": {"code": "400", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
+    (403, {"error": {"code": 403, "message": "flagged", "metadata": {"reasons": ["hate"], "flagged_input": "x"}}}),
+    (400, {"error": {"code": "data_inspection_failed", "message": "no"}}),
+    (200, {"error": {"type": "content_policy_violation", "message": "no"}}),
+    (200, said(None, "content_filter")),
+    (200, said("yes", "SAFETY")),
+    (200, {"choices": [{"finish_reason": "content_filter", "index": 0}]}),
+    (200, {"choices": [{"message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}]}),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), REFUSED_BODIES)
+def test_an_answer_that_a_content_filter_removed_is_refused_and_asked_once(
+    status: int, body: dict[str, Any], tmp_path: Path
+) -> None:
+    def filtered(path: str, headers: dict[str, str], asked: bytes) -> Any:
+        return FakeChat.answer(chat, path, headers, asked)._replace(status=status, body=json.dumps(body).encode())
+
+    with FakeChat() as chat, LanguageModel(screening(chat.url)) as model:
+        chat.answer = filtered  # type: ignore[method-assign]  # a content filter
+        assert [outcome.kind for outcome in model.ask(questions(model, 1, 1))] == ["refused"]
+        assert len(chat.received) == 1
+    with LanguageModel(screening()) as model:
+        model.write_batch(questions(model, 1, 1), tmp_path / "batch.jsonl")
+        key = json.loads((tmp_path / "batch.jsonl").read_text())["custom_id"]
+        (tmp_path / "results.jsonl").write_text(result(key, body, status) + "\n")
+        assert model.read_batch(tmp_path / "results.jsonl") == 1
+        assert [outcome.kind for outcome in model.ask(questions(model, 1, 1))] == ["refused"]
+
+
+def test_other_errors_about_a_request_are_no_refusals() -> None:
+    for error in (
+        {"code": "invalid_request_error"},
+        {"code": "unknown_parameter", "type": "safety_identifier"},
+        {"code": 400},
+        {},
+    ):
+        assert read_refusal({"error": error}) is None
+    assert read_refusal({"error": "content_filter"}) is read_refusal([]) is None
 
 
 def test_a_consensus_is_the_majority_of_fresh_answers() -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from evenhand.errors import DataError
 from evenhand.files import write_atomically
 from evenhand.models.language.answers import ModelReply
+from evenhand.models.language.budget import Tokens
 
 
 def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
@@ -56,6 +57,7 @@ class AnswerStore:
     def __init__(self, path: Path | None, *, most: int | None = None) -> None:
         self.path, self._most, self._lines = path, most, 0
         self._known: dict[str, ModelReply] = {}
+        self._charges: dict[str, list[Tokens]] = {}
         self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
         if path is not None:
@@ -86,6 +88,19 @@ class AnswerStore:
             self._known[key] = reply
             self._forget()
 
+    def charge(self, key: str, most: Tokens) -> None:
+        """Record a call without an answer, which may have been charged up to these tokens."""
+        with self._lock:
+            self._charges.setdefault(key, []).append(most)
+            if self._file is not None:
+                self._file.write(json.dumps({"key": key, "charged": most}, separators=(",", ":")).encode() + b"\n")
+                self._file.flush()
+                self._lines += 1
+
+    def charges(self, key: str) -> list[Tokens]:
+        """Return the maximum tokens of the calls for a question that brought no answer."""
+        return self._charges.get(key, [])
+
     def _forget(self) -> None:
         """Forget what is too much, and write the file again once half of it is forgotten."""
         if self._most is None:
@@ -112,7 +127,11 @@ class AnswerStore:
             lines = content.split(b"\n")
             for line in lines:
                 self._read(line)
-            if not self._known and not all(line.startswith(_BEGINS[: len(line)]) for line in lines):
+            if (
+                not self._known
+                and not self._charges
+                and not all(line.startswith(_BEGINS[: len(line)]) for line in lines)
+            ):
                 raise DataError(
                     "this is not a file of answers", location=str(path), hint="name a file that Evenhand may write"
                 )
@@ -130,6 +149,10 @@ class AnswerStore:
     def _read(self, line: bytes) -> None:
         try:
             found = json.loads(line)
+            if "charged" in found:
+                read, written = found["charged"]
+                self._charges.setdefault(str(found["key"]), []).append((int(read), int(written)))
+                return
             tokens = found["tokens"]
             reply = ModelReply(
                 str(found["text"]),

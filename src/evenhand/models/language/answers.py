@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from evenhand.chat_answers import fold, is_refusal, number_parser, ranking_parser, read_answer, read_choice
+from evenhand.models.language.budget import Tokens
 from evenhand.models.language.file import AnswerFormat, ScreeningFile
-from evenhand.services import ChatService, ContentRefusedError, content_text, read_usage
+from evenhand.services import ChatService, ContentRefusedError, content_text, is_refused, read_usage
 
 OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "failed"]
 
@@ -36,7 +37,7 @@ class ModelReply(NamedTuple):
     refused: bool
     finish: str
     chances: dict[str, float]
-    tokens: tuple[int, int] | None
+    tokens: Tokens | None
 
 
 class ChatOutcome(NamedTuple):
@@ -68,21 +69,26 @@ def parse_reply(answer: Mapping[str, Any], chat: ChatService) -> ModelReply:
     message, finish = choice["message"], str(choice.get("finish_reason") or "")
     refusal = message.get("refusal")
     text = refusal if isinstance(refusal, str) and refusal else content_text(message.get("content"))
-    usage = read_usage(answer)
-    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    told = all(isinstance(count, int) and count >= 0 for count in counts)
     return ModelReply(
         (text or "").encode(errors="replace").decode(),  # half a surrogate pair could not be written anywhere
-        bool(refusal) or finish == "content_filter",
+        is_refused(choice),
         finish,
         _first_chances(choice.get("logprobs")),
-        (int(counts[0] or 0), int(counts[1] or 0)) if told else None,
+        read_tokens(answer),
     )
+
+
+def read_tokens(answer: Mapping[str, Any]) -> Tokens | None:
+    """Read the numbers of tokens read and written from an answer. None if it does not state both."""
+    read, written = (read_usage(answer).get(name) for name in ("prompt_tokens", "completion_tokens"))
+    if type(read) is not int or type(written) is not int or min(read, written) < 0:
+        return None
+    return read, written
 
 
 def refusal_reply(error: ContentRefusedError) -> ModelReply:
     """Return the reply that a service gives by refusing the request for its content."""
-    return ModelReply(error.message, True, "content_filter", {}, (0, 0))
+    return ModelReply(error.message, True, "content_filter", {}, None)
 
 
 def _first_chances(found: Any) -> dict[str, float]:

@@ -1,104 +1,185 @@
-"""What was asked of a service and what it cost, and a budget that is never passed."""
+"""Count the calls to a service and their cost, and keep them within limits."""
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from evenhand.errors import BudgetError
+from evenhand.text import format_count, format_significant
+
+Tokens: TypeAlias = tuple[int, int]
+"""Tokens read and written."""
 
 
 class Spent(NamedTuple):
-    """What was asked of a service, and what it cost.
+    """Calls to a service and their cost.
 
     Attributes:
-        calls: answers that were charged, or may have been: those that came late or broken too.
-        tokens_in, tokens_out: read and written, as the service counts them; where it does not, at most.
-        money: what they cost; None where the file has no prices.
-        remembered: answers that were kept from before and cost nothing.
-        failed: questions that stayed without an answer.
+        calls: Calls that were charged or may have been charged, including calls in flight.
+        tokens_in, tokens_out: Tokens read and written by these calls, as the service counts them; the maximum of a call
+            if the service did not report them.
+        money: Cost of these tokens. None if the file has no prices.
+        assumed: Calls whose tokens the service did not report, such as late answers. They are part of ``calls``.
+        assumed_money: Maximum cost of these calls. It is part of ``money``.
+        remembered: Answers from a file of answers, which cost nothing in this run.
+        remembered_money: Cost of these answers, and of calls without an answer, in earlier runs.
+        failed: Questions without an answer.
     """
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     money: float | None = None
+    assumed: int = 0
+    assumed_money: float | None = None
     remembered: int = 0
+    remembered_money: float | None = None
     failed: int = 0
+
+    def __str__(self) -> str:
+        """Describe the calls and their cost, such as ``12 calls were made for 0.0031``."""
+        text = f"{format_count(self.calls, 'call was', 'calls were')} made"
+        if self.money is not None:
+            text += f" for {format_significant(self.money)}"
+        if self.assumed:
+            most = "" if self.assumed_money is None else f"at most {format_significant(self.assumed_money)} for "
+            uncounted = format_count(self.assumed, "call", "calls")
+            text += f", including {most}{uncounted} whose tokens the service did not report"
+        if self.remembered_money:
+            text += f"; earlier runs paid {format_significant(self.remembered_money)} for answers of this run"
+        return text
 
 
 @dataclass(eq=False)
 class CallBudget:
-    """A budget of calls and money that is never passed, whatever threads do at the same time.
+    """Limits of calls and money that hold for any number of threads.
 
-    Before a call, the most that it can cost is reserved; after it, what it did cost is settled.
+    The maximum cost of a call is reserved before the call; the actual cost is settled afterwards. If the service counts
+    more tokens than the maximum, all later reservations are raised by the largest ratio seen. Answers of earlier runs
+    count towards the limits, once each, so that a run that is resumed spends no more than one without interruption.
 
     Attributes:
-        calls: calls at most; None: any number.
-        money: their price at most; None: any amount.
-        price: of a million tokens read and of a million written.
+        calls: Maximum number of calls. None disables the limit.
+        money: Maximum cost. None disables the limit.
+        price: Price of a million tokens read and of a million written.
     """
 
     calls: int | None
     money: float | None
     price: tuple[float, float] | None
-    _spent: Spent = field(default_factory=Spent)
-    _reserved: list[tuple[int, int]] = field(default_factory=list)
+    _counts: Spent = field(default_factory=Spent)
+    _known: Tokens = (0, 0)
+    _unknown: Tokens = (0, 0)
+    _earlier: Tokens = (0, 0)
+    _earlier_calls: int = 0
+    _reserved: Tokens = (0, 0)
+    _in_flight: int = 0
+    _excess: tuple[float, float] = (1.0, 1.0)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def reserve(self, tokens: tuple[int, int]) -> None:
-        """Set aside one call with so many tokens read and written at most.
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether money is not limited, or the service has reported the tokens of a call."""
+        return self.money is None or self._known != (0, 0) or self._earlier != (0, 0)
+
+    def reserve(self, most: Tokens, calls: int = 1) -> bool:
+        """Reserve calls that together use at most these tokens.
+
+        Returns:
+            Whether the calls are reserved. If not, calls in flight may use less than was reserved for them; try again
+            when one of them is settled.
 
         Raises:
-            BudgetError: that is more than is left; nothing is set aside.
+            BudgetError: The limits do not allow the calls, and no call is in flight.
         """
         with self._lock:
-            reserved = [*self._reserved, tokens]
-            if self.calls is not None and self._spent.calls + len(reserved) > self.calls:
-                raise BudgetError(
-                    f"the limit of {self.calls:,} calls is reached", hint="raise calls, or ask about less"
-                )
-            if self.money is not None:
-                read, written = (sum(one[i] for one in reserved) for i in (0, 1))
-                if self.cost(self._spent.tokens_in + read, self._spent.tokens_out + written) > self.money:
-                    raise BudgetError(
-                        f"the next question may cost more than is left of {self.money:g}; spent so far: "
-                        f"{self.cost(self._spent.tokens_in, self._spent.tokens_out):.4g}",
-                        hint="raise money, lower max_tokens, or ask about less",
-                    )
-            self._reserved.append(tokens)
+            all_calls = self._counts.calls + self._earlier_calls + self._in_flight + calls
+            most_money = self.cost(*add_tokens(self._known, self._earlier, self._uncounted(most)))
+            if self.calls is not None and all_calls > self.calls:
+                message, hint = f"the limit of {self.calls:,} calls is reached", "raise calls, or ask about less"
+            elif self.money is not None and most_money > self.money:
+                next_calls = "question" if calls == 1 else f"{calls:,} questions"
+                message = f"the next {next_calls} may cost more than is left of {self.money:g}"
+                hint = "raise money, lower max_tokens, or ask about less"
+            else:
+                self._reserved, self._in_flight = add_tokens(self._reserved, most), self._in_flight + calls
+                return True
+            if self._in_flight:
+                return False
+        raise BudgetError(message, hint=hint)
 
-    def settle(self, reserved: tuple[int, int], used: tuple[int, int] | None) -> None:
-        """Charge a call that was reserved: the tokens that it used, or, if that is not known, all that was reserved."""
-        with self._lock:
-            self._reserved.remove(reserved)
-            read, written = reserved if used is None else used
-            self._spent = self._spent._replace(
-                calls=self._spent.calls + 1,
-                tokens_in=self._spent.tokens_in + read,
-                tokens_out=self._spent.tokens_out + written,
-            )
+    def _uncounted(self, *more: Tokens) -> Tokens:
+        """Return the maximum of the calls that the service did not count: late answers, calls in flight, and more."""
+        read, written = add_tokens(self._unknown, self._reserved, *more)
+        return math.ceil(read * self._excess[0]), math.ceil(written * self._excess[1])
 
-    def release(self, reserved: tuple[int, int]) -> None:
-        """Give back what was reserved for a call that the service did not charge."""
+    def _land(self, reserved: Tokens, calls: int = 1) -> None:
+        self._reserved = self._reserved[0] - reserved[0], self._reserved[1] - reserved[1]
+        self._in_flight -= calls
+
+    def settle(self, reserved: Tokens, used: Tokens | None) -> None:
+        """Charge a reserved call: the tokens that the service counted, or the maximum if it did not."""
         with self._lock:
-            self._reserved.remove(reserved)
+            self._land(reserved)
+            if used is None:
+                self._unknown = add_tokens(self._unknown, reserved)
+            else:
+                self._known = add_tokens(self._known, used)
+                self._calibrate(reserved, used)
+            counts = self._counts
+            self._counts = counts._replace(calls=counts.calls + 1, assumed=counts.assumed + (used is None))
+
+    def _calibrate(self, most: Tokens, used: Tokens) -> None:
+        read, written = (
+            max(old, count / max(limit, 1)) for old, count, limit in zip(self._excess, used, most, strict=True)
+        )
+        self._excess = read, written
+
+    def release(self, reserved: Tokens, calls: int = 1) -> None:
+        """Release reserved calls that the service did not charge."""
+        with self._lock:
+            self._land(reserved, calls)
+
+    def count_earlier(self, most: Tokens, used: Tokens | None) -> None:
+        """Count a call of an earlier run towards the limits."""
+        with self._lock:
+            self._earlier = add_tokens(self._earlier, most if used is None else used)
+            self._earlier_calls += 1
+            if used is not None:
+                self._calibrate(most, used)
 
     def count(self, *, remembered: int = 0, failed: int = 0) -> None:
         """Count answers that cost nothing, and questions without an answer."""
         with self._lock:
-            before = self._spent
-            self._spent = before._replace(remembered=before.remembered + remembered, failed=before.failed + failed)
+            counts = self._counts
+            self._counts = counts._replace(remembered=counts.remembered + remembered, failed=counts.failed + failed)
 
     @property
     def spent(self) -> Spent:
-        """What was asked and what it cost so far."""
+        """The calls so far and their cost; calls in flight count with their maximum."""
         with self._lock:
-            found = self._spent
-        return found if self.price is None else found._replace(money=self.cost(found.tokens_in, found.tokens_out))
+            unknown = self._uncounted()
+            total = add_tokens(self._known, unknown)
+            spent = self._counts._replace(
+                calls=self._counts.calls + self._in_flight,
+                tokens_in=total[0],
+                tokens_out=total[1],
+                assumed=self._counts.assumed + self._in_flight,
+            )
+            if self.price is None:
+                return spent
+            money, assumed_money, earlier = (self.cost(*tokens) for tokens in (total, unknown, self._earlier))
+            return spent._replace(money=money, assumed_money=assumed_money, remembered_money=earlier)
 
-    def cost(self, read: int, written: int) -> float:
-        """Return what so many tokens cost."""
+    def cost(self, read: float, written: float) -> float:
+        """Return the price of tokens read and written."""
         price = self.price or (0.0, 0.0)
         return (read * price[0] + written * price[1]) / 1e6
+
+
+def add_tokens(*parts: Tokens) -> Tokens:
+    """Add the tokens of several calls."""
+    return sum(read for read, _ in parts), sum(written for _, written in parts)

@@ -69,10 +69,11 @@ class ScreeningService(_Entries):
 
     @property
     def most_tokens(self) -> int | None:
-        """Tokens of an answer at most; None where the options leave it open."""
-        options = self.request_options
-        found = options.get("max_completion_tokens") or options.get("max_tokens")
-        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+        """Maximum number of tokens of an answer. None if the options set no limit."""
+        limits = [self.request_options.get(name) for name in ("max_completion_tokens", "max_tokens")]
+        counts = [limit for limit in limits if limit is not None]
+        valid = counts and all(type(count) is int and count > 0 for count in counts)
+        return max(counts) if valid else None
 
 
 class AnswerFormat(_Entries):
@@ -162,8 +163,8 @@ class ScreeningPlan(_Entries):
 
     Attributes:
         half_width: half the width of the interval of a gap that is aimed at.
-        calls: answers that may be asked for; None: any number.
-        money: what they may cost; None: any amount.
+        calls: Maximum number of calls. None disables the limit.
+        money: Maximum cost. None disables the limit.
         price: of a million tokens read and of a million written, in any currency.
         at_once: questions under way at the same time.
         seeds: ``paired`` sends the same ``seed`` for both sides of a pair, ``none`` sends none.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from evenhand.core import check_configuration
 from evenhand.datasets import Person, pronouns_in
-from evenhand.errors import DataError, EvenhandError, FetchError, ModelError, OptionError
+from evenhand.errors import BudgetError, DataError, EvenhandError, FetchError, ModelError, OptionError
 from evenhand.models.language.answer_store import AnswerStore, question_key
 from evenhand.models.language.answers import (
     NAN,
@@ -24,12 +24,13 @@ from evenhand.models.language.answers import (
     ModelReply,
     parse_reply,
     read_outcome,
+    read_tokens,
     refusal_reply,
 )
-from evenhand.models.language.budget import CallBudget, Spent
+from evenhand.models.language.budget import CallBudget, Spent, Tokens, add_tokens
 from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.prompts import Prompt, candidate_list, compile_template, plain_row
-from evenhand.services import ChatService, ContentRefusedError
+from evenhand.services import ChatService, ContentRefusedError, read_refusal
 
 CHARACTERS_PER_TOKEN = 4.0
 """Characters of a prompt per token, until the service has counted some."""
@@ -52,13 +53,13 @@ class ChatQuestion(NamedTuple):
 
 
 class CallForecast(NamedTuple):
-    """What questions will cost.
+    """Forecast of the cost of questions.
 
     Attributes:
-        calls: how many there are, those whose answers are kept already left out.
-        tokens_in: read, about.
-        tokens_out: written at most; None where the file sets no limit.
-        money: their price at most; None where the file has no prices, or no limit of tokens.
+        calls: Number of questions without a kept answer.
+        tokens_in: Estimated number of tokens read.
+        tokens_out: Maximum number of tokens written. None if the file sets no limit.
+        money: Cost of these tokens. None if the file has no prices, or no limit of tokens.
     """
 
     calls: int
@@ -112,6 +113,7 @@ class LanguageModel:
             self._chat, self._store, self._budget, plan.at_once, service.retries, service.backoff, service.most_tokens
         )
         self._counted = (0, 0)
+        self._counted_keys: set[str] = set()
 
     @classmethod
     def of(cls, file: ScreeningFile | Path | str, **limits: Any) -> LanguageModel:
@@ -177,6 +179,7 @@ class LanguageModel:
             for vote in range(votes):
                 key, body = self._request(question, question.draw * votes + vote)
                 keys.append(key)
+                self._count_earlier(key, body)
                 if self._store.get(key) is None:
                     bodies[key] = body
         asked = set(bodies)
@@ -184,6 +187,18 @@ class LanguageModel:
         self._budget.count(remembered=sum(key not in asked for key in keys))
         outcomes = [self._outcome(key, questions[i // votes]) for i, key in enumerate(keys)]
         return [_majority(outcomes[i : i + votes]) for i in range(0, len(outcomes), votes)]
+
+    def _count_earlier(self, key: str, body: Mapping[str, Any]) -> None:
+        """Count the calls of earlier runs for a question towards the limits, once."""
+        if key in self._counted_keys:
+            return
+        self._counted_keys.add(key)
+        most = self._pool.most_of(body)
+        for tokens in self._store.charges(key):
+            self._budget.count_earlier(tokens, None)
+        reply = self._store.get(key)
+        if reply is not None:
+            self._budget.count_earlier(most, reply.tokens)
 
     def _request(self, question: ChatQuestion, draw: int) -> tuple[str, dict[str, Any]]:
         messages = [{"role": "user", "content": question.prompt.text}]
@@ -229,14 +244,20 @@ class LanguageModel:
         Each line is a request whose ``custom_id`` is the question's key. Return how many there are.
 
         Raises:
+            BudgetError: the limits do not allow all of them; nothing is written.
             DataError: the file cannot be written.
         """
-        lines = {}
+        lines: dict[str, dict[str, Any]] = {}
         for question in questions:
             for vote in range(self.file.consensus):
                 key, body = self._request(question, question.draw * self.file.consensus + vote)
+                self._count_earlier(key, body)
                 if self._store.get(key) is None:
                     lines[key] = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
+        most = add_tokens(*(self._pool.most_of(line["body"]) for line in lines.values()))
+        if not self._budget.reserve(most, len(lines)):
+            raise BudgetError("the limits do not allow the batch as long as other questions are in flight")
+        self._budget.release(most, len(lines))
         try:
             path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines.values()), "utf-8")
         except OSError as error:
@@ -244,27 +265,31 @@ class LanguageModel:
         return len(lines)
 
     def read_batch(self, path: Path) -> int:
-        """Keep the answers in a provider's result file, in any order; return how many there are.
+        """Keep the answers in a provider's result or error file, in any order, and return their number.
 
-        Requests that failed are left open: ``ask`` or the next batch asks them again.
+        Requests that a content filter refused are answers too. Other failed requests are left open: ``ask`` or the next
+        batch asks them again.
 
         Raises:
-            DataError: the file cannot be read, or a line of it is no result.
+            DataError: The file cannot be read, or a line of it is not a result.
         """
         many = 0
         try:
-            lines = path.read_text("utf-8").splitlines()
+            lines = path.read_bytes().decode().split("\n")  # other line ends may be part of a text
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"the results cannot be read: {error}", location=str(path)) from None
         for number, line in enumerate(lines):
-            if not line.strip():
+            content = line.strip("\ufeff \t\r")
+            if not content:
                 continue
             try:
-                found = json.loads(line)
-                key, response = str(found["custom_id"]), found.get("response") or {}
-                if response.get("status_code") != 200:
+                result = json.loads(content)
+                key, response = str(result["custom_id"]), result.get("response") or {}
+                body: Any = response.get("body")
+                refusal = read_refusal(body)
+                if refusal is None and response.get("status_code") != 200:
                     continue
-                reply: ModelReply = parse_reply(response["body"], self._chat)
+                reply = parse_reply(body, self._chat) if refusal is None else refusal_reply(refusal)
             except (ValueError, KeyError, TypeError, AttributeError, ModelError):
                 raise DataError(
                     "this line is not the result of a request", location=f"{path}, line {number + 1}",
@@ -312,20 +337,25 @@ MAX_BACKOFF_SECONDS = 60.0
 LEAST_FAILURES = 20
 """So many questions in a row without an answer, and at least two per thread: the service is down."""
 
+CHARGED_STATUSES = (408, 502, 504, 520, 524)
+"""Statuses of gateways that stopped waiting: the model may have answered, and been charged, behind them."""
+
 _UNUSABLE = (401, 403, 404, 405)
 """Statuses that are about the service and not about one question."""
 
 
 @dataclass(eq=False)
 class RateGate:
-    """How many questions may be under way: halved when the service says that it is too many, then slowly more again.
+    """Limit of the questions in flight: halved when the service reports an overload, then raised slowly.
 
     Attributes:
-        most: questions under way at most.
-        limit: as many as may be under way now.
+        most: Maximum number of questions in flight.
+        cautious: Whether to start with one question and double the limit with each round of answers.
+        limit: Current limit.
     """
 
     most: int
+    cautious: bool = False
     limit: int = field(init=False)
     _active: int = 0
     _answered: int = 0
@@ -334,25 +364,30 @@ class RateGate:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
-        self.limit = self.most
+        self.limit = 1 if self.cautious else self.most
 
-    def enter(self) -> bool:
-        """Wait for a place; return False if all asking has ended."""
+    def enter(self, reserve: Callable[[], bool] = lambda: True) -> bool:
+        """Wait for a slot that can be reserved. Return False if the pool was stopped.
+
+        Raises:
+            BudgetError: Raised by ``reserve``.
+        """
         with self._changed:
             while not self._stopped:
                 pause = self._until - time.monotonic()
-                if pause <= 0 and self._active < self.limit:
+                if pause <= 0 and self._active < self.limit and reserve():
                     self._active += 1
                     return True
-                self._changed.wait(pause if pause > 0 else None)
+                # Another pool may share the budget, and releases no slot of this one.
+                self._changed.wait(pause if pause > 0 else 1.0)
             return False
 
     def leave(self, *, answered: bool) -> None:
-        """Give the place back; after as many answers as places, there is one place more."""
+        """Release the slot. After ``limit`` answers, or after each during a cautious start, raise the limit by one."""
         with self._changed:
             self._active -= 1
             self._answered += answered
-            if self._answered >= self.limit:
+            if self._answered >= (1 if self.cautious else self.limit):
                 self.limit, self._answered = min(self.limit + 1, self.most), 0
             self._changed.notify_all()
 
@@ -361,7 +396,7 @@ class RateGate:
         with self._changed:
             now = time.monotonic()
             if now >= self._until:
-                self.limit, self._answered = max(1, self.limit // 2), 0
+                self.limit, self._answered, self.cautious = max(1, self.limit // 2), 0, False
             self._until = max(self._until, now + seconds)
 
     def pause(self, seconds: float) -> None:
@@ -374,6 +409,22 @@ class RateGate:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+
+
+class Attempt(NamedTuple):
+    """The result of one call.
+
+    Attributes:
+        reply: The answer. None without one.
+        error: The error. None without one.
+        tokens: Tokens that the service counted. None if it did not report them.
+        charged: Whether the service may have charged the call.
+    """
+
+    reply: ModelReply | None = None
+    error: FetchError | None = None
+    tokens: Tokens | None = None
+    charged: bool = True
 
 
 @dataclass(eq=False)
@@ -414,28 +465,42 @@ class QuestionPool:
         """
         if not bodies:
             return
-        gate = RateGate(self.at_once)
-        with ThreadPoolExecutor(min(self.at_once, len(bodies)), thread_name_prefix="ask") as threads:
-            waiting: set[Future[None]] = {threads.submit(self._ask_one, gate, *one) for one in bodies.items()}
-            try:
-                while waiting:
-                    done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
-                    for one in done:
-                        one.result()
-                    progress(1 - len(waiting) / len(bodies))
-            finally:
-                gate.stop()  # what is under way is paid for: it is waited for and kept
+        # The first answer shows whether the service keeps to the maximum of tokens.
+        gate = RateGate(self.at_once, cautious=not self.budget.is_calibrated)
+        try:
+            with ThreadPoolExecutor(min(self.at_once, len(bodies)), thread_name_prefix="ask") as threads:
+                waiting: set[Future[None]] = {threads.submit(self._ask_one, gate, *one) for one in bodies.items()}
+                try:
+                    while waiting:
+                        done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
+                        for future in done:
+                            future.result()
+                        progress(1 - len(waiting) / len(bodies))
+                finally:
+                    gate.stop()  # calls in flight are paid for: wait for them and keep their answers
+        except EvenhandError as error:
+            if (spent := self.budget.spent).calls:
+                error.message = f"{error.message}; {spent}"
+            raise
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(str(self.budget.spent))
+            raise
+
+    def most_of(self, body: Mapping[str, Any]) -> Tokens:
+        """Return the maximum tokens of a request and its answer; of an answer without a limit, the maximum so far."""
+        return upper_tokens(body), self.most_tokens or 1
 
     def _ask_one(self, gate: RateGate, key: str, body: Mapping[str, Any]) -> None:
+        most = self.most_of(body)
         try:
-            for tried in range(self.retries + 1):
-                if not gate.enter():
+            for tries in range(self.retries + 1):
+                if not gate.enter(lambda: self.budget.reserve(most)):
                     return
-                pause = min(self.backoff * 2**tried, MAX_BACKOFF_SECONDS)
-                error = self._try(gate, key, body, pause)
+                pause = min(self.backoff * 2**tries, MAX_BACKOFF_SECONDS)
+                error = self._try(gate, key, body, most, pause)
                 if error is None:
                     return
-                if error.retry_after is None or tried == self.retries:
+                if error.retry_after is None or tries == self.retries:
                     self._fail(error)
                     return
                 gate.pause(0 if error.status == 429 else max(pause, min(error.retry_after, MAX_WAIT_SECONDS)))
@@ -443,48 +508,57 @@ class QuestionPool:
             gate.stop()
             raise
 
-    def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], pause: float) -> FetchError | None:
-        """Ask once: keep the answer, or return what went wrong; after too many questions all wait for ``pause``."""
-        most = upper_tokens(body), self.most_tokens or 0
+    def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], most: Tokens, pause: float) -> FetchError | None:
+        """Ask once. Keep the answer, or return the error; an overload delays all questions."""
         answered = False
         try:
-            self.budget.reserve(most)
-            try:
-                reply = self._post(key, body)
-            except FetchError as error:
-                # Overloaded services say so at no cost; whether an answer that did not come is charged is not known.
-                if error.status is not None or not error.sent:
-                    self.budget.release(most)
-                else:
-                    self.budget.settle(most, None)
-                if error.status == 429:
-                    wanted = max(error.retry_after or 0.0, pause)
-                    if wanted > MAX_WAIT_SECONDS:
-                        error.hint = f"it wants a pause of {wanted / 3600:.0f} hours: run again later; answers are kept"
-                        raise
-                    gate.slow_down(wanted)
-                return error
-            except BaseException:
-                self.budget.settle(most, None)
-                raise
-            self.budget.settle(most, reply.tokens)
-            self.store.keep(key, reply)
-            answered = True
-            with self._lock:
-                self._answers, self._failures = self._answers + 1, 0
-            return None
+            error = self._attempt(key, body, most)
+            if error is None:
+                answered = True
+                with self._lock:
+                    self._answers, self._failures = self._answers + 1, 0
+            elif error.status == 429:
+                wanted = max(error.retry_after or 0.0, pause)
+                if wanted > MAX_WAIT_SECONDS:
+                    error.hint = f"it wants a pause of {wanted / 3600:.0f} hours: run again later; answers are kept"
+                    raise error
+                gate.slow_down(wanted)
+            return error
         finally:
             gate.leave(answered=answered)
 
-    def _post(self, key: str, body: Mapping[str, Any]) -> ModelReply:
+    def _attempt(self, key: str, body: Mapping[str, Any], most: Tokens) -> FetchError | None:
+        """Send a question, settle the call and keep the answer, or return the error."""
+        attempt = Attempt()
         try:
-            return parse_reply(self.chat.wire.post("/chat/completions", body, key=key), self.chat)
+            attempt = self._post(key, body)
+        finally:
+            if attempt.charged:
+                self.budget.settle(most, attempt.tokens)
+                if attempt.reply is None:
+                    self.store.charge(key, attempt.tokens or most)
+            else:
+                self.budget.release(most)
+        if attempt.reply is not None:
+            self.store.keep(key, attempt.reply)
+        return attempt.error
+
+    def _post(self, key: str, body: Mapping[str, Any]) -> Attempt:
+        """Send a question."""
+        tokens = None
+        try:
+            answer = self.chat.wire.post("/chat/completions", body, key=key)
+            tokens = read_tokens(answer)
+            reply = parse_reply(answer, self.chat)
         except ContentRefusedError as error:
-            return refusal_reply(error)
+            return Attempt(reply=refusal_reply(error), charged=True)
+        except FetchError as error:
+            return Attempt(error=error, charged=error.sent and error.status in (None, *CHARGED_STATUSES))
         except ModelError as error:
             broken = FetchError(error.message, location=error.location, hint=error.hint)
             broken.retry_after = 0.0
-            raise broken from None
+            return Attempt(error=broken, tokens=tokens, charged=True)
+        return Attempt(reply=reply, tokens=tokens, charged=True)
 
     def _fail(self, error: EvenhandError) -> None:
         """Count a question that stays without an answer.
@@ -502,5 +576,9 @@ class QuestionPool:
 
 
 def upper_tokens(body: Mapping[str, Any]) -> int:
-    """Return as many tokens as the messages of a request can have: no more than they have bytes, and a few for each."""
-    return sum(len(str(message["content"]).encode()) + 16 for message in body["messages"])
+    """Return an upper bound of the tokens that a request makes the model read.
+
+    No part of a request has more tokens than bytes. The bytes around the messages leave room for the tokens that
+    templates of models add to a conversation.
+    """
+    return len(json.dumps(body, ensure_ascii=False).encode(errors="replace"))
