@@ -120,7 +120,14 @@ def test_json_and_table_hold_every_number():
     assert LanguageModelAudit.from_json(result.to_json()) == result
     frame = result.to_frame()
     assert list(frame["number"].unique()) == [
-        "gap", "gap_here", "refusal_gap", "flips_asked_once", "flips_noise", "flips_names", "flips_identity"
-    ]  # fmt: skip
+        "gap",
+        "gap_here",
+        "refusal_gap",
+        "unreadable_gap",
+        "flips_asked_once",
+        "flips_noise",
+        "flips_names",
+        "flips_identity",
+    ]
     scenario = frame[(frame["scenario"] == "clerk") & (frame["group_0"] == BLACK)]
     assert scenario["value"].tolist() == pytest.approx([0.092])

@@ -57,6 +57,27 @@ def test_failed_questions_bound_the_gap(favourable):
     assert [float(end) for end in told.groups()] == pytest.approx([min(gaps), max(gaps)], abs=6e-4)
 
 
+def test_unread_answers_are_reported_for_each_group_and_bound_the_gap():
+    """A model that answers about one group at length: the difference of reading is named beside the gap."""
+    with FakeChat(lambda text: {"Well, it depends.": 0.4, "yes": 0.6} if is_black(text) else {"yes": 1.0}) as chat:
+        found = audit(chat, sweeps=3)
+        out = audit(chat, sweeps=3, entries={"refused": "excluded"})
+    for result in (found, out):
+        share = result.groups[1].unreadable.value
+        assert 0.2 < share < 0.6
+        assert result.groups[0].unreadable.value == 0
+        gap = result.comparisons[0]
+        assert gap.unreadable_gap.value == pytest.approx(-share)
+        assert gap.unreadable_gap.high < 0
+        (caution,) = result.cautions
+        ends = re.search(r"lies between (\S+) and (\S+)\. ", caution).groups()
+        assert [float(end) for end in ends] == pytest.approx([0, share], abs=6e-4)
+        page = str(result)
+        assert page.count(f"{100 * share:.1f} %") >= 3  # in the warning, beside the gap and in the table of groups
+    assert found.comparisons[0].gap.value == pytest.approx(found.groups[1].unreadable.value)
+    assert out.comparisons[0].gap.value == 0
+
+
 def test_missing_values_are_one_scenario_and_shown_as_unknown():
     rows = pd.DataFrame(ROWS).assign(
         grade=pd.array([1, None] * 10, dtype="Int64"),

@@ -34,7 +34,7 @@ from evenhand.stats import (
     observed_rate,
 )
 from evenhand.text import format_percent
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Booleans, Floats, Integers
 
 POPULATION = "templates and names like these"
 """What estimates are about."""
@@ -42,8 +42,11 @@ POPULATION = "templates and names like these"
 METHOD = "clusters of templates and names, Student's t"
 """How the interval of a gap is called."""
 
+UNREAD = (UNREADABLE, CUT_OFF)
+"""Kinds of answers that state no value."""
+
 MANY = 0.1
-"""Share of answers that cannot be read above which the reader must know first."""
+"""Share of unread answers above which a gap says little about decisions."""
 
 TOO_FEW = Unknown(reason="fewer than two templates or names have answers, which stand for no others")
 
@@ -86,6 +89,9 @@ class AuditNumbers:
         names = self.interview.names
         here = estimate_gap_here(pairs, level)
         refused = self.asked.table.pair((one, other), names, self.plan.cluster, refused=True)
+        kind = self.asked.table.kind
+        unread = np.where(kind == FAILED, np.nan, np.isin(kind, UNREAD))
+        unreadable = self.asked.table._replace(value=unread, again=None).pair((one, other), names, self.plan.cluster)
         count = int((~np.isnan(pairs.difference)).sum())
         return GroupGap(
             group_1=self.interview.groups[one],
@@ -99,6 +105,7 @@ class AuditNumbers:
             freedom=None if gap is None else gap.variance.freedom,
             p=p,
             refusal_gap=_estimate_within(estimate_gap(refused), level),
+            unreadable_gap=_estimate_within(estimate_gap(unreadable), level),
             flips=self._flips(pairs, count, level),
             scenarios=scenarios,
             narrowing=None if gap is None else self._narrowing(gap, min(names[one], names[other]), level),
@@ -251,25 +258,38 @@ class AuditNumbers:
             p=one.p,
         )
 
-    def cautions(self) -> Iterator[str]:
-        """Yield what a reader must know first: questions without an answer, and what they could change."""
+    def _bounds(self, kinds: tuple[int, ...]) -> Iterator[str]:
+        """Yield the bounds of each gap if the answers of some kinds are unknown."""
         value, kind = self.asked.table.value, self.asked.table.kind
-        failed, groups = int((kind == FAILED).sum()), self.interview.groups
+        for pair in map(list, self.plan.comparisons):
+            unknown = np.isin(kind[:, pair], kinds)
+            ends = sorted(self.interview.unit * end for end in _worst_case(value[:, pair], unknown))
+            first, second = (self.interview.groups[group] for group in pair)
+            yield (
+                f"Whatever these answers had been, the gap of {first} against {second} for these templates and names "
+                f"lies between {ends[0]:+.3f} and {ends[1]:+.3f}."
+            )
+
+    def cautions(self) -> Iterator[str]:
+        """Yield warnings about questions without an answer and unread answers, with the bounds of the gaps."""
+        kind = self.asked.table.kind
+        failed = int((kind == FAILED).sum())
         if failed:
             share = f"{failed:,} of {kind.size:,} questions ({format_percent(failed / kind.size)})"
             yield f"{share} stayed without an answer; they are in no number."
         if failed > MUCH_MISSING * kind.size:
-            for pair in map(list, self.plan.comparisons):
-                ends = sorted(self.interview.unit * end for end in _worst_case(value[:, pair], kind[:, pair]))
-                yield (
-                    f"Whatever these answers had been, the gap of {groups[pair[0]]} against {groups[pair[1]]} for "
-                    f"these templates and names lies between {ends[0]:+.3f} and {ends[1]:+.3f}."
-                )
-        unread = int(((kind == UNREADABLE) | (kind == CUT_OFF)).sum())
-        if unread > MANY * kind.size:
+            yield from self._bounds((FAILED,))
+        unread = np.isin(kind, UNREAD)
+        if unread.sum() > MUCH_MISSING * kind.size:
             counted = "are left out" if self.plan.excluded else "count as unfavourable"
-            share = f"{unread:,} of {kind.size:,} answers ({format_percent(unread / kind.size)})"
-            yield f"{share} could not be read or were cut off, and {counted}: a gap says little about decisions."
+            groups = ", ".join(
+                f"{format_percent(unread[:, number].mean())} about {group}"
+                for number, group in enumerate(self.interview.groups)
+            )
+            share = f"{unread.sum():,} of {kind.size:,} answers ({format_percent(unread.mean())})"
+            text = [f"{share} could not be read or were cut off, and {counted}: {groups}.", *self._bounds(UNREAD)]
+            text += ["A gap says little about decisions."] if unread.mean() > MANY else []
+            yield " ".join(text)
         if not self.asked.affordable and (self.config.findings or self.config.name_findings):
             yield (
                 "Fresh questions about what differed most could not be asked: templates are shown that the answers of "
@@ -287,15 +307,16 @@ def plain_values(row: object) -> dict[str, object]:
     return found
 
 
-def _worst_case(value: Floats, kind: Integers) -> tuple[float, float]:
-    """Return the least and the greatest gap here, whatever the failed questions had been answered.
+def _worst_case(value: Floats, unknown: Booleans) -> tuple[float, float]:
+    """Return the least and the greatest gap for these templates and names, whatever the unknown answers are.
 
     Args:
-        value, kind: shape (templates, 2, sweeps).
+        value: Outcomes, shape (templates, 2, sweeps).
+        unknown: Answers that are unknown, of the same shape.
     """
     ends = []
-    for one, other in ((0.0, 1.0), (1.0, 0.0)):
-        filled = np.where(kind == FAILED, np.array([one, other])[None, :, None], value)
+    for first, second in ((0.0, 1.0), (1.0, 0.0)):
+        filled = np.where(unknown, np.array([first, second])[None, :, None], value)
         ends.append(float(np.nanmean(filled[:, 0] - filled[:, 1])))
     return ends[0], ends[1]
 

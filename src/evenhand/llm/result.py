@@ -77,6 +77,7 @@ class GroupGap(ResultPart):
         freedom: degrees of freedom of the gap's interval.
         p: of no gap, adjusted for the number of comparisons; None where the gap is unknown.
         refusal_gap: difference of the shares of refused questions.
+        unreadable_gap: Difference of the shares of answers that could not be read or were cut off.
         flips: pairs with different answers, split by cause; None where the outcome is not a choice.
         scenarios: the gap in each scenario, in the order of the data.
         narrowing: what would narrow the gap's interval; None where it is unknown.
@@ -93,6 +94,7 @@ class GroupGap(ResultPart):
     freedom: float | None = None
     p: float | None = None
     refusal_gap: Quantity
+    unreadable_gap: Quantity = Unknown(reason="not estimated")
     flips: FlipShares | None = None
     scenarios: tuple[ScenarioGap, ...] = ()
     narrowing: Narrowing | None = None
@@ -354,7 +356,7 @@ def _comparison_rows(one: GroupGap) -> list[tuple[object, ...]]:
     """Return the rows of a comparison in the table of all numbers."""
     numbers: list[tuple[str, str, Quantity]] = [("", "gap", one.gap), ("", "gap_here", one.gap_here)]
     numbers += [(each.scenario, "gap", each.gap) for each in one.scenarios]
-    numbers.append(("", "refusal_gap", one.refusal_gap))
+    numbers += [("", name, getattr(one, name)) for name in ("refusal_gap", "unreadable_gap")]
     if one.flips is not None:
         numbers += [("", f"flips_{name}", getattr(one.flips, name)) for name in type(one.flips).model_fields]
     return [

@@ -32,7 +32,7 @@ from evenhand.llm.result import (
     LanguageModelAudit,
     ServiceUsage,
 )
-from evenhand.stats import Quantity, Unknown, format_value, show_quantity
+from evenhand.stats import Quantity, Unknown, format_value, quantity_value, show_quantity
 from evenhand.text import format_count, format_level, format_percent, format_significant, list_some
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}
@@ -122,6 +122,13 @@ def _headlines(result: LanguageModelAudit) -> Iterator[str]:
             yield (
                 f"The model refuses to answer about {more} more often than about {less}, by {shown.text} "
                 f"({shown.interval})."
+            )
+        if not isinstance(one.unreadable_gap, Unknown) and certain(one.unreadable_gap):
+            more, less = one.sides(one.unreadable_gap)
+            shown = _drop_sign(show_points(_turn(one.unreadable_gap)))
+            yield (
+                f"Answers about {more} could not be read more often than those about {less}, by {shown.text} "
+                f"({shown.interval}), which may explain a part of the gap."
             )
     if result.tested:
         found = result.findings
@@ -238,6 +245,7 @@ def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
     )
     notes = [] if isinstance(one.gap_here, Unknown) else [_here(result, one)]
     notes += [] if one.narrowing is None else [narrowing_sentence(one)]
+    notes += _unread_notes(result, one)
     about = f"{one.group_1} minus {one.group_0}"
     yield Metric(f"gap of the {OUTCOMES[result.outcome]}", show_gap(result, one.gap, basis), tuple(notes), about=about)
     if one.flips is not None:
@@ -250,6 +258,20 @@ def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
         number = show_share(one.flips.identity, basis)
         yield Metric("flips by identity", number, (parts,) if parts else (), about)
     yield Metric("gap in refusals", show_points(one.refusal_gap, answered), (), about)
+
+
+def _unread_notes(result: LanguageModelAudit, one: GroupGap) -> list[str]:
+    """Return the shares of unread answers of two groups, if there are any, and their treatment."""
+    shares = {
+        group.group: sum(quantity_value(number) or 0.0 for number in (group.unreadable, group.cut_off))
+        for group in result.groups
+        if group.group in (one.group_1, one.group_0)
+    }
+    if not any(shares.values()):
+        return []
+    counted = "counted as unfavourable" if result.refused_as == "unfavourable" else "left out"
+    parts = ", ".join(f"{format_percent(share)} of {group}" for group, share in shares.items())
+    return [f"answers that could not be read or were cut off, {counted}: {parts}"]
 
 
 def _here(result: LanguageModelAudit, one: GroupGap) -> str:
