@@ -1,6 +1,7 @@
 """`evenhand mitigate --refute` and the check of what it writes, as a user runs them."""
 
 import json
+import math
 import shutil
 
 import joblib
@@ -37,9 +38,9 @@ REFUTE = [*ABOUT, "--refute", "linear", "--features", "features.yaml"]
 def test_a_refutation_is_said_written_and_checked(evenhand, folder):
     ran = evenhand("mitigate", *REFUTE, "--accuracy", 0.7, "--json", "r.json", "--html", "r.html", "--out", "r.joblib")
     assert ran.code == 0, ran.err
-    assert "none with accuracy of at least 70 % on these people has a smaller gap" in " ".join(ran.out.split())
     assert "<svg" in (folder / "r.html").read_text("utf-8")
     found = RefutationResult.from_json((folder / "r.json").read_text("utf-8"))
+    assert found.need == math.ceil(0.7 * found.people - 1e-9)
     frame = pd.read_csv("people.csv")
     rule = joblib.load("r.joblib")
     decided = rule.predict(frame.drop(columns=["sex", "hired"]))

@@ -2,13 +2,14 @@
 
 import itertools
 import json
+import math
 import os
 import signal
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -16,6 +17,7 @@ from evenhand.checker import check_refutation
 from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation import RefutationResult, refute_alternatives
+from evenhand.models import Subject
 from evenhand.schema import ColumnRoles, Schema, encode
 from evenhand.view import render_markdown, render_page
 from support import scaled
@@ -219,7 +221,8 @@ def test_what_is_proved_of_real_people_is_checked_and_said(german, refuted, tmp_
     assert refuted.bound <= checked.bound <= refuted.witness.gap + 1e-9
     assert checked.parts == len(refuted.proof.parts)
     said = render_markdown(refuted.document())
-    assert "none with accuracy of at least 75 % on these people has a smaller gap than" in said
+    assert refuted.need == checked.need == 750
+    assert "750 of 1,000 correct decisions" in said
     assert "<svg" in render_page(refuted.document())
     assert "Refutation confirmed" in render_markdown(checked.document())
     assert RefutationResult.from_json(refuted.to_json()) == refuted
@@ -273,6 +276,79 @@ def test_forged_files_are_refused(refuted, tmp_path, name):
     checked = check_refutation(write(refuted, tmp_path, FORGERIES[name]))
     assert checked.verdict == "rejected"
     assert checked.fault
+
+
+def test_a_certificate_requires_as_many_correct_decisions_as_its_accuracy_says(tmp_path):
+    """With one more than that, the audited model itself, a rule of the family, is left out."""
+    cells = [((0, 0), [(20, 8), (12, 3)]), ((0, 1), [(2, 3), (1, 0)]), ((1, 1), [(5, 9), (6, 8)])]
+    people, n = people_of(cells), 77
+    assert len(people) == n
+    for correct in range(40, 60):
+        for accuracy in (correct / n, float(np.nextafter(correct / n, 0))):
+            found = refute_alternatives(people, features=file_of(cells), family="tree", accuracy=accuracy)
+            assert found.need == correct
+            assert check_refutation(write(found, tmp_path)).verdict == "confirmed"
+            for need in (correct - 1, correct + 1, correct + 0.5, str(correct)):
+                changed = write(found, tmp_path, lambda held, need=need: held.update(need=need))
+                assert check_refutation(changed).verdict == "rejected"
+
+
+@pytest.mark.parametrize("family", ["any", "linear", "scorecard", "tree"])
+def test_the_audited_model_reaches_its_own_floor(family):
+    rows = []
+    for i in range(77):
+        x = i % 2
+        rows.append((x, i % 3 == 0, f"g{i % 4 // 2}", x if i < 55 else 1 - x))
+    schema = people_of([((0, 0), [(1, 1), (1, 1)])]).schema
+    people = encode(schema, pd.DataFrame(rows, columns=["f0", "f1", "group", "good"]).astype({"f1": int}))
+    features = {"features": {"f0": "f0 == 1", "f1": "f1 == 1"}, "groups": {"g0": "group == g0", "g1": "group == g1"}}
+    found = refute_alternatives(
+        Subject(lambda frame: [float(value) for value in frame["f0"]], people), features=features, family=family
+    )
+    assert found.need == 55
+    assert found.accuracy == found.given.accuracy == 55 / 77
+    assert found.verdict in ("exact", "bounded")
+    assert found.bound <= found.given.gap + 1e-9
+
+
+MALFORMED = [None, "x", -1, 3, 0.5, 1e308, 10**400, math.nan, math.inf, [], {}, [None], "1:2 3:4", "bound 1; 2; 3"]
+
+
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory):
+    """A refutation of each family about the same people."""
+    cells = [((0, 0), [(3, 1), (2, 2)]), ((0, 1), [(1, 4), (2, 3)]), ((1, 1), [(1, 9), (3, 5)])]
+    found = [
+        json.loads(
+            refute_alternatives(people_of(cells), features=file_of(cells), family=family, accuracy=0.7).to_json()
+        )
+        for family in ("any", "linear", "scorecard", "tree")
+    ]
+    return people_of(cells), found, tmp_path_factory.mktemp("refutations") / "changed.json"
+
+
+@settings(max_examples=scaled(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_replaced_value_gets_a_verdict(small_files, data):
+    people, files, path = small_files
+    held = json.loads(json.dumps(data.draw(st.sampled_from(files))))
+    holder = held
+    while True:
+        keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(holder[key], dict | list) or not holder[key] or data.draw(st.booleans()):
+            break
+        holder = holder[key]
+    if data.draw(st.booleans()):
+        holder[key] = data.draw(st.sampled_from(MALFORMED))
+    else:
+        del holder[key]
+    path.write_text(json.dumps(held))
+    if held.get("kind") != "refutation":
+        with pytest.raises(DataError):
+            check_refutation(path)
+        return
+    assert check_refutation(path, people=lambda held: people).verdict in ("confirmed", "rejected")
 
 
 def test_counts_that_are_not_those_of_the_data_are_refused(german, refuted, tmp_path):

@@ -1,13 +1,16 @@
 """Intervals for one proportion: exact coverage, published examples, independent references."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from evenhand.errors import OptionError
-from evenhand.stats import clopper_pearson, zero_count_upper
+from evenhand.stats import clopper_pearson, sample_quantile, zero_count_upper
+from evenhand.stats.proportion import count_needed
 
 LEVELS = (0.8, 0.95, 0.999)
 counted = st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
@@ -104,3 +107,33 @@ def test_none_seen_is_the_rule_of_three():
     assert zero_count_upper(1000) == pytest.approx(3 / 1000, rel=0.01)
     assert zero_count_upper(0) == 1
     assert zero_count_upper(1000) < clopper_pearson(0, 1000)[1]
+
+
+@given(counted)
+@example((55, 77))
+@example((7, 25))
+@example((10**9 + 1, 3 * 10**9))
+def test_a_share_that_is_a_count_needs_that_count(case):
+    k, n = case
+    assert count_needed(k / n, n) == k
+    if k < n:
+        assert count_needed(float(np.nextafter(k / n, 1)), n) == k + 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 25, 77, 300])
+def test_the_quantile_at_a_count_is_the_number_of_that_rank(n):
+    ordered = np.arange(1, n + 1.0)
+    assert [sample_quantile(ordered, k / n) for k in range(1, n + 1)] == ordered.tolist()
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**6))
+def test_a_written_share_needs_the_count_of_its_fraction(millionths, n):
+    share = Fraction(millionths, 10**6)
+    assert count_needed(float(share), n) == -(-share.numerator * n // share.denominator)
+
+
+@given(st.floats(0, 1), st.floats(0.5, 1e6))
+def test_the_needed_count_is_the_smallest_that_reaches_the_share(share, total):
+    count = count_needed(share, total)
+    assert count / total >= share
+    assert count == 0 or (count - 1) / total < share

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows, title_document
@@ -65,6 +64,7 @@ from evenhand.individual import (
     search_blocks,
 )
 from evenhand.stats import Unknown, format_value, quantity_value
+from evenhand.stats.proportion import count_needed
 from evenhand.subgroups import comparison_group, describe_significant, method_facts, subgroup_blocks, worst_answer
 from evenhand.text import (
     SIMULATED,
@@ -413,7 +413,7 @@ def _small_groups(audit: AuditResult) -> list[tuple[str, int, str]]:
     share = f"{'below' if weighted else 'fewer than'} {100 * searched.support:.6g} % of the {of}"
     floors = [(searched.min_size, f"{'below' if weighted else 'fewer than'} {searched.min_size:,} {of}")]
     everybody = audit.groups.effective_size if weighted else searched.people
-    floors += [(math.ceil(searched.support * (everybody or 0)), share)]
+    floors += [(count_needed(searched.support, everybody or 0), share)]
     found = []
     for group in (group for breakdown in audit.groups.breakdowns for group in breakdown.groups):
         size = group.effective_size if weighted else group.size

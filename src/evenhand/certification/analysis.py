@@ -179,7 +179,10 @@ def _prove_network(
         )  # fmt: skip
     narrow = config.tolerance is not None or least > 2
     threads = timer.threads(config.jobs or count_processors())
-    enumerated = not query.constant and may_enumerate(query, config) and can_enumerate(query, config.time_limit)
+    # Without cells there is a single point, which every method would enumerate.
+    enumerated = not query.constant and (
+        not query.cells or (may_enumerate(query, config) and can_enumerate(query, config.time_limit))
+    )
     bounder: LinearBounder | None = None
     reason = unsupported_reason(query)
     if config.method == "linear" and not enumerated and not query.constant and reason is None:
@@ -262,7 +265,9 @@ def _prove_trees(
         )  # fmt: skip
     # That nothing changes at all is proved by which leaves are reached; sums of them are rounded.
     exact = config.tolerance == 0
-    enumerated = not exact and may_enumerate(query, config) and can_enumerate_cells(query, config.time_limit)
+    enumerated = not query.cells or (
+        not exact and may_enumerate(query, config) and can_enumerate_cells(query, config.time_limit)
+    )
     if not query.constant and not enumerated:
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 

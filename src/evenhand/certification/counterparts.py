@@ -62,7 +62,9 @@ def certify_counterparts(
         bands=config.bands,
     )  # fmt: skip
     limit = None if config.time_limit is None else config.time_limit / len(question.orbits)
-    enumerated = may_enumerate(question, config) and all(can_enumerate(one.query, limit) for one in question.orbits)
+    enumerated = not question.query.cells or (
+        may_enumerate(question, config) and all(can_enumerate(orbit.query, limit) for orbit in question.orbits)
+    )
     scored = not question.constant and not enumerated and config.method == "linear" and has_one_score(question)
     if not question.constant and not enumerated and not scored:
         reasons = [unsupported_reason(one.query) for one in question.orbits]
@@ -151,7 +153,7 @@ class OrbitRun(ProofRun):
             proved_mass.boxes += len(points)
             shown = points[(status == UNFAIR) & (points.mass > 0)][: 4 * self.finder.limit]
             if len(shown):
-                entries = [cells.entry(shown.lo[:, i]) for i, cells in enumerate(orbit.query.cells)]
-                self.finder.unfair(np.stack([*entries, np.full(len(shown), number - 1.0)], axis=1))
+                entries = orbit.query.entries(shown.lo)
+                self.finder.unfair(np.column_stack([entries, np.full(len(shown), number - 1.0)]))
         proved_mass.moment(last=True)
         return ProofOutcome(Boxes.concatenate(undecided), None, "done", "enumeration")

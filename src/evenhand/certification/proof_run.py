@@ -45,7 +45,7 @@ ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
 
 
 def may_enumerate(question: Question | OrbitQuestion, config: CertifyConfig) -> bool:
-    """Return whether asking about everybody is allowed, and takes no more boxes than that."""
+    """Return whether enumeration is allowed and stays within the maximum number of boxes."""
     return config.enumeration and (config.max_boxes is None or question.points <= config.max_boxes)
 
 
@@ -152,6 +152,7 @@ class QueryRun(ProofRun):
         except KeyboardInterrupt:
             if recorder is not None:
                 recorder.record_boxes(whole_domain(query), np.array([UNDECIDED], dtype=np.int8))
+            proved_mass.add_undecided(whole_domain(query))
             return ProofOutcome(whole_domain(query), None, "interrupt", "enumeration", ())
         if recorder is not None:
             recorder.record_points(answer.status)
@@ -167,7 +168,7 @@ class QueryRun(ProofRun):
         proved_mass.moment(last=True)
         unfair = (unfair[unfair.mass > 0] if inhabited else unfair)[: 4 * self.finder.limit]
         if len(unfair):
-            self.finder.unfair(np.stack([cells.entry(unfair.lo[:, i]) for i, cells in enumerate(query.cells)], axis=1))
+            self.finder.unfair(query.entries(unfair.lo))
         return ProofOutcome(undecided, None, "done", "enumeration", subregions_of(query, answer))
 
 

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from evenhand.checker.network import recorded_question_of
 from evenhand.checker.question import AskedQuestion, RecordedDomain
-from evenhand.checker.reading import WHOLE, CertificateClaim, CertificateError, ClaimedPartition, read_certificate
+from evenhand.checker.reading import (
+    WHOLE,
+    CertificateClaim,
+    CertificateError,
+    ClaimedPartition,
+    read_certificate,
+    reject_malformed,
+)
 from evenhand.checker.relaxed import RelaxedProver
 from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict
@@ -158,6 +165,7 @@ def check_certificate(
     )
 
 
+@reject_malformed("the certificate")
 def _rebuild_question(
     statement: CertificateClaim, model: AdditiveNetwork | TreeEnsemble, asked: AskedQuestion | None
 ) -> tuple[RecordedDomain, list[Prover]]:

@@ -115,6 +115,8 @@ def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> N
         raise CertificateError(f"a threshold of {statement.threshold:g} makes no sense for this model")
     if statement.bands and len(network.classes) != 2:
         raise CertificateError(f"bands of a score make no sense for a model of {len(network.classes)} labels")
+    if not network.classes and statement.tolerance is None:
+        raise CertificateError("a certificate of a model that predicts a number needs a tolerance, and it has none")
     if statement.tolerance is not None and count_outputs(network) > 2:
         raise CertificateError(f"a tolerance makes no sense for a model of {count_outputs(network)} outputs")
 

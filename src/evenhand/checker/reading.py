@@ -8,6 +8,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import DataError, EvenhandError
+from evenhand.errors import DataError, EvenhandError, SchemaError
 from evenhand.schema import Schema
 
 MAGIC = b"EVENHAND certificate "
@@ -40,9 +41,27 @@ PROOFS = ("lines", "patterns")
 
 
 class CertificateError(EvenhandError, ValueError):
-    """Why a certificate is rejected: it was damaged or changed, or it is about something else."""
+    """Raised when a certificate is rejected: it is damaged, was changed, or is about something else."""
 
     exit_code = 1
+
+
+@contextmanager
+def reject_malformed(part: str) -> Iterator[None]:
+    """Reject the certificate when one of its parts has values of the wrong type or range.
+
+    Args:
+        part: Part of the file that is read, for the message.
+
+    Raises:
+        CertificateError: The part is malformed.
+    """
+    try:
+        yield
+    except EvenhandError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CertificateError(f"{part} is malformed: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -194,52 +213,49 @@ class _SectionReader:
         return payload
 
 
+@reject_malformed("the certificate")
 def _read_claim(sections: _SectionReader) -> CertificateClaim:
     head = _parse_json(sections.expect_section(b"HEAD"))
+    if set(head) != FIELDS:
+        raise CertificateError(f"the header has other fields than a certificate: {sorted(set(head) ^ FIELDS)}")
+    proofs = _read_assumptions(head)
+    cells = tuple(_read_cells(described, sections) for described in head["attributes"])
+    asked = [int(least) for least in head["outcomes"]]
+    tolerance, bands = _read_comparison(head, asked)
+    partitions = tuple(_read_partition(cells, sections, least, len(proofs)) for least in asked)
+    digest = sections.expect_section(b"DONE")
     try:
-        if set(head) != FIELDS:
-            raise CertificateError(f"the header has other fields than a certificate: {sorted(set(head) ^ FIELDS)}")
-        proofs = _read_assumptions(head)
-        cells = tuple(_read_cells(described, sections) for described in head["attributes"])
-        asked = [int(least) for least in head["outcomes"]]
-        tolerance, bands = _read_comparison(head, asked)
-        partitions = tuple(_read_partition(cells, sections, least, len(proofs)) for least in asked)
-        digest = sections.expect_section(b"DONE")
         schema = Schema.parse(head["schema"])
-        if head["whole"] != WHOLE:
-            raise CertificateError(f"shares in parts of {head['whole']}, not {WHOLE}")
-        protected = {str(name): tuple(map(float, entries)) for name, entries in head["protected"].items()}
-        known = [attribute.name for attribute in schema.attributes]
-        if sorted([*protected, *(each.name for each in cells)]) != sorted(known):
-            raise CertificateError("the certificate's attributes are not those of its schema")
-        for name, entries in protected.items():
-            inside = schema[name].contains(np.array(entries, dtype=np.float64))
-            if not entries or len(set(entries)) != len(entries) or not inside.all():
-                raise CertificateError(
-                    f"the values of {name!r} that are compared are not different values of its domain"
-                )
-        return CertificateClaim(
-            schema=schema,
-            model=str(head["model"]["name"]),
-            kind=str(head["model"]["kind"]),
-            fingerprint=str(head["model"]["fingerprint"]),
-            protected=protected,
-            where=tuple(map(str, head["where"])),
-            relaxed=_read_relaxed(head, asked, [each.name for each in cells]),
-            threshold=None if head["threshold"] is None else float(head["threshold"]),
-            tolerance=tolerance,
-            bands=bands,
-            single=head["slack"] == SINGLE,
-            method=str(head["method"]),
-            proofs=proofs,
-            cells=cells,
-            digest=digest,
-            partitions=partitions,
-        )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"the certificate does not make sense: {type(error).__name__}: {error}") from None
+    except SchemaError as error:
+        raise CertificateError(f"the schema in the certificate is invalid: {error.message}") from None
+    if head["whole"] != WHOLE:
+        raise CertificateError(f"shares in parts of {head['whole']}, not {WHOLE}")
+    protected = {str(name): tuple(map(float, entries)) for name, entries in head["protected"].items()}
+    known = [attribute.name for attribute in schema.attributes]
+    if sorted([*protected, *(each.name for each in cells)]) != sorted(known):
+        raise CertificateError("the certificate's attributes are not those of its schema")
+    for name, entries in protected.items():
+        inside = schema[name].contains(np.array(entries, dtype=np.float64))
+        if not entries or len(set(entries)) != len(entries) or not inside.all():
+            raise CertificateError(f"the values of {name!r} that are compared are not different values of its domain")
+    return CertificateClaim(
+        schema=schema,
+        model=str(head["model"]["name"]),
+        kind=str(head["model"]["kind"]),
+        fingerprint=str(head["model"]["fingerprint"]),
+        protected=protected,
+        where=tuple(map(str, head["where"])),
+        relaxed=_read_relaxed(head, asked, [each.name for each in cells]),
+        threshold=None if head["threshold"] is None else float(head["threshold"]),
+        tolerance=tolerance,
+        bands=bands,
+        single=head["slack"] == SINGLE,
+        method=str(head["method"]),
+        proofs=proofs,
+        cells=cells,
+        digest=digest,
+        partitions=partitions,
+    )
 
 
 def _read_assumptions(head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -353,12 +369,15 @@ def _read_cells(described: dict[str, Any], sections: _SectionReader) -> Recorded
             raise CertificateError(f"an entry of {name!r} is not a number")
     if weights is not None and (weights.min() < 0 or not 0 < sum(int(weight) for weight in weights) < 2**62):
         raise CertificateError(f"the masses of {name!r} make no sense")
+    first, last = float(described.get("first", 0.0)), float(described.get("last", 0.0))
+    if not (math.isfinite(first) and math.isfinite(last)):
+        raise CertificateError(f"the range of {name!r} must be finite, got {first:g} to {last:g}")
     return RecordedCells(
         name=name,
         count=count,
         form=form,
-        first=float(described.get("first", 0.0)),
-        last=float(described.get("last", 0.0)),
+        first=first,
+        last=last,
         values=int(described.get("values", 1)),
         starts=starts,
         ends=ends,

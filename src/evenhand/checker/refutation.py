@@ -19,15 +19,16 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from operator import index
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from evenhand.checker.reading import CertificateError
+from evenhand.checker.reading import CertificateError, reject_malformed
 from evenhand.core import Document, Facts, Note, Result, Text
-from evenhand.errors import DataError
+from evenhand.errors import DataError, OptionError
 from evenhand.schema import People, parse_constraint
 
 SCALE = 10**12
@@ -50,8 +51,8 @@ class RefutationCheck(Result):
     Attributes:
         verdict: ``confirmed``: cells, proof and witness are right. ``rejected``: something is not; see ``fault``.
         fault: why it is rejected.
-        family, depth, accuracy, features, groups, decided: what it is about: rules, floor, conditions, and what is
-            decided with the favourable label. It is for the reader to see that this is what was asked.
+        family, depth, accuracy, need, features, groups, decided: The statement: rules, accuracy floor, correct
+            decisions that it requires, conditions, and target with favourable label. Compare it with the question.
         bound: no rule of the family has a smaller gap: added up exactly, and rounded down; None where none reaches the
             floor, or the file is rejected.
         claimed: the bound that the file claims.
@@ -65,6 +66,7 @@ class RefutationCheck(Result):
     family: str | None = None
     depth: int | None = None
     accuracy: float | None = None
+    need: int | None = None
     features: dict[str, str] = Field(default_factory=dict)
     groups: dict[str, str] = Field(default_factory=dict)
     decided: str | None = None
@@ -100,7 +102,7 @@ class RefutationCheck(Result):
             (
                 Facts(
                     (
-                        ("accuracy floor", f"{self.accuracy}"),
+                        ("accuracy floor", f"{self.accuracy}: {self.need:,} of {self.people:,} correct decisions"),
                         ("decided", str(self.decided)),
                         ("features", "; ".join(self.features.values())),
                         ("groups", "; ".join(f"{name}: {text}" for name, text in self.groups.items())),
@@ -163,6 +165,7 @@ def check_refutation(
         family=claim.family,
         depth=claim.depth,
         accuracy=claim.accuracy,
+        need=claim.need + claim.base,
         features={str(name): str(text) for name, text in held["features"].items()},
         groups={str(name): str(text) for name, text in held["groups"].items()},
         decided=f"{held.get('target')}, favourable: {held.get('favourable')}",
@@ -231,58 +234,70 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found
 
 
+@reject_malformed("the refutation")
 def _understand(held: Mapping[str, Any]) -> _Claim:
     """Return what a file claims, with its counts added up.
 
     Raises:
         CertificateError: it does not fit itself.
     """
-    try:
-        family, depth = str(held["family"]), held["depth"]
-        width, groups = len(held["features"]), len(held["groups"])
-        features = tuple(tuple(map(int, cell["features"])) for cell in held["cells"])
-        counts = tuple(tuple((int(no), int(yes)) for no, yes in cell["counts"]) for cell in held["cells"])
-        accuracy, people, need = float(held["accuracy"]), int(held["people"]), int(held["need"])
-        bound = None if held["bound"] is None else float(held["bound"])
-        cuts, parts = list(held["proof"]["cuts"]), tuple(map(str, held["proof"]["parts"]))
-        exact = Fraction(str(accuracy))
-        if family not in FAMILIES or (family == "tree" and depth not in (1, 2, 3)):
-            raise CertificateError(f"there are no rules of family {family!r} and depth {depth!r}")
-        if len(set(features)) < len(features) or any(len(row) != width or set(row) - {0, 1} for row in features):
-            raise CertificateError("the cells are not different values of the features")
-        if any(len(cell) != groups or min(min(pair) for pair in cell) < 0 for cell in counts) or groups < 2:
-            raise CertificateError("the counts of a cell are not those of two groups or more")
-        sizes = [sum(sum(cell[group]) for cell in counts) for group in range(groups)]
-        if sum(sizes) != people or min(sizes) < 1:
-            raise CertificateError(f"the cells hold {sum(sizes):,} people, and the file says {people:,}")
-        if not 0 < accuracy <= 1 or need != math.ceil(exact * people):
-            raise CertificateError(f"an accuracy of {accuracy:g} asks for {math.ceil(exact * people):,}, not {need:,}")
-        whole = math.lcm(*sizes)
-        shares = [[sum(cell[group]) * (whole // sizes[group]) for cell in counts] for group in range(groups)]
-        return _Claim(
-            family=family,
-            depth=None if depth is None else int(depth),
-            accuracy=accuracy,
-            bound=bound,
-            people=people,
-            need=need - sum(no for cell in counts for no, _ in cell),
-            features=features,
-            counts=counts,
-            gains=[sum(yes - no for no, yes in cell) for cell in counts],
-            differences=[
-                [a - b for a, b in zip(shares[one], shares[two], strict=True)]
-                for one in range(groups)
-                for two in range(groups)
-                if one != two
-            ],
-            whole=whole,
-            cuts=tuple(_read_cut(one, features) for one in cuts),
-            parts=parts,
-        )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"the file does not make sense: {type(error).__name__}: {error}") from None
+    family, depth = str(held["family"]), held["depth"]
+    texts = [
+        held["target"],
+        held["favourable"],
+        *held["protected"],
+        *held["features"].values(),
+        *held["groups"].values(),
+    ]
+    if not all(isinstance(text, str) for text in texts):
+        raise CertificateError("target, favourable label, protected attributes and conditions must be texts")
+    width, groups = len(held["features"]), len(held["groups"])
+    features = tuple(tuple(map(int, cell["features"])) for cell in held["cells"])
+    counts = tuple(tuple((index(no), index(yes)) for no, yes in cell["counts"]) for cell in held["cells"])
+    accuracy, people, need = float(held["accuracy"]), index(held["people"]), index(held["need"])
+    bound = None if held["bound"] is None else float(held["bound"])
+    if bound is not None and not math.isfinite(bound):
+        raise CertificateError(f"a bound must be finite, got {bound:g}")
+    cuts, parts = list(held["proof"]["cuts"]), tuple(map(str, held["proof"]["parts"]))
+    if family not in FAMILIES or (family == "tree" and depth not in (1, 2, 3)):
+        raise CertificateError(f"there are no rules of family {family!r} and depth {depth!r}")
+    if len(set(features)) < len(features) or any(len(row) != width or set(row) - {0, 1} for row in features):
+        raise CertificateError("the cells are not different values of the features")
+    if any(len(cell) != groups or min(min(pair) for pair in cell) < 0 for cell in counts) or groups < 2:
+        raise CertificateError("the counts of a cell are not those of two groups or more")
+    sizes = [sum(sum(cell[group]) for cell in counts) for group in range(groups)]
+    if sum(sizes) != people or min(sizes) < 1:
+        raise CertificateError(f"the cells hold {sum(sizes):,} people, and the file says {people:,}")
+    if not 0 < accuracy <= 1 or need != _count_needed(accuracy, people):
+        raise CertificateError(f"an accuracy of {accuracy!r} is not that of {need:,} correct decisions of {people:,}")
+    whole = math.lcm(*sizes)
+    shares = [[sum(cell[group]) * (whole // sizes[group]) for cell in counts] for group in range(groups)]
+    return _Claim(
+        family=family,
+        depth=None if depth is None else int(depth),
+        accuracy=accuracy,
+        bound=bound,
+        people=people,
+        need=need - sum(no for cell in counts for no, _ in cell),
+        features=features,
+        counts=counts,
+        gains=[sum(yes - no for no, yes in cell) for cell in counts],
+        differences=[
+            [a - b for a, b in zip(shares[one], shares[two], strict=True)]
+            for one in range(groups)
+            for two in range(groups)
+            if one != two
+        ],
+        whole=whole,
+        cuts=tuple(_read_cut(one, features) for one in cuts),
+        parts=parts,
+    )
+
+
+def _count_needed(accuracy: float, people: int) -> int:
+    """Compute the smallest count with ``count / people >= accuracy``, the quotient rounded to float64."""
+    count = math.ceil(Fraction(accuracy) * people)
+    return count - 1 if (count - 1) / people >= accuracy else count
 
 
 def _read_cut(text: str, features: Sequence[tuple[int, ...]]) -> _Cut:
@@ -429,6 +444,7 @@ def _check_claim(claim: _Claim, bound: Fraction | None) -> None:
         raise CertificateError(f"there is a tree {limit}")
 
 
+@reject_malformed("the witness")
 def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
     """Count the witness again.
 
@@ -438,40 +454,33 @@ def _check_witness(claim: _Claim, held: Mapping[str, Any]) -> None:
     witness = held.get("witness")
     if witness is None:
         return
-    try:
-        decisions = [Fraction(float(one)) for one in witness["decisions"]]
-        if len(decisions) != len(claim.features) or not all(0 <= one <= 1 for one in decisions):
-            raise CertificateError("the witness does not decide about every cell")
-        gained = (gain * one for gain, one in zip(claim.gains, decisions, strict=True))
-        right = sum(gained, Fraction(claim.base))
-        gap = max(
-            sum((difference * one for difference, one in zip(row, decisions, strict=True)), Fraction(0))
-            for row in claim.differences
-        )
-        slack, least = ROUNDING * claim.people, Fraction(claim.need + claim.base)
-        if right < least - slack or abs(right - Fraction(float(witness["right"]))) > slack:
-            raise CertificateError(f"the witness decides {float(right):,.1f} people rightly, not as many as it should")
-        if abs(gap / claim.whole - Fraction(float(witness["gap"]))) > ROUNDING:
-            raise CertificateError(f"the witness has a gap of {float(gap / claim.whole):.9f}, not {witness['gap']}")
-        if claim.family == "any":
-            return
-        if any(one not in (0, 1) for one in decisions):
-            raise CertificateError("the witness decides by lot, and such rules do not")
-        if claim.family == "tree":
-            chosen = [_ask_tree(str(witness["tree"]), row, claim.depth or 0) for row in claim.features]
-        else:
-            weights, threshold = [Fraction(one) for one in witness["weights"]], Fraction(witness["threshold"])
-            if claim.family == "scorecard" and any(abs(one) > MOST_POINTS or one.denominator > 1 for one in weights):
-                raise CertificateError("the witness has points that a scorecard has not")
-            chosen = [
-                sum(one * has for one, has in zip(weights, row, strict=True)) >= threshold for row in claim.features
-            ]
-        if [bool(one) for one in decisions] != chosen:
-            raise CertificateError("the witness does not decide as its weights or its tree say")
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"the witness does not make sense: {type(error).__name__}: {error}") from None
+    decisions = [Fraction(float(one)) for one in witness["decisions"]]
+    if len(decisions) != len(claim.features) or not all(0 <= one <= 1 for one in decisions):
+        raise CertificateError("the witness does not decide about every cell")
+    gained = (gain * one for gain, one in zip(claim.gains, decisions, strict=True))
+    right = sum(gained, Fraction(claim.base))
+    gap = max(
+        sum((difference * one for difference, one in zip(row, decisions, strict=True)), Fraction(0))
+        for row in claim.differences
+    )
+    slack, least = ROUNDING * claim.people, Fraction(claim.need + claim.base)
+    if right < least - slack or abs(right - Fraction(float(witness["right"]))) > slack:
+        raise CertificateError(f"the witness decides {float(right):,.1f} people rightly, not as many as it should")
+    if abs(gap / claim.whole - Fraction(float(witness["gap"]))) > ROUNDING:
+        raise CertificateError(f"the witness has a gap of {float(gap / claim.whole):.9f}, not {witness['gap']}")
+    if claim.family == "any":
+        return
+    if any(one not in (0, 1) for one in decisions):
+        raise CertificateError("the witness decides by lot, and such rules do not")
+    if claim.family == "tree":
+        chosen = [_ask_tree(str(witness["tree"]), row, claim.depth or 0) for row in claim.features]
+    else:
+        weights, threshold = [Fraction(one) for one in witness["weights"]], Fraction(witness["threshold"])
+        if claim.family == "scorecard" and any(abs(one) > MOST_POINTS or one.denominator > 1 for one in weights):
+            raise CertificateError("the witness has points that a scorecard has not")
+        chosen = [sum(one * has for one, has in zip(weights, row, strict=True)) >= threshold for row in claim.features]
+    if [bool(one) for one in decisions] != chosen:
+        raise CertificateError("the witness does not decide as its weights or its tree say")
 
 
 def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
@@ -489,6 +498,7 @@ def _ask_tree(text: str, row: tuple[int, ...], depth: int) -> bool:
     return _ask_tree(rest[: at - 1] if row[int(feature)] else rest[at + 4 : -1], row, depth - 1)
 
 
+@reject_malformed("the curve of bounds")
 def _check_curve(claim: _Claim, held: Mapping[str, Any]) -> None:
     """Add up the bounds of any decisions, at this floor and at others.
 
@@ -497,20 +507,15 @@ def _check_curve(claim: _Claim, held: Mapping[str, Any]) -> None:
     """
     anything = claim._replace(family="any", cuts=())
     everywhere = _Place((-1,) * len(claim.features[0]), (1,) * len(claim.features[0]), {})
-    try:
-        points = list(held.get("curve", ()))
-        if held.get("any_bound") is not None:
-            own = {"accuracy": claim.accuracy, "bound": held["any_bound"], "proof": held["proof"]["anything"]}
-            points.append(own)
-        for point in points:
-            need = math.ceil(Fraction(str(float(point["accuracy"]))) * claim.people) - claim.base
-            bound = _add_up(anything._replace(need=need), everywhere, str(point["proof"]).removeprefix("bound "))
-            if Fraction(float(point["bound"])) > max(bound, Fraction(0)):
-                raise CertificateError(f"at accuracy {point['accuracy']} a bound of {point['bound']} is not proved")
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, CertificateError):
-            raise
-        raise CertificateError(f"the bounds at other floors make no sense: {error}") from None
+    points = list(held.get("curve", ()))
+    if held.get("any_bound") is not None:
+        own = {"accuracy": claim.accuracy, "bound": held["any_bound"], "proof": held["proof"]["anything"]}
+        points.append(own)
+    for point in points:
+        need = _count_needed(float(point["accuracy"]), claim.people) - claim.base
+        bound = _add_up(anything._replace(need=need), everywhere, str(point["proof"]).removeprefix("bound "))
+        if Fraction(float(point["bound"])) > max(bound, Fraction(0)):
+            raise CertificateError(f"at accuracy {point['accuracy']} a bound of {point['bound']} is not proved")
 
 
 # Trees: all of them are gone through again.
@@ -578,7 +583,10 @@ def _count_again(claim: _Claim, held: Mapping[str, Any], people: People) -> None
         raise CertificateError("the data decides something else, or something else is favourable there")
 
     def column(text: str) -> Any:
-        condition = parse_constraint(text, schema.attributes, location="the refutation")
+        try:
+            condition = parse_constraint(text, schema.attributes, location="the refutation")
+        except OptionError as error:
+            raise CertificateError(f"the condition {text!r} cannot be read: {error.message}") from None
         return condition.holds(rows) & ~np.isnan(rows[:, condition.columns]).any(axis=1)
 
     bits = np.stack([column(text) for text in held["features"].values()], axis=1).astype(int)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
@@ -42,6 +41,7 @@ from evenhand.schema.words import (
     truth_key,
     word_of,
 )
+from evenhand.stats.proportion import count_needed
 from evenhand.text import format_count, list_some, suggest_name
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -425,8 +425,7 @@ def _score_rows(
     if not span.scored:
         raise _no_outcomes(name, location)
     shares = config.quantiles if config.reference else ()
-    # As the decimal fraction that was written: 0.1 of 140 are 14 people, and not the 15 of binary fractions.
-    best = [span.scored - math.ceil(Fraction(str(q)) * span.scored) for q in shares]
+    best = [span.scored - count_needed(q, span.scored) for q in shares]
     ranks = [(span.scored - 1) // 2, span.scored // 2, *best]
     lower, upper, *cuts = find_ranked(frame, name, ranks, span) if lazy else (known[ranks] + 0.0).tolist()
     scale = Scale.of(span.lowest, span.highest) if config.reference else None

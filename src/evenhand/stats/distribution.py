@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats.level import Interval, as_interval, student_quantile, tail_probability
-from evenhand.stats.proportion import effective_counts, kish_size, square_and_add
+from evenhand.stats.proportion import count_needed, effective_counts, kish_size, square_and_add
 from evenhand.typing import Floats, Integers
 
 GRID = 512
@@ -116,7 +116,7 @@ def sample_quantile(ordered: Floats, share: float, weights: Floats | None = None
         weights: of the same people, shape (n,).
     """
     if weights is None:
-        return float(np.quantile(ordered, share, method="inverted_cdf"))
+        return float(ordered[max(count_needed(share, len(ordered)), 1) - 1])
     below = np.cumsum(weights)
     place = np.searchsorted(below, share * below[-1] * (1 - 1e-12))
     return float(ordered[min(int(place), len(ordered) - 1)])

@@ -498,3 +498,24 @@ def _largest_difference(intervals: Iterator[Interval]) -> tuple[float, float]:
         nearest = max(nearest, float(low.max()), float((-high).max()))
         furthest = max(furthest, float(high.max()), float((-low).max()))
     return nearest, furthest
+
+
+def count_needed(share: float, total: float) -> int:
+    """Compute the smallest count whose share of a total reaches a share.
+
+    Counts are compared by the float ``count / total``. So the share ``k / n`` of ``n`` asks for ``k``, and 0.07 of 100
+    for 7, although ``0.07 * 100`` is above 7.
+
+    Args:
+        share: Share to reach, between 0 and 1.
+        total: Number of people, or their effective number.
+
+    >>> count_needed(55 / 77, 77), count_needed(0.07, 100), count_needed(0.5, 3)
+    (55, 7, 2)
+    """
+    if total <= 0:
+        return 0
+    count = math.ceil(share * total)
+    if count > 0 and (count - 1) / total >= share:
+        return count - 1
+    return count if count / total >= share else count + 1

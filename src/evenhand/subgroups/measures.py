@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 from evenhand.errors import DataError, OptionError
 from evenhand.models import Scorer, TextAnswers, favourable_score, predict_labels
 from evenhand.schema import People, RecordedDecisions
+from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import Measure
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -202,5 +202,5 @@ class MinimumSizes:
 
 
 def minimum_sizes(support: float, min_size: int, people: float) -> MinimumSizes:
-    """The floors for so many people; a share is rounded up, but 0.05 of 1000 is 50 whatever the rounding of 0.05."""
-    return MinimumSizes(math.ceil(support * people - 1e-9), min_size)
+    """Compute the minimum sizes for a number of people."""
+    return MinimumSizes(count_needed(support, people), min_size)

@@ -58,13 +58,16 @@ class ClassMasses(NamedTuple):
     @classmethod
     def of_cells(cls, by_class: Sequence[tuple[Cells, ...]]) -> ClassMasses:
         """Return what boxes weigh in classes of equal weight, which differ in the masses of their cells alone."""
-        counts = np.array([cells.count for cells in by_class[0]])
-        before = [np.concatenate([cells.before(np.arange(cells.count + 1)) for cells in own]) for own in by_class]
+        counts = np.array([cells.count for cells in by_class[0]], dtype=np.int64)
+        before = [
+            np.concatenate([np.zeros(0), *(cells.before(np.arange(cells.count + 1)) for cells in own)])
+            for own in by_class
+        ]
         return cls(
             np.full(len(by_class), 1 / len(by_class)),
             [weight.astype(np.float64) for weight in before],
             [np.array([float(cells.total) for cells in own]) for own in by_class],
-            np.concatenate([[0], np.cumsum(counts + 1)])[:-1],
+            np.cumsum(counts + 1) - counts - 1,
         )
 
     def weighed(self, weights: Floats) -> ClassMasses:

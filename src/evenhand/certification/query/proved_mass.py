@@ -20,6 +20,8 @@ from evenhand.typing import Booleans
 
 ROUNDING = 1e-12
 """Relative error of an added-up mass: far above a thousand splits and any sum of float64."""
+MAX_MISSING = 1e-9
+"""Largest difference between the whole and the sum of its parts that rounding explains."""
 REGION_DEPTH = 4
 """Splits that make the coarse regions of a certificate, 16 at most."""
 
@@ -194,11 +196,20 @@ class ProvedMass:
         return max(0.0, self._whole - sum(self._sums))
 
     def shares(self) -> tuple[float, float, float]:
-        """Certified and falsified share, as lower bounds, and the rest."""
-        certified, falsified = math.fsum(self._certified), math.fsum(self._falsified)
-        if certified and not falsified and not any(self._open) and certified > 0.5 * self._whole:
+        """Return certified and falsified share, as lower bounds, and the undecided share.
+
+        Raises:
+            RuntimeError: The parts that were counted do not add up to the whole.
+        """
+        certified, falsified, undecided = (math.fsum(part) for part in (self._certified, self._falsified, self._open))
+        if abs(certified + falsified + undecided - self._whole) > MAX_MISSING:
+            raise RuntimeError(
+                f"the parts of a proof must add up to {self._whole:g}, got {certified:g} certified, {falsified:g} "
+                f"falsified and {undecided:g} undecided"
+            )
+        if not falsified and not undecided:
             return self._whole, 0.0, 0.0
-        if falsified and not certified and not any(self._open) and falsified > 0.5 * self._whole:
+        if not certified and not undecided:
             return 0.0, self._whole, 0.0
         lost = self._query.distance
         low = max(0.0, certified * (1 - ROUNDING) - lost)

@@ -135,6 +135,10 @@ class Question(ABC):
         """Bound on the total variation distance between the population and the integer weights in use."""
         return sum(cells.distance for cells in self.cells)
 
+    def entries(self, points: NDArray[np.integer]) -> Floats:
+        """Return an entry of each cell of the points, shape (n, cells)."""
+        return np.array([cells.entry(points[:, i]) for i, cells in enumerate(self.cells)]).reshape(-1, len(points)).T
+
     def individuals(self, entries: Floats, assignment: int) -> Floats:
         """Rows of the model's schema from unprotected entries (n, attributes) and one protected assignment."""
         rows = np.empty((len(entries), len(self.schema.attributes)))

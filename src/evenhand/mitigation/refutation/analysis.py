@@ -14,7 +14,7 @@ from evenhand.mitigation.refutation.config import POINTS, RefutationConfig
 from evenhand.mitigation.refutation.features import (
     FeatureCells,
     FeatureSource,
-    count_needed,
+    correct_decisions_needed,
     find_groups,
     holds,
     read_features,
@@ -89,20 +89,16 @@ def refute_alternatives(
     file = read_features(features, people.schema)
     bits = np.stack([holds(one, people.individuals) for one in file.features.values()], axis=1).astype(np.int64)
     group, groups = find_groups(people, file.groups)
-    given = None
+    given, correct = None, None
     if isinstance(subject, Subject):
         say("asking the model", 0.0)
         scorer = subject.scorer
         accepted = scorer.predict(people.individuals) == scorer.favourable
         rates = [float(accepted[group == one].mean()) for one in range(len(groups))]
-        given = GivenStanding(accuracy=float((accepted == favourable).mean()), gap=max(rates) - min(rates))
-    accuracy = config.accuracy if config.accuracy is not None else given.accuracy if given is not None else None
-    if accuracy is None:
-        raise OptionError(
-            "without a model the accuracy that a rule must reach is needed", location="`accuracy=`",
-            hint="such as accuracy 0.82; or give the model, whose accuracy it is then",
-        )  # fmt: skip
-    table, cell = FeatureCells.of(bits, group, favourable, len(groups), accuracy)
+        correct = int((accepted == favourable).sum())
+        given = GivenStanding(accuracy=correct / len(favourable), gap=max(rates) - min(rates))
+    need = correct_decisions_needed(config.accuracy, correct, len(favourable))
+    table, cell = FeatureCells.of(bits, group, favourable, len(groups), need)
     if len(table.features) > MOST_CELLS and config.family in ("linear", "scorecard"):
         raise OptionError(
             f"the features part the people into {len(table.features):,} cells, at most {MOST_CELLS:,} are searched",
@@ -156,8 +152,8 @@ def refute_alternatives(
         features={name: one.text for name, one in file.features.items()},
         groups=groups,
         people=table.people,
-        accuracy=accuracy,
-        need=table.need,
+        accuracy=need / table.people if config.accuracy is None else config.accuracy,
+        need=need,
         cells=tuple(
             CellCounts(features="".join(map(str, row)), counts=tuple((int(no), int(yes)) for no, yes in counts))
             for row, counts in zip(table.features.tolist(), table.counts, strict=True)
@@ -260,19 +256,16 @@ def _trace_curve(table: FeatureCells) -> tuple[FloorBound, ...]:
 
     An interrupt ends it, and keeps what was proved before.
     """
-    constant = max(table.base, table.people - table.base) / table.people
-    most = table.most_right / table.people
-    if most <= constant:
+    constant = max(table.base, table.people - table.base)
+    if table.most_right <= constant:
         return ()
     whole = np.stack([np.zeros(len(table.features)), np.ones(len(table.features))])
     found = []
     with suppress(KeyboardInterrupt):
-        for floor in np.unique(np.floor(np.linspace(constant, most, CURVE) * 1e6) / 1e6):
-            at = FeatureCells(table.features, table.counts, count_needed(float(floor), table.people))
-            if at.need <= at.most_right:
-                solved = Relaxation(at).solve([], whole)
-                bound = max(0.0, solved.bound)
-                found.append(FloorBound(accuracy=float(floor), bound=bound, proof=_write_bound(solved.multipliers)))
+        for need in np.unique(np.linspace(constant, table.most_right, CURVE).astype(np.int64)).tolist():
+            solved = Relaxation(FeatureCells(table.features, table.counts, need)).solve([], whole)
+            floor, bound = need / table.people, max(0.0, solved.bound)
+            found.append(FloorBound(accuracy=floor, bound=bound, proof=_write_bound(solved.multipliers)))
     return tuple(found)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,6 +12,7 @@ import numpy as np
 from evenhand.core import quote_word, read_configuration, unknown_entry
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.schema import Constraint, People, Schema, parse_constraint
+from evenhand.stats.proportion import count_needed
 from evenhand.typing import Booleans, Floats, Integers
 
 FeatureSource: TypeAlias = Path | str | Mapping[str, Any] | Sequence[str]
@@ -150,7 +150,7 @@ class FeatureCells:
     Attributes:
         features: of each cell, shape (cells, features), 0 or 1.
         counts: people by cell, group, and whether the true label is the favourable one, shape (cells, groups, 2).
-        need: people whom a rule must decide rightly.
+        need: Correct decisions that a rule must make.
     """
 
     features: Integers
@@ -159,14 +159,14 @@ class FeatureCells:
 
     @classmethod
     def of(
-        cls, features: Integers, group: Integers, favourable: Booleans, groups: int, accuracy: float
+        cls, features: Integers, group: Integers, favourable: Booleans, groups: int, need: int
     ) -> tuple[FeatureCells, Integers]:
         """Return the table of people (n, ...), and the cell of each, shape (n,)."""
         kept, cell = np.unique(features, axis=0, return_inverse=True)
         cell = cell.reshape(-1).astype(np.int64)
         counts = np.zeros((len(kept), groups, 2), dtype=np.int64)
         np.add.at(counts, (cell, group, favourable.astype(np.int64)), 1)
-        return cls(kept, counts, count_needed(accuracy, len(cell))), cell
+        return cls(kept, counts, need), cell
 
     @property
     def people(self) -> int:
@@ -206,10 +206,25 @@ class FeatureCells:
         return self.base + float(self.gains @ decisions), float((self.differences @ decisions).max())
 
 
-def count_needed(accuracy: float, people: int) -> int:
-    """Return how many people must be decided rightly to reach an accuracy, which is taken as it is written."""
-    share = Fraction(str(float(accuracy)))
-    return -(-share.numerator * people // share.denominator)
+def correct_decisions_needed(accuracy: float | None, given: int | None, people: int) -> int:
+    """Compute the number of correct decisions that a rule must make.
+
+    Args:
+        accuracy: Accuracy that was asked for; None stands for that of the given model.
+        given: Correct decisions of the given model; None without a model.
+        people: Number of people.
+
+    Raises:
+        OptionError: Neither an accuracy nor a model is given.
+    """
+    if accuracy is not None:
+        return count_needed(accuracy, people)
+    if given is None:
+        raise OptionError(
+            "without a model the accuracy that a rule must reach is needed", location="`accuracy=`",
+            hint="such as accuracy 0.82; or give the model, whose accuracy it is then",
+        )  # fmt: skip
+    return given
 
 
 def require_labels(people: People) -> Booleans:

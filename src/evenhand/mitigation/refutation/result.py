@@ -90,7 +90,8 @@ class RefutationResult(Result):
         model: the given model, if there is one. data: what the people are called. target, favourable: what is decided.
         family, depth: the rules that the answer is about; questions of a tree. points: of a scorecard, at most.
         features, groups: name -> condition.
-        people: how many there are. accuracy: the floor. need: people who must be decided rightly to reach it.
+        people: Number of people. accuracy: Accuracy floor. need: Correct decisions that reach it: the smallest count
+            with ``need / people >= accuracy``.
         cells: people with the same features.
         verdict: ``exact``: the witness has the least gap there is; ``bounded``: no rule has less than ``bound``;
             ``infeasible``: no rule of the family reaches the floor, which is proved; ``open``: none was found, and one

@@ -81,16 +81,13 @@ def name_family(result: RefutationResult) -> str:
 
 def state_finding(result: RefutationResult) -> str:
     """Return the statement that is proved, in one sentence or two."""
-    floor = _floor(result.accuracy)
+    floor = _floor(result)
     if result.bound is None:
         most = f"any decisions by these features reach {format_percent(result.most_accurate)} at most"
-        return f"Among {name_family(result)}, none reaches an accuracy of {floor} on these people; {most}."
-    said = (
-        f"Among {name_family(result)}, none with accuracy of at least {floor} on these people has a smaller gap than "
-    )
-    said += f"{_down(result.bound)}."
+        return f"Among {name_family(result)}, none makes {floor}; {most}."
+    said = f"Among {name_family(result)} that make {floor}, none has a smaller gap than {_down(result.bound)}."
     if result.bound < 0.5e-4:
-        said = f"Among {name_family(result)}, with accuracy of at least {floor} on these people, no gap is excluded."
+        said = f"Among {name_family(result)} that make {floor}, no gap is excluded."
     if result.witness is None:
         return f"{said} Whether one reaches that accuracy is open: none was found."
     least = ": no rule has less" if result.verdict == "exact" else ""
@@ -175,10 +172,7 @@ def _proof_facts(result: RefutationResult) -> Facts:
         (
             ("features", "; ".join(_name_condition(*one) for one in result.features.items())),
             ("groups", "; ".join(_name_condition(*one) for one in result.groups.items())),
-            (
-                "accuracy floor",
-                f"{_floor(result.accuracy)}: {result.need:,} of {result.people:,} people decided rightly",
-            ),
+            ("accuracy floor", _floor(result)),
             ("proof", how),
             ("check", "evenhand check-certificate on the JSON adds it up again in exact arithmetic"),
         )
@@ -210,8 +204,9 @@ def _name_condition(name: str, condition: str) -> str:
     return condition if name == condition else f"{name}: {condition}"
 
 
-def _floor(accuracy: float) -> str:
-    return f"{100 * accuracy:.6g} %"
+def _floor(result: RefutationResult) -> str:
+    share = format_percent(result.need / result.people)
+    return f"at least {result.need:,} of {result.people:,} correct decisions (accuracy {share})"
 
 
 def _share(share: float) -> str:

@@ -17,6 +17,7 @@ from evenhand.datasets import IdentityCategory, resolve_categories
 from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.models import TextAnswers, check_texts, load_text_model
 from evenhand.stats import normal_quantile
+from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.measures import TextOutcomes
 from evenhand.subgroups.methods.published import StoppingRule, describe_sampled, sample_until_margin
@@ -209,7 +210,7 @@ def sample_text_gaps(
     """
     if config.measure != "favourable":
         raise OptionError(f"the sampled method knows no {config.measure} rate", hint="measure the favourable rate")
-    least = max(config.min_texts, int(np.ceil(config.support * len(texts))))
+    least = max(config.min_texts, count_needed(config.support, len(texts)))
     groups = [len(one.category.groups) for one in said.swappers]
     swap = _TermSwapper(texts, said)
     asked = [said.parse_rules(one) for one in config.judged]

@@ -18,6 +18,7 @@ from evenhand.stats import (
     standardised_mean_gap,
     welch_interval,
 )
+from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import AdjustedTests, adjust_text_tests, p_of_query, significant, text_p_values
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
@@ -77,7 +78,7 @@ def measure_observed_gaps(said: Mentions, values: Floats, counted: bool, config:
 class _ObservedSearch:
     def __init__(self, said: Mentions, values: Floats, counted: bool, config: TextSubgroupConfig) -> None:
         self.said, self.counted, self.config = said, counted, config
-        self.least = max(config.min_texts, int(np.ceil(config.support * len(values))))
+        self.least = max(config.min_texts, count_needed(config.support, len(values)))
         rows = np.flatnonzero(said.any.any(axis=1)) if config.compared == "others" else np.arange(len(values))
         self.values = values[rows]
         self.patterns = MentionPatterns.among(said.of(rows))

@@ -141,7 +141,7 @@ def _probe_centres(query: Query, finder: CounterexampleFinder, boxes: Boxes) -> 
     boxes = boxes[: max(1, MAX_PROBES // (len(query.assignments) * query.window))]
     if len(boxes) and not finder.full:
         middle = (boxes.lo.astype(np.int64) + boxes.hi) // 2
-        finder.unfair(np.stack([cells.entry(middle[:, i]) for i, cells in enumerate(query.cells)], axis=1))
+        finder.unfair(query.entries(middle))
 
 
 def _chunk_size(query: Query) -> int:

@@ -496,8 +496,5 @@ def enumerate_cells(query: TreeQuery) -> Enumeration:
     status = np.empty(query.points, dtype=np.int8)
     for begin in range(0, query.points, BATCH):
         points = decode_points(query, np.arange(begin, min(begin + BATCH, query.points)))
-        entries = np.empty(points.shape)
-        for i, cells in enumerate(query.cells):
-            entries[:, i] = cells.entry(points[:, i])
-        status[begin : begin + len(points)] = query.classify(entries)
+        status[begin : begin + len(points)] = query.classify(query.entries(points))
     return Enumeration(status=status, mass=point_masses(query))

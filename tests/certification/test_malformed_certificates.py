@@ -1,0 +1,162 @@
+"""Certificates with values of the wrong type or range are rejected, whatever they are; the checker never crashes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import random_case
+from forgery import closed, opened
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_forgeries import small_network
+from test_tree_certificate_files import by_hand
+
+from evenhand import certification, checker
+from evenhand.models import AdditiveNetwork, TreeEnsemble, network_from_dense
+from evenhand.schema import Schema
+from support import scaled
+
+REMOVED = "(removed)"
+VALUES = [
+    None, "x", "", -1, 0, 3, True, 0.5, 1e308, 10**400, math.nan, math.inf, -math.inf, [], {}, [None], ["x"], [-1.0],
+    {"x": 1}, REMOVED,
+]  # fmt: skip
+DEEPEST = 3
+"""Levels of the header in which values are replaced."""
+
+
+def number_network(layers: int) -> AdditiveNetwork:
+    attribute = {"kind": "integer", "lower": 0}
+    schema = Schema.parse(
+        {
+            "target": {"name": "y", "kind": "number"},
+            "attributes": [
+                {"name": "a", "upper": 3, **attribute},
+                {"name": "sex", "upper": 1, "protected": True, **attribute},
+            ],
+        }
+    )
+    parts = [(np.array([[1.0], [0.5]]), np.zeros(1)), (np.ones((1, 1)), np.zeros(1))]
+    return network_from_dense(schema, parts[:layers], classes=())
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "labels of mixed attributes": {"model": lambda: random_case(8, real=True).network},
+    "tolerance of a score": {"model": small_network, "tolerance": 0.2},
+    "tolerance of a number": {"model": lambda: number_network(2), "tolerance": 0.25},
+    "tolerance of a linear number": {"model": lambda: number_network(1), "tolerance": 0.25},
+    "outcomes": {"model": small_network, "bands": (0.3, 0.6), "outcomes": 3},
+    "relaxed": {"model": small_network, "relax": {"age": 1}, "where": ("hours < 5",)},
+    "trees": {"model": by_hand},
+    "bands of trees": {"model": by_hand, "bands": (0.3, 0.6)},
+}
+
+
+@cache
+def model_of(kind: str) -> AdditiveNetwork | TreeEnsemble:
+    return KINDS[kind]["model"]()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of each kind."""
+    folder = tmp_path_factory.mktemp("certificates")
+    for number, (kind, options) in enumerate(KINDS.items()):
+        asked = {name: value for name, value in options.items() if name != "model"}
+        certification.certify(
+            model_of(kind), certificate=folder / f"{number}.cert", enumeration=False, max_boxes=60, jobs=1, samples=5,
+            **asked,
+        )  # fmt: skip
+    return folder
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of a value and of all values in it."""
+    yield at
+    if len(at) < DEEPEST and isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*at, key))
+
+
+def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
+    """Return a copy in which the value at a place is another one, or is removed."""
+    if not place:
+        return new
+    changed = copy.deepcopy(value)
+    holder = changed
+    for key in place[:-1]:
+        holder = holder[key]
+    if new == REMOVED and isinstance(new, str):
+        del holder[place[-1]]
+    else:
+        holder[place[-1]] = new
+    return changed
+
+
+def check(path: Path, kind: str) -> checker.CertificateCheck:
+    asked = {name: KINDS[kind][name] for name in ("tolerance", "bands", "where") if name in KINDS[kind]}
+    question = checker.AskedQuestion(relaxed=KINDS[kind].get("relax", {}), **asked)
+    return checker.check_certificate(path, model_of(kind), question, sample=2, exact=1, seed=0)
+
+
+def changed_file(folder: Path, kind: str, part: str, place: tuple[Any, ...], new: Any) -> Path:
+    certificate = opened(folder / f"{list(KINDS).index(kind)}.cert")
+    if part == "head":
+        object.__setattr__(certificate, "head", replaced(certificate.head, place, new))
+    else:
+        certificate.questions[0].totals = replaced(certificate.totals, place, new)
+    path = folder / "changed.cert"
+    closed(certificate, path)
+    return path
+
+
+@settings(
+    max_examples=scaled(600), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(data=st.data())
+def test_any_replaced_value_gets_a_verdict(folder: Path, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(list(KINDS)))
+    part = data.draw(st.sampled_from(["head", "head", "head", "totals"]))
+    certificate = opened(folder / f"{list(KINDS).index(kind)}.cert")
+    held = certificate.head if part == "head" else certificate.totals
+    place = data.draw(st.sampled_from(list(places(held))))
+    new = data.draw(st.sampled_from(VALUES[:-1] if not place else VALUES))
+    found = check(changed_file(folder, kind, part, place, new), kind)
+    assert found.verdict in ("confirmed", "restricted", "rejected", "not confirmed")
+    assert (found.verdict == "rejected") == (found.fault is not None) == (found.certified is None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unchanged_certificates_are_confirmed(folder: Path, kind: str) -> None:
+    assert check(folder / f"{list(KINDS).index(kind)}.cert", kind).verdict == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "new"),
+    [
+        ("tolerance of a number", ("tolerance",), None),
+        ("tolerance of a linear number", ("tolerance",), None),
+        ("tolerance of a score", ("attributes", 0, "first"), -math.inf),
+        ("tolerance of a score", ("attributes", 0, "last"), math.nan),
+        ("labels of mixed attributes", ("schema", "attributes"), []),
+        ("trees", ("schema",), None),
+    ],
+)
+def test_certificates_that_name_no_question_are_rejected(
+    folder: Path, kind: str, place: tuple[Any, ...], new: Any
+) -> None:
+    assert check(changed_file(folder, kind, "head", place, new), kind).verdict == "rejected"
+
+
+def test_values_that_json_cannot_hold_are_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "refutation.json"
+    path.write_text(json.dumps({"kind": "refutation", "cells": [{}]}))
+    assert checker.check_refutation(path).verdict == "rejected"
