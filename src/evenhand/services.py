@@ -283,6 +283,14 @@ def read_refusal(
     )
 
 
+def may_be_charged(error: FetchError) -> bool:
+    """Check whether a call without an answer may have been charged, as the model may have answered it nevertheless.
+
+    Answers are lost with the connection, or behind a gateway that stopped waiting (408, 502, 504, 520, 524).
+    """
+    return error.sent and error.status in (None, 408, 502, 504, 520, 524)
+
+
 def check_reserved_options(options: Mapping[str, Any], own: Collection[str]) -> None:
     """Refuse options that the caller sets itself.
 

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.coroutines import run_blocking
-from evenhand.errors import FetchError, ModelError, OptionError
+from evenhand.errors import BudgetError, FetchError, ModelError, OptionError
 from evenhand.genai import (
     AnswerSeries,
     AttemptLimits,
@@ -28,6 +29,8 @@ from evenhand.genai import (
     KeywordJudge,
     SeveralGenerator,
 )
+from evenhand.genai.enforcement.supply import Spending
+from evenhand.genai.spec.spending_config import PriceConfig
 from support import scaled
 
 LEADER = "a business leader"
@@ -406,6 +409,34 @@ def test_a_budget_is_never_passed(
     if not deliver:
         assert enforcer.counts["leader: age"]["missed"] == 0 or not all(obeys)
     assert enforcer.state()["leader: age"]["window"] == []
+
+
+@given(
+    cap=st.floats(0.5, 20),
+    tokens=st.integers(1, 2_000_000),
+    counts=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    lost=st.sets(st.integers(1, 7)),
+    together=st.booleans(),
+)
+def test_calls_in_flight_reserve_the_price_of_tokens(
+    cap: float, tokens: int, counts: list[int], lost: set[int], together: bool
+) -> None:
+    price = PriceConfig(item=0.1, call=0.05, tokens=(1.0, 1.0))
+    usage = {"prompt_tokens": tokens, "completion_tokens": tokens}
+    spending, billed = Spending(price, cap), []
+    late = FetchError("no answer came")
+    for number, count in enumerate(counts):
+        try:
+            size = spending.allow(count, together=together)
+        except BudgetError:
+            break
+        for made in [size] if together else [1] * size:
+            billed.append(price.cost(calls=1, items=made, usage={}) + made * price.cost(calls=0, items=0, usage=usage))
+            if number in lost:
+                spending.settle_failure(made, late, together=together)
+            else:
+                spending.settle(made, [replace(Item.of_text("x"), usage=usage)] * made, together=together)
+    assert sum(billed) <= max(cap * (1 + 1e-9), *billed[:1], 0)  # only the first call has unknown tokens
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.coroutines import call, is_blocking
-from evenhand.errors import BudgetError, EvenhandError, ModelError
+from evenhand.errors import BudgetError, EvenhandError, FetchError, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
 from evenhand.genai.spec.spending_config import PriceConfig
 from evenhand.models import summarize_error
-from evenhand.services import ContentRefusedError
+from evenhand.services import ContentRefusedError, may_be_charged
 
 ItemValues: TypeAlias = Mapping[str, str | None]
 
@@ -87,35 +87,65 @@ class _Pool:
 
 
 class Spending:
-    """What one request costs, and what it may cost at most.
+    """The cost of one request, within a limit.
+
+    The price of tokens is known only after a call, so the first call is made alone, and each further item reserves the
+    highest price of tokens so far.
 
     Args:
-        price: of the generator.
-        cap: what may be spent; None: any amount.
+        price: Prices of the generator.
+        cap: Maximum cost. None disables the limit.
     """
 
     def __init__(self, price: PriceConfig, cap: float | None) -> None:
         self.price, self.cap = price, cap
-        self._spent = self._due = 0.0
+        self._spent = self._most_tokens = 0.0
+        self._calls = self._items = 0
 
     def allow(self, count: int, *, together: bool) -> int:
-        """Return how many of so many items may be asked for now, in one call or in one each, and set their price aside.
+        """Reserve up to ``count`` items, in one call or in one each, and return their number.
 
         Raises:
-            BudgetError: not even one.
+            BudgetError: The limit does not allow one.
         """
-        for size in range(count, 0, -1):
-            cost = self.price.cost(calls=1 if together else size, items=size, usage={})
+        untested = self.cap is not None and any(self.price.tokens) and not self._most_tokens
+        for size in range(1 if untested else count, 0, -1):
+            calls = 1 if together else size
             # Sums of prices are rounded: one that is met exactly is not passed.
-            if self.cap is None or self._spent + self._due + cost <= self.cap * (1 + 1e-9):
-                self._due += cost
+            most = self._spent + self._reserved(self._calls + calls, self._items + size)
+            if self.cap is None or most <= self.cap * (1 + 1e-9):
+                self._calls, self._items = self._calls + calls, self._items + size
                 return size
         raise BudgetError(f"the budget of a request, {self.cap:g}, does not pay for another attempt")
 
-    def settle(self, count: int, *, together: bool, paid: float) -> None:
-        """Count what items cost in place of what was set aside for them."""
-        self._due -= self.price.cost(calls=1 if together else count, items=count, usage={})
-        self._spent += paid
+    def _reserved(self, calls: int, items: int) -> float:
+        return self.price.cost(calls=calls, items=items, usage={}) + items * self._most_tokens
+
+    def settle(self, count: int, made: Sequence[object], *, together: bool) -> list[float]:
+        """Settle a call for some items and return the cost of each; that of the call is part of the first."""
+        costs = [self._cost(item, calls=int(k == 0)) for k, item in enumerate(made)]
+        self._land(count, sum(costs), together=together)
+        return costs
+
+    def settle_failure(self, count: int, error: Exception, *, together: bool) -> float:
+        """Settle a call without an item, and return its cost: the maximum if its answer may have been lost."""
+        lost = isinstance(error, FetchError) and may_be_charged(error)
+        cost = self._reserved(1, count) if lost else self.price.cost(calls=1, items=0, usage={})
+        self._land(count, cost, together=together)
+        return cost
+
+    def release(self, count: int) -> None:
+        """Release a call for several items that the generator does not offer."""
+        self._land(count, 0.0, together=True)
+
+    def _cost(self, item: object, *, calls: int) -> float:
+        usage = item.usage if isinstance(item, Item) else {}
+        self._most_tokens = max(self._most_tokens, self.price.cost(calls=0, items=0, usage=usage))
+        return self.price.cost(calls=calls, items=1, usage=usage)
+
+    def _land(self, count: int, cost: float, *, together: bool) -> None:
+        self._calls, self._items = self._calls - (1 if together else count), self._items - count
+        self._spent += cost
 
 
 class ItemSupply:
@@ -215,11 +245,8 @@ class ItemSupply:
         try:
             made = await self._time_call(call(self._generator.generate, words))
         except Exception as failure:
-            cost = self._spending.price.cost(calls=1, items=0, usage={})
-            self._spending.settle(1, together=False, paid=cost)
-            return _failed_attempt(words, failure, cost)
-        cost = self._cost(made, calls=1)
-        self._spending.settle(1, together=False, paid=cost)
+            return _failed_attempt(words, failure, self._spending.settle_failure(1, failure, together=False))
+        (cost,) = self._spending.settle(1, [made], together=False)
         return await self._look_at(words, made, look, cost)
 
     async def _make_several(self, pool: _Pool, words: str, count: int, look: bool) -> ItemAttempt | None:
@@ -231,26 +258,18 @@ class ItemSupply:
         except Exception as error:
             failure = error
         if not made:
-            refused = _refuses_several(failure)
-            cost = 0.0 if refused else self._spending.price.cost(calls=1, items=0, usage={})
-            self._spending.settle(count, together=True, paid=cost)
-            if refused:
-                # From now on each is asked for by itself.
-                self._together = False
+            if _refuses_several(failure):
+                self._spending.release(count)
+                self._together = False  # from now on, each item is requested by itself
                 return None
-            return _failed_attempt(words, failure, cost)
-        costs = [self._cost(item, calls=int(k == 0)) for k, item in enumerate(made)]
-        self._spending.settle(count, together=True, paid=sum(costs))
+            return _failed_attempt(words, failure, self._spending.settle_failure(count, failure, together=True))
+        costs = self._spending.settle(count, made, together=True)
         for item, cost in zip(made, costs, strict=True):
             if is_blocking():
                 pool.ready.append(partial(self._look_at, words, item, look, cost))
             else:
                 await self._run(pool, self._look_at(words, item, look, cost))
         return None
-
-    def _cost(self, made: object, *, calls: int) -> float:
-        usage = made.usage if isinstance(made, Item) else {}
-        return self._spending.price.cost(calls=calls, items=1, usage=usage)
 
     async def _look_at(self, words: str, made: object, look: bool, cost: float) -> ItemAttempt:
         if not isinstance(made, Item):

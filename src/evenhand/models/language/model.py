@@ -30,7 +30,7 @@ from evenhand.models.language.answers import (
 from evenhand.models.language.budget import CallBudget, Spent, Tokens, add_tokens
 from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.prompts import Prompt, candidate_list, compile_template, plain_row
-from evenhand.services import ChatService, ContentRefusedError, read_refusal
+from evenhand.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
 
 CHARACTERS_PER_TOKEN = 4.0
 """Characters of a prompt per token, until the service has counted some."""
@@ -337,9 +337,6 @@ MAX_BACKOFF_SECONDS = 60.0
 LEAST_FAILURES = 20
 """So many questions in a row without an answer, and at least two per thread: the service is down."""
 
-CHARGED_STATUSES = (408, 502, 504, 520, 524)
-"""Statuses of gateways that stopped waiting: the model may have answered, and been charged, behind them."""
-
 _UNUSABLE = (401, 403, 404, 405)
 """Statuses that are about the service and not about one question."""
 
@@ -553,7 +550,7 @@ class QuestionPool:
         except ContentRefusedError as error:
             return Attempt(reply=refusal_reply(error), charged=True)
         except FetchError as error:
-            return Attempt(error=error, charged=error.sent and error.status in (None, *CHARGED_STATUSES))
+            return Attempt(error=error, charged=may_be_charged(error))
         except ModelError as error:
             broken = FetchError(error.message, location=error.location, hint=error.hint)
             broken.retry_after = 0.0
