@@ -212,7 +212,9 @@ class DomainOptions(SourceOptions):
             help="uniform over the domain; data: as in --data; or independent: each attribute as in --data.",
         ),
     ] = "uniform"
-    data: Annotated[str | None, typer.Option("--data", help="CSV, Parquet or Excel file, or a data set's name.")] = None
+    data: Annotated[
+        str | None, typer.Option("--data", help="CSV, JSON lines, Parquet or Excel file, or a data set's name.")
+    ] = None
     protected: ProtectedOption = None
     seed: SeedOption = 0
 

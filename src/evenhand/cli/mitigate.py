@@ -57,7 +57,9 @@ def mitigate(
     people: DataOptions,
     output: PageOptions,
     consent: ConsentOptions,
-    data: Annotated[str | None, typer.Argument(help="CSV, Parquet or Excel file, or a data set's name.")] = None,
+    data: Annotated[
+        str | None, typer.Argument(help="CSV, JSON lines, Parquet or Excel file, or a data set's name.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -78,7 +78,8 @@ def simulate(
         typer.Argument(help="Model whose recommendations are shielded: file, http(s) URL or module:function."),
     ] = None,
     data: Annotated[
-        str | None, typer.Argument(help="People who are drawn: CSV or Parquet file, or a data set's name.")
+        str | None,
+        typer.Argument(help="People who are drawn: CSV, JSON lines, Parquet or Excel file, or a data set's name."),
     ] = None,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Runs, all independent.")] = 1000,
     periods: Annotated[

@@ -68,7 +68,9 @@ def audit(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Argument(help="CSV, Parquet or Excel file, folder or pattern of Parquet files, or a data set's name."),
+        typer.Argument(
+            help="CSV, JSON lines, Parquet or Excel file, folder or pattern of Parquet files, or a data set's name."
+        ),
     ] = None,
     example: Annotated[
         str | None, typer.Option("--example", help="Audit a model trained on the spot on this data set, e.g. adult.")

@@ -114,7 +114,7 @@ def assess(
     live: LiveOptions,
     output: PageOptions,
     sequence: Annotated[
-        Path | None, typer.Argument(help="What a generator answered: a CSV or Parquet file, a row per item.")
+        Path | None, typer.Argument(help="What a generator answered: a CSV, Parquet or Excel file, a row per item.")
     ] = None,
     config: Annotated[
         Path | None,

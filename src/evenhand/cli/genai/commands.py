@@ -88,7 +88,7 @@ CONFUSION: ConfigOptions[ConfusionConfig] = ConfigOptions(
 @grouped
 def confusion(
     context: typer.Context,
-    sample: Annotated[Path, typer.Argument(help="Labelled items: a CSV or Parquet file, a row per item.")],
+    sample: Annotated[Path, typer.Argument(help="Labelled items: a CSV, Parquet or Excel file, a row per item.")],
     output: OutputOptions,
 ) -> None:
     """Count what a classifier says of items whose values are known: how often is it right?"""

@@ -31,6 +31,7 @@ from evenhand.models.language.budget import CallBudget, Spent, Tokens, add_token
 from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.prompts import Prompt, candidate_list, compile_template, plain_row
 from evenhand.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
+from evenhand.text import split_lines
 
 CHARACTERS_PER_TOKEN = 4.0
 """Characters of a prompt per token, until the service has counted some."""
@@ -275,7 +276,7 @@ class LanguageModel:
         """
         many = 0
         try:
-            lines = path.read_bytes().decode().split("\n")  # other line ends may be part of a text
+            lines = split_lines(path.read_bytes().decode())
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"the results cannot be read: {error}", location=str(path)) from None
         for number, line in enumerate(lines):
