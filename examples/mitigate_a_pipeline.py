@@ -27,7 +27,7 @@ people = encode(schema, known)
 subject = evenhand.models.Subject(model, people)
 found = search.search(subject.scorer, people, seeds=20, local=20, samples=0)
 done = mitigation.mitigate(
-    subject, findings=[found], test=encode(schema, aside), rounds=1, accuracy_loss=0.02, certify_seconds=0
+    subject, findings=[found], test=encode(schema, aside), rounds=1, accuracy_loss=0.02, certify_effort=0
 )
 for candidate in done.result.candidates:
     print(f"{candidate.method}: {candidate.words}")

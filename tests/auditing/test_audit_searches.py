@@ -117,7 +117,7 @@ def test_proofs_end_early_only_without_a_time_limit(people, monkeypatch, limit):
     asked = []
 
     def certify(network, **settings):
-        asked.append((settings["min_progress"], settings["target_undecided"]))
+        asked.append((settings["effort"] is None, settings["min_progress"], settings["target_undecided"]))
         raise OptionError("not today")
 
     monkeypatch.setattr(certification, "certify", certify)
@@ -126,7 +126,7 @@ def test_proofs_end_early_only_without_a_time_limit(people, monkeypatch, limit):
     config = auditing.AuditConfig(time_limit=limit, samples=100, searched=0)
     people = ColumnRoles("hired", ["sex"]).read(given[["grade", "sex", "hired"]])
     auditing.audit(Subject(fitted, people), config)
-    assert asked == [(None, None) if limit else (0.0005, 0.005)]
+    assert asked == [(True, None, None) if limit else (False, 0.0005, 0.005)]
 
 
 @pytest.mark.parametrize("budget", [700, 1_600, 2_000, 2_500, 3_500, 6_000, 10_000, 20_000])

@@ -66,13 +66,21 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     assert not [name for name in began if name.startswith("evenhand.certification") and not provers]
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", ["forest", "network"])
 def test_without_compiled_provers_an_audit_names_the_certificate_that_is_not_run(kind: str, compiled: set[str]) -> None:
     result = auditing.audit(subject(kind, small=False), clock=frozen_clock(), time_limit=3, samples=100, searched=0)
     assert result.certificates == ()
     [skipped] = [part for part in result.not_run if part.what.startswith("certification")]
     assert "not compiled" in skipped.reason
     assert [rate.protected for rate in result.individual.rates if rate.flips is not None]
+
+
+def test_models_of_one_score_need_no_compiled_prover(compiled: set[str]) -> None:
+    result = auditing.audit(
+        subject("linear", small=False), clock=frozen_clock(), time_limit=3, samples=100, searched=0
+    )
+    assert result.certificates[0].undecided < 0.01
+    assert result.settings["proofs_by"] == "the distribution of scores"
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -85,7 +93,7 @@ def test_small_domains_need_no_compiled_prover(kind: str, compiled: set[str]) ->
     assert result.settings["proofs_by"] == "enumeration"
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", ["forest", "network"])
 @pytest.mark.parametrize("limits", [{"time_limit": 3.0, "compile_limit": 1.5}, {"compile_limit": 1.0, "max_boxes": 9}])
 def test_without_compiled_provers_certify_reports_the_limit(
     kind: str, limits: dict[str, float], compiled: set[str]

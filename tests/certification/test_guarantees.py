@@ -362,7 +362,7 @@ def test_too_little_progress_ends_a_run_with_what_is_proved(
     fair, unfair = true_shares(case)
     undecided: list[float] = []
 
-    def stalled(watch: ProgressWatch, open_mass: float) -> bool:
+    def stalled(watch: ProgressWatch, open_mass: float, boxes: int) -> bool:
         undecided.append(open_mass)
         return len(undecided) == 5
 

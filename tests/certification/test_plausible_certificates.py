@@ -414,7 +414,7 @@ def test_no_rules_and_one_class_is_the_certificate_of_independent_attributes(see
             for each in (mixture, population)
         )
         # Without hidden layers the one is proved from the distribution of scores, the other from boxes.
-        if one.method == other.method and (way["enumeration"] or certification.needs_kernels(case.network, mixture)):
+        if one.method == other.method and (way["enumeration"] or certification.needs_kernels(case.network)):
             assert one.certified == pytest.approx(other.certified, abs=1e-12)
             assert one.falsified == pytest.approx(other.falsified, abs=1e-12)
 

@@ -1,8 +1,6 @@
-"""Proving ends where another second decides too little."""
+"""Proving ends where another second of work decides too little."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 
@@ -10,8 +8,8 @@ from evenhand.certification.query.proved_mass import ProgressWatch
 
 
 def stalls(least: float | None, course: list[tuple[float, float]]) -> list[bool]:
-    watch = ProgressWatch(least)
-    return [watch.stalled(undecided, now) for now, undecided in course]
+    watch = ProgressWatch(least, 1000)
+    return [watch.stalled(undecided, round(1000 * now)) for now, undecided in course]
 
 
 def test_a_quarter_of_a_second_without_progress_is_noticed() -> None:
@@ -27,11 +25,10 @@ def test_winning_back_what_smaller_boxes_lost_is_no_progress() -> None:
     assert stalls(0.01, [(0.0, 0.2), (0.2, 0.4), (0.5, 0.1)]) == [False, False, False]
 
 
-def test_the_clock_is_that_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([7.0, 7.2, 7.3])
-    monkeypatch.setattr(time, "process_time", lambda: next(clock))
-    watch = ProgressWatch(0.01)
-    assert [watch.stalled(0.5) for _ in range(3)] == [False, False, True]
+def test_seconds_are_numbers_of_boxes() -> None:
+    for rate in (10, 1000):
+        watch = ProgressWatch(0.01, rate)
+        assert [watch.stalled(0.5, boxes) for boxes in (0, rate // 5, rate // 2)] == [False, False, True]
 
 
 def test_enough_progress_goes_on() -> None:

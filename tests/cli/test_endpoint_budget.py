@@ -131,7 +131,7 @@ def mending(evenhand, people, tmp_path, monkeypatch):
     with serving(reply) as service:
         found = evenhand("search", service.url, *people, "--budget", 1500, "--out", tmp_path / "pairs.csv", "--quiet")
         assert found.code == 0, found.err
-    options = ["--fit", "fit_over_http:fit", "--from", tmp_path / "pairs.csv", "--rounds", 0, "--certify-seconds", 0]
+    options = ["--fit", "fit_over_http:fit", "--from", tmp_path / "pairs.csv", "--rounds", 0, "--certify-effort", 0]
     return [*people, *options, "--out", tmp_path / "new.joblib", "--json", "-"]
 
 
@@ -244,7 +244,7 @@ def test_in_python_no_more_than_the_budget_is_asked_either(people, verb, kind):
         words = "points,hours,sex (worse),sex (better)\n50,3,f,m\n47,9,f,m\n"
         found = people[0].with_name("pairs.csv")
         found.write_text(words)
-        more = {"fit": training.fit, "findings": [found], "rounds": 0, "certify_seconds": 0}
+        more = {"fit": training.fit, "findings": [found], "rounds": 0, "certify_effort": 0}
     schema = read_schema(people[2])
     result = verb(getattr(counted, kind), pd.read_csv(people[0]), schema=schema, budget=1000, **more)
     result = getattr(result, "result", result)

@@ -19,7 +19,7 @@ from evenhand import mitigation as mitigating
 from evenhand.mitigation import MitigationResult
 from support import needs
 
-QUICK = ["--rounds", "0", "--certify-seconds", "0"]
+QUICK = ["--rounds", "0", "--certify-effort", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     ran = evenhand(
         "mitigate", *ABOUT, "--from", "search.json", "--from", "subgroups.json", "--out", new, "--method", "retrain",
         "--method", "diffdp", "--strength", 0.5, "--accuracy-loss", 0.02, "--rounds", 3, "--subgroups", 2, "--test",
-        "aside.csv", "--fit", "a:b", "--certify-seconds", 4, "--time-limit", 60, "--seed", 5, "--json", "-",
+        "aside.csv", "--fit", "a:b", "--certify-effort", 4, "--time-limit", 60, "--seed", 5, "--json", "-",
         "--protected", "region",
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -217,7 +217,7 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     assert asked["out"] == new
     assert asked["config"] == mitigating.MitigationConfig(
         methods=("retrain", "diffdp"), findings=("search.json", "subgroups.json"), fit="a:b",
-        strength=0.5, accuracy_loss=0.02, rounds=3, subgroups=2, certify_seconds=4,
+        strength=0.5, accuracy_loss=0.02, rounds=3, subgroups=2, certify_effort=4,
         time_limit=60, seed=5,
     )  # fmt: skip
 
@@ -323,7 +323,7 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--strength", "-1"], ["-1"]),
         ([*FROM, "--rounds", "-1"], ["rounds"]),
         ([*FROM, "--subgroups", "0"], ["subgroups"]),
-        ([*FROM, "--certify-seconds", "-1"], ["certify"]),
+        ([*FROM, "--certify-effort", "-1"], ["certify"]),
         ([*FROM, "--time-limit", "0"], ["--time-limit: expected a number above 0"]),
         ([*FROM, "--protected", "race"], ["race"]),
     ],

@@ -74,7 +74,7 @@ def test_a_terminated_mitigation_is_written(evenhand, case, folder):
     about = ["stopped_model:score", case.data, "--schema", case.schema]
     assert evenhand("search", *about, "--json", "search.json", "--quiet", "--budget", 2000).code == 0
     importlib.import_module("stopped_model").calls = 5
-    more = ["--from", "search.json", "--fit", "stopped_model:fit", "--certify-seconds", 0, "--json", "found.json"]
+    more = ["--from", "search.json", "--fit", "stopped_model:fit", "--certify-effort", 0, "--json", "found.json"]
     ran = evenhand("mitigate", *about, *more, "--out", "new.joblib", "--quiet")
     assert ran.code == 143, ran.err
     assert json.loads((folder / "found.json").read_text())["interrupted"]

@@ -17,7 +17,7 @@ from evenhand.models import Subject, load_model
 from evenhand.schema import encode, infer_schema
 
 REFUSED = "Prefer not to say"
-QUICK = {"certify_seconds": 0, "rounds": 1, "seed": 0}
+QUICK = {"certify_effort": 0, "rounds": 1, "seed": 0}
 
 
 def applicants(n, seed):

@@ -31,7 +31,7 @@ SCHEMA = Schema.parse(
         ],
     }
 )
-QUICK = MitigationConfig(certify_seconds=0)
+QUICK = MitigationConfig(certify_effort=0)
 
 
 def luck(rows, seed):
@@ -231,7 +231,7 @@ def network_people(n, seed):
 
 def test_proofs_say_better_only_where_they_exclude_the_opposite():
     parts = Split(*(network_people(300, seed) for seed in range(3)))
-    config = MitigationConfig(certify_seconds=0.5)
+    config = MitigationConfig(certify_effort=0.5)
     found = compared(network(1500.0), network(0.0), (FlipMetric(("sex",)),), config, parts)
     before, after = (
         [quantity_value(getattr(found.line(name, "sex"), side)) for name in ("certified", "falsified", "undecided")]
@@ -252,7 +252,7 @@ def test_proofs_say_better_only_where_they_exclude_the_opposite():
 
 
 def test_what_has_no_inside_is_not_proved_and_says_so():
-    found = compared(model(), model(1), HARMS, MitigationConfig(certify_seconds=0.2))
+    found = compared(model(), model(1), HARMS, MitigationConfig(certify_effort=0.2))
     assert not [line for line in found.lines if line.part == "proof"]
     assert any("no proofs compared" in note for note in found.notes)
 

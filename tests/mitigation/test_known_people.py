@@ -66,7 +66,7 @@ def test_what_was_found_among_people_test_data_is_not_in_any_lesson(monkeypatch)
     flipping = everybody.individuals[FlipMetric(("sex",)).flips(models.load_model(model, SCHEMA), everybody)]
     found = Findings((FoundProfiles(("sex",), flipping),))
     monkeypatch.setattr(Findings, "read", classmethod(lambda cls, paths, schema: found))
-    done = mitigation.mitigate(Subject(model, everybody), fit=fit, rounds=0, certify_seconds=0, share=0.9)
+    done = mitigation.mitigate(Subject(model, everybody), fit=fit, rounds=0, certify_effort=0, share=0.9)
     aside = {tuple(row[:2]) for row in parts.test.individuals}
     aside -= {tuple(row[:2]) for part in (parts.train, parts.validation) for row in part.individuals}
     assert len(lessons) > 2
@@ -78,7 +78,7 @@ def test_what_was_found_among_people_test_data_is_not_in_any_lesson(monkeypatch)
 def mitigated(model, everybody, **options):
     found = subgroups.find_subgroups(models.load_model(model, SCHEMA), everybody, permutations=200)
     return mitigation.mitigate(
-        Subject(model, everybody), findings=(found,), rounds=0, certify_seconds=0, share=0.05, **options
+        Subject(model, everybody), findings=(found,), rounds=0, certify_effort=0, share=0.05, **options
     ).result
 
 

@@ -51,7 +51,7 @@ def found(hiring):
 
 def run(hiring, found=(), name=None, **options):
     return mitigation.mitigate(
-        Subject(*hiring, model_name=name), findings=found, **{"certify_seconds": 0, "rounds": 0, **options}
+        Subject(*hiring, model_name=name), findings=found, **{"certify_effort": 0, "rounds": 0, **options}
     )
 
 
@@ -93,7 +93,7 @@ def test_people_kept_aside_are_test_data(hiring, found):
     model, people = hiring
     rows = np.arange(1500)
     rest, test = people.at(rows[rows % 3 > 0]), people.at(rows[rows % 3 == 0])
-    made = mitigation.mitigate(Subject(model, rest), test=test, findings=found[:1], certify_seconds=0, rounds=0)
+    made = mitigation.mitigate(Subject(model, rest), test=test, findings=found[:1], certify_effort=0, rounds=0)
     assert made.result.people.test == 500
     assert made.result.people.train + made.result.people.validation == 1000
     assert not any("may have learnt" in note for note in made.result.notes)
@@ -101,7 +101,7 @@ def test_people_kept_aside_are_test_data(hiring, found):
 
 
 def test_settings_one_by_one_or_together(hiring, found):
-    config = MitigationConfig(certify_seconds=0, rounds=0, share=0.05, seed=2)
+    config = MitigationConfig(certify_effort=0, rounds=0, share=0.05, seed=2)
     made = mitigation.mitigate(Subject(*hiring), config, findings=found[:1], start=10)
     values = [trial.value for trial in made.result.candidates[0].trials]
     assert values[:2] == [0, 10]

@@ -43,7 +43,7 @@ def test_the_given_model_is_kept_where_nothing_better_is_found(hiring, tmp_path)
     model, people = hiring
     found = individual_search(Subject(model, people).scorer, people, budget=500)
     done = mitigation.mitigate(
-        Subject(model, people), fit=by_sex, findings=(found,), rounds=0, certify_seconds=0, share=0.05
+        Subject(model, people), fit=by_sex, findings=(found,), rounds=0, certify_effort=0, share=0.05
     )
     result = done.result
     assert result.chosen is None
@@ -56,7 +56,7 @@ def test_the_given_model_is_kept_where_nothing_better_is_found(hiring, tmp_path)
 
 
 def test_a_better_model_than_the_first_is_named(hiring):
-    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, accuracy_loss=0.5)
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_effort=0, accuracy_loss=0.5)
     assert done.result.chosen == "blind"
     first = done.result.candidates[0]
     worse = first.model_copy(update={"method": "other", "rejected": "it is worse"})
@@ -65,7 +65,7 @@ def test_a_better_model_than_the_first_is_named(hiring):
 
 
 def test_a_model_that_costs_more_accuracy_than_allowed_is_not_written(hiring):
-    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, accuracy_loss=0.01)
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_effort=0, accuracy_loss=0.01)
     assert done.result.chosen is None
     assert "the allowed loss of accuracy" in done.result.candidates[0].rejected
 
@@ -76,7 +76,7 @@ def failing(situation):
 
 def test_a_method_that_cannot_be_used_does_not_take_the_others_with_it(hiring, monkeypatch):
     monkeypatch.setitem(registry.METHODS, "failing", f"{__name__}:failing")
-    wanted = {"certify_seconds": 0, "methods": ("blind", "failing")}
+    wanted = {"certify_effort": 0, "methods": ("blind", "failing")}
     done = mitigation.mitigate(Subject(*hiring), **wanted)
     assert [candidate.method for candidate in done.result.candidates] == ["blind"]
     assert any("failing" in note and "nothing to make alike" in note for note in done.result.notes)
@@ -89,7 +89,7 @@ def test_an_interrupt_while_comparing_keeps_the_model_that_is_written(hiring, mo
     compared, asked = module.compare_candidates, []
 
     def interrupted(*arguments, **options):
-        asked.append(options["config"].certify_seconds)
+        asked.append(options["config"].certify_effort)
         if len(asked) == 1:
             raise KeyboardInterrupt
         return compared(*arguments, **options)
@@ -110,7 +110,7 @@ def test_an_interrupt_between_learning_and_comparing_keeps_the_model(hiring):
         if what == "comparing":
             raise KeyboardInterrupt
 
-    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, progress=stop)
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_effort=0, progress=stop)
     assert "comparing" in told
     assert done.result.interrupted
     assert done.result.candidates[0].line("flip_rate", "sex").after.value == 0
@@ -125,7 +125,7 @@ def test_a_second_interrupt_leaves_performance_and_what_was_asked_about(hiring, 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(comparison.subgroups, "find_subgroups", searched)
-    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_seconds=0, progress=stop)
+    done = mitigation.mitigate(Subject(*hiring), methods=("blind",), certify_effort=0, progress=stop)
     assert done.result.interrupted
     (found,) = done.result.candidates
     assert found.interrupted

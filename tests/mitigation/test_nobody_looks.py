@@ -78,7 +78,7 @@ def candidates(started, people, monkeypatch, model=None, **options):
     monkeypatch.setattr(MODULE, "split_people", lambda *ignored, **more: parts)
     monkeypatch.setattr(MODULE, "compare_candidates", lambda *ignored, **more: ())
     monkeypatch.setattr("evenhand.mitigation.methods.retrain.SEARCHED", 300)
-    wanted = {"findings": found, "rounds": 1, "certify_seconds": 0} | options
+    wanted = {"findings": found, "rounds": 1, "certify_effort": 0} | options
     return mitigation.mitigate(Subject(given if model is None else model, everybody), **wanted).candidates
 
 

@@ -65,7 +65,7 @@ def parts():
 
 def test_lines_by_hand(parts):
     """Wives are hired from grade 2 on, husbands from 5: married people of grades 2, 3 and 4 flip."""
-    config = MitigationConfig(certify_seconds=0)
+    config = MitigationConfig(certify_effort=0)
     (result,) = compare_candidates(
         load_model(wives_first, SCHEMA), [candidate(sexes_apart)], parts, (FlipMetric(("sex",)),), config=config
     )
@@ -104,7 +104,7 @@ def test_without_a_counterpart_nobody_is_compared(parts):
     schema = Schema.parse(SCHEMA.model_dump() | {"links": []})
     people = encode(schema, frame_of())
     cut = split_people(people, seed=0)
-    config = MitigationConfig(certify_seconds=0)
+    config = MitigationConfig(certify_effort=0)
     (result,) = compare_candidates(
         load_model(wives_first, schema), [candidate(sexes_apart)], cut, (FlipMetric(("sex",)),), config=config
     )
@@ -173,7 +173,7 @@ def test_retraining_takes_husbands_and_wives_together(learnt):
 def test_as_published_compares_as_before(learnt):
     done = mitigation.mitigate(learnt, methods=["retrain"], findings=[
         search(learnt.scorer, learnt.people, samples=0, seeds=30, as_published=True)
-    ], rounds=0, certify_seconds=0, as_published=True)  # fmt: skip
+    ], rounds=0, certify_effort=0, as_published=True)  # fmt: skip
     names = {line.name for one in done.result.candidates for line in one.lines}
     assert "flip_rate" in names
     assert not any(name.endswith("counterfactual_flip_rate") for name in names)
@@ -200,7 +200,7 @@ def test_trees_are_proved_as_published(learnt):
     given = load_model(tree, coded, like=frame)
     same = mitigation.Candidate("made", "the same", given, lambda path: ())
     (result,) = compare_candidates(
-        given, [same], split_people(people, seed=0), (FlipMetric(("sex",)),), config=MitigationConfig(certify_seconds=2)
+        given, [same], split_people(people, seed=0), (FlipMetric(("sex",)),), config=MitigationConfig(certify_effort=2)
     )
     assert result.line("certified", "sex").words.endswith(", as published")
     assert not any("no proofs compared" in note for note in result.notes)
@@ -218,7 +218,7 @@ def test_census_people_between_husbands_and_wives():
     model = make_pipeline(encoder, LogisticRegression(max_iter=1000)).fit(frame[names], frame["income"])
     subject = Subject(model, people)
     found = search(subject.scorer, people, samples=0, seeds=300, local=20)
-    done = mitigation.mitigate(subject, findings=[found], rounds=1, certify_seconds=0)
+    done = mitigation.mitigate(subject, findings=[found], rounds=1, certify_effort=0)
     line = done.result.candidates[0].line("counterfactual_flip_rate", "sex")
     assert line.verdict == "better"
     assert line.after.value < line.before.value / 2

@@ -50,7 +50,7 @@ def unsearched(monkeypatch):
 
 def comparison(harms, given=None, n=400):
     parts = Split(*(people(n, seed) for seed in range(3)))
-    return comparing._Comparison(given or model(), parts, tuple(harms), MitigationConfig(certify_seconds=0))
+    return comparing._Comparison(given or model(), parts, tuple(harms), MitigationConfig(certify_effort=0))
 
 
 def sides_of(before, after, test, chosen):

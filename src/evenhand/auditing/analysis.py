@@ -13,7 +13,7 @@ import numpy as np
 
 from evenhand import certification, groups, individual, models, population
 from evenhand import subgroups as subgroup
-from evenhand.auditing.config import DEFAULT_SECONDS, AuditConfig
+from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.labels import (
     add_labels,
     drop_directions,
@@ -22,24 +22,20 @@ from evenhand.auditing.labels import (
     name_any_favourable,
     refuse_settings_of_one_label,
 )
-from evenhand.auditing.numbers import (
-    MIN_CERTIFY_SECONDS,
-    audit_number_model,
-    count_outcomes,
-    describe_refusal,
-    prove_outcomes,
-    refuse_metrics,
-)
-from evenhand.auditing.result import AuditResult, ModelCard, SkippedAnalysis
+from evenhand.auditing.numbers import audit_number_model, count_outcomes, refuse_metrics
+from evenhand.auditing.parts import AuditParts, describe_failure
+from evenhand.auditing.proofs import certify_sets, prove_outcomes
+from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification import Certificate, estimated_share
-from evenhand.core import WorkClock
-from evenhand.errors import BudgetError, DataError, LimitError, ModelError, NotAdditiveError, OptionError
-from evenhand.individual import IndividualResult, OutcomeResult
+from evenhand.core import TimeLimit, WorkClock
+from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
+from evenhand.individual import IndividualResult
 from evenhand.models import (
     AdditiveNetwork,
     NoiseCheck,
     QuestionLedger,
+    Reply,
     Scorer,
     Subject,
     ThresholdScorer,
@@ -56,19 +52,14 @@ if TYPE_CHECKING:
     from evenhand.individual import FlipRate, SearchResult
     from evenhand.models import TreeEnsemble
 
-MIN_PROGRESS = 5e-4
-"""Without a time limit, proofs end where another second would decide less than this share."""
+FLIP_SHARE, WHITE_FLIP_SHARE = 0.8, 0.4
+"""Share of the time left, and of the budget, for flip rates: less where the model is proved from the inside as well."""
 
-ENOUGH_UNDECIDED = 5e-3
-"""Without a time limit, proofs also end where no more than this share is undecided: the rest takes most of the time."""
+SEARCH_SHARE, SUBGROUP_SHARE = 0.25, 0.25
+"""Share of the time left for the searches and for the subgroups, at most."""
 
-SEARCH_SHARE = 0.1
-"""Share of the time limit for the searches, at most."""
-
-SUBGROUP_SHARE = 0.1
-LEAST_SUBGROUP_SECONDS = 2.0
-"""Share of the time limit for the subgroups, at most, and what they get at least: mostly it is over in a second."""
-
+LEAST_SECONDS = 0.5
+"""Time limit of a part, at least: mostly it ends sooner."""
 
 SEARCH_SEEDS = 50
 """People whom a search starts from."""
@@ -133,9 +124,9 @@ def audit(
     ledger = find_ledger(subject.model) or subject.ledger
     before = ledger.settled
     with ledger.within(config.budget):
-        found = _run_analyses(subject, config, metrics, say, timer, ledger)
+        result = _run_analyses(subject, config, metrics, say, timer, ledger)
     ledger.settle()
-    return found.model_copy(
+    return result.model_copy(
         update={"queries": ledger.sent - before, "work": timer.work(), "seconds": time.perf_counter() - started}
     )
 
@@ -174,6 +165,7 @@ def _run_analyses(
     ledger: QuestionLedger,
 ) -> AuditResult:
     started = time.perf_counter()
+    parts = AuditParts(timer.limit(config.time_limit))
     described = subject.people.schema
     several = described.target.kind == "labels"
     subject = name_any_favourable(subject) if several else subject
@@ -190,84 +182,96 @@ def _run_analyses(
         )
     say("asking the model about everybody in the data", 0.05)
     reply = models.ask_people(scorer, people.individuals)
-    not_run = list_skipped(scorer) if several else []
-    if several:
-        by_group = measure_each(scorer, reply, subject, config)
-    else:
-        by_group = groups.measure_groups(
-            scorer,
-            people,
-            reply=reply,
-            confidence=config.confidence,
-            min_group_size=config.min_group_size,
-            thresholds=config.thresholds,
-            reference=config.reference,
-            weights=subject.weights,
-            metrics=metrics,
-            keep_decisions=config.keep_decisions,
-            seed=config.seed,
-        )
-    if subject.memberships:
-        weights = None if subject.weights is None else subject.weights.values
-        decided = groups.DecidedPeople((), reply.labels == scorer.favourable, people.true_labels, None, weights)
-        drawn = groups.BootstrapSettings(config.confidence, config.min_group_size, config.seed)
-        by_group = groups.add_proxies(by_group, subject.memberships, decided, drawn)
-    by_group, left_out = add_labels(by_group, scorer, reply, subject, config)
-    not_run += left_out
+    parts.not_run += list_skipped(scorer) if several else []
+    by_group = _measure_groups(subject, config, metrics, reply, parts, several=several)
     say("fitting the simulated population", 0.09)
-    wider = population.choose_population(config.population, people, as_published=config.as_published)
-    # Proofs need the inside of the model; without it their share of the time goes to the sample.
-    network, why_not = _open_white_box(scorer, people)
-    part = 0.4 if network is not None else 1 - SEARCH_SHARE - SUBGROUP_SHARE
-    importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use, not in the time limit
-    timer = timer.from_now()
-    flips = individual.measure_flips(
-        scorer,
-        people,
-        wider,
-        individual.FlipConfig(
-            protected=schema.protected,
-            samples=config.samples,
-            confidence=config.confidence,
-            time_limit=config.share(part),
-            budget=None if config.budget is None else max(1, int(part * ledger.left)),
-            repeats=config.repeats,
-            as_published=config.as_published,
-            seed=config.seed,
-        ),
-        weights=subject.weights,
-        white_box=network,
-        progress=lambda what, share: say(what, 0.1 + 0.25 * share),
-        clock=timer,
+    wider = parts.attempt(
+        "simulated population",
+        lambda: population.choose_population(config.population, people, as_published=config.as_published),
     )
-    if config.thresholds and by_group.thresholds is None:
-        not_run.append(SkippedAnalysis(what="other thresholds", reason="the model gives labels, no scores"))
-    subgroups: list[SubgroupResult] = []
-    certificates: list[Certificate] = []
+    # Proofs need the inside of the model; without it their share of the time goes to the sample.
+    network, why_not = _open_white_box(scorer, people, parts.limit)
+    importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use
+    flips = None
+    if wider is not None:
+        part = WHITE_FLIP_SHARE if network is not None else FLIP_SHARE
+        flips = parts.run(
+            "individual flip rates",
+            lambda: individual.measure_flips(
+                scorer,
+                people,
+                wider,
+                individual.FlipConfig(
+                    protected=schema.protected,
+                    samples=config.samples,
+                    confidence=config.confidence,
+                    time_limit=parts.limit.left(part, LEAST_SECONDS),
+                    budget=None if config.budget is None else max(1, int(part * ledger.left)),
+                    repeats=config.repeats,
+                    as_published=config.as_published,
+                    seed=config.seed,
+                ),
+                weights=subject.weights,
+                white_box=network,
+                progress=lambda what, share: say(what, 0.1 + 0.25 * share),
+                clock=timer,
+            ),
+        )
+        parts.interrupted = parts.interrupted or (flips is not None and flips.interrupted)
+    if config.thresholds and by_group.thresholds is None and by_group.breakdowns:
+        parts.skip("other thresholds", "the model gives labels, no scores")
+    noise = None if flips is None else flips.noise
+    subgroups: SubgroupResult | None = None
     searches: list[SearchResult] = []
-    white_box = network if flips.counted_with == "white box" else None
-    interrupted = flips.interrupted
     if not several:
-        interrupted = (
-            interrupted
-            or _add_subgroups(subject, flips.noise, config, say, timer, subgroups, not_run)
-            or _add_searches(subject, white_box, flips.noise, config, say, timer, searches, not_run)
+        say("counting subgroups", 0.34)
+        subgroups = parts.run(
+            "search for subgroups",
+            lambda: subgroup.find_subgroups(
+                scorer,
+                people,
+                weights=subject.weights,
+                noise=noise,
+                confidence=config.confidence,
+                time_limit=parts.limit.left(SUBGROUP_SHARE, LEAST_SECONDS),
+                repeats=config.repeats,
+                seed=config.seed,
+                clock=timer,
+            ),
         )
+        white_box = network if flips is not None and flips.counted_with == "white box" else None
+        searches = _search_individuals(subject, white_box, noise, config, say, timer, parts)
+    certificates: list[Certificate] = []
     if network is None:
-        not_run.append(SkippedAnalysis(what="certification", reason=why_not))
-    elif not interrupted:
-        interrupted = _add_certificates(network, wider, flips, config, timer, say, certificates, not_run)
-    outcomes, bounds = None, None
-    if not interrupted and (config.bands or config.outcomes > 2):
-        say(f"counting different {'bands' if config.bands else 'labels'}", 0.97)
-        outcomes = _count_outcomes(scorer, flips.noise, people, wider, config, not_run)
-        bounds = None if network is None else prove_outcomes(network, wider, config, timer, not_run)
-    if interrupted:
-        not_run.append(
-            SkippedAnalysis(what="the rest of the audit", reason="it was interrupted; what is here was found before")
+        parts.skip("certification", why_not)
+    elif wider is not None:
+        rates = (
+            {} if flips is None else {rate.protected: flips.rate(rate.protected, "population") for rate in flips.rates}
         )
-    flips = _combine_with_proofs(drop_directions(flips) if several else flips, certificates)
-    joint = flips.rate(schema.protected, "data")
+        drawn = {protected: _draws_of(rate, wider) for protected, rate in rates.items() if rate is not None}
+        certificates = certify_sets(
+            network,
+            wider,
+            config,
+            parts,
+            say,
+            clock=timer,
+            drawn=drawn,
+        )
+    outcomes, bounds = None, None
+    if wider is not None and (config.bands or config.outcomes > 2):
+        say(f"counting different {'bands' if config.bands else 'labels'}", 0.97)
+        if noise is not None and noise.noisy:
+            parts.skip(
+                "different outcomes",
+                "the model answers differently each time: its noise would count as different outcomes",
+            )
+        else:
+            outcomes = parts.run("different outcomes", lambda: count_outcomes(scorer, people, wider, config))
+        bounds = None if network is None else prove_outcomes(network, wider, config, timer, parts)
+    if flips is not None:
+        flips = _combine_with_proofs(drop_directions(flips) if several else flips, certificates)
+    joint = None if flips is None else flips.rate(schema.protected, "data")
     say("done", 1.0)
     return AuditResult(
         model=_make_model_card(scorer, network, why_not).model_copy(
@@ -280,29 +284,98 @@ def _run_analyses(
         described=described,
         protected=schema.protected,
         groups=by_group,
-        subgroups=subgroups[0] if subgroups else None,
+        subgroups=subgroups,
         individual=flips,
         searches=tuple(searches),
         certificates=tuple(certificates),
         outcomes=outcomes,
         outcome_certificate=bounds,
-        not_run=tuple(not_run),
-        interrupted=interrupted,
+        not_run=parts.end(),
+        interrupted=parts.interrupted,
         settings=config.model_dump()
         | {
             "threshold": Thresholds.parse(config.threshold).describe() if config.threshold else None,
             "reference": ", ".join(config.reference) or None,
             "bands": ", ".join(f"{edge:g}" for edge in config.bands) or None,
             "metrics": ", ".join(metrics or ()) or None,
-            "time_limit": config.seconds,
-            "stop_at_little_progress": config.time_limit is None and config.max_boxes is None,
         }
-        | ({"proofs_by": _name_prover(network, wider, certificates)} if network is not None and certificates else {}),
+        | ({"proofs_by": _name_prover(network, certificates)} if network is not None and certificates else {}),
         versions=library_versions(),
         counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
         flip_rate=None if joint is None else joint.flips / joint.n,
         seed=config.seed,
         seconds=time.perf_counter() - started,
+    )
+
+
+def _measure_groups(
+    subject: Subject,
+    config: AuditConfig,
+    metrics: Mapping[str, Callable[..., Any]] | None,
+    reply: Reply,
+    parts: AuditParts,
+    *,
+    several: bool,
+) -> groups.GroupMetrics:
+    """Measure groups: performance, gaps, and what depends on memberships and grades.
+
+    Args:
+        subject: The model and the people.
+        config: Settings of the audit.
+        metrics: Custom metrics.
+        reply: Answers of the model about everybody.
+        parts: Takes what is not run. If nothing can be measured, the result has no groups.
+        several: Whether the model gives several labels of which none is favourable.
+
+    Raises:
+        EvenhandError: The settings do not fit the data, or a custom metric fails.
+        KeyboardInterrupt: Nothing is measured yet.
+    """
+    scorer, people = subject.scorer, subject.people
+    try:
+        if several:
+            by_group = measure_each(scorer, reply, subject, config)
+        else:
+            by_group = groups.measure_groups(
+                scorer,
+                people,
+                reply=reply,
+                confidence=config.confidence,
+                min_group_size=config.min_group_size,
+                thresholds=config.thresholds,
+                reference=config.reference,
+                weights=subject.weights,
+                metrics=metrics,
+                keep_decisions=config.keep_decisions,
+                seed=config.seed,
+            )
+    except EvenhandError:
+        raise
+    except Exception as error:
+        parts.skip("group metrics", describe_failure(error))
+        return groups.GroupMetrics(
+            people=len(people),
+            favourable=str(scorer.classes[scorer.favourable]),
+            min_group_size=config.min_group_size,
+            overall={},
+            breakdowns=(),
+            seed=config.seed,
+            seconds=0.0,
+        )
+    if subject.memberships:
+        weights = None if subject.weights is None else subject.weights.values
+        decided = groups.DecidedPeople((), reply.labels == scorer.favourable, people.true_labels, None, weights)
+        drawn = groups.BootstrapSettings(config.confidence, config.min_group_size, config.seed)
+        by_group = (
+            parts.attempt(
+                "groups known by probability",
+                lambda: groups.add_proxies(by_group, subject.memberships, decided, drawn),
+            )
+            or by_group
+        )
+    return (
+        parts.attempt("grades in their order", lambda: add_labels(by_group, scorer, reply, subject, config, parts))
+        or by_group
     )
 
 
@@ -319,21 +392,24 @@ def _require_two_classes(people: People) -> None:
         )
 
 
-def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
+def _open_white_box(
+    scorer: Scorer, people: People, limit: TimeLimit
+) -> tuple[AdditiveNetwork | TreeEnsemble | None, str]:
     """Return the model as a white box that answers like the model itself, or why there is none."""
     if isinstance(scorer, ThresholdScorer):
         return None, "proofs are about the model's own decisions, and a threshold was given in place of them"
     known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
     try:
-        network = models.extract_white_box(scorer)
-        if network is scorer:
-            return network, ""
-        labels = models.predict_labels(scorer, known)
-    except NotAdditiveError as error:
-        return None, error.message
+        with limit.enforced():
+            network = models.extract_white_box(scorer)
+            if network is scorer:
+                return network, ""
+            labels = models.predict_labels(scorer, known)
+            differ = int((models.predict_labels(network, known) != labels).sum())
     except BudgetError as error:
-        return None, f"whether the model decides like its inside could not be asked: {error.message}"
-    differ = int((models.predict_labels(network, known) != labels).sum())
+        return None, f"the budget does not pay for comparing the model with its white box: {error.message}"
+    except Exception as error:
+        return None, describe_failure(error)
     if differ:
         return None, (
             f"read from the inside, the model decides {differ:,} of {len(known):,} people differently than when it "
@@ -342,50 +418,16 @@ def _open_white_box(scorer: Scorer, people: People) -> tuple[AdditiveNetwork | T
     return network, ""
 
 
-def _add_subgroups(
-    subject: Subject,
-    noise: NoiseCheck | None,
-    config: AuditConfig,
-    say: Progress,
-    clock: WorkClock,
-    subgroups: list[SubgroupResult],
-    not_run: list[SkippedAnalysis],
-) -> bool:
-    """Add the search for subgroups over the protected attributes. Whether it was interrupted."""
-    what = "search for subgroups"
-    say("counting subgroups", 0.34)
-    try:
-        found = subgroup.find_subgroups(
-            subject.scorer,
-            subject.people,
-            weights=subject.weights,
-            noise=noise,
-            confidence=config.confidence,
-            time_limit=config.share(SUBGROUP_SHARE, LEAST_SUBGROUP_SECONDS),
-            repeats=config.repeats,
-            seed=config.seed,
-            clock=clock,
-        )
-    except (OptionError, ModelError, LimitError) as error:
-        not_run.append(SkippedAnalysis(what=what, reason=error.message))
-        return False
-    except KeyboardInterrupt:
-        return True
-    subgroups.append(found)
-    return False
-
-
-def _add_searches(
+def _search_individuals(
     subject: Subject,
     white_box: Scorer | None,
     noise: NoiseCheck | None,
     config: AuditConfig,
     say: Progress,
     clock: WorkClock,
-    searches: list[SearchResult],
-    not_run: list[SkippedAnalysis],
-) -> bool:
-    """Add a short search per protected attribute. Whether it was interrupted."""
+    parts: AuditParts,
+) -> list[SearchResult]:
+    """Run a short search for each protected attribute."""
     from threadpoolctl import threadpool_limits
 
     from evenhand.individual import search
@@ -393,132 +435,49 @@ def _add_searches(
     scorer, people = subject.scorer, subject.people
     names = people.schema.protected if config.searched else ()
     ledger = find_ledger(scorer) or subject.ledger
+    searches: list[SearchResult] = []
+
+    def run(name: str, share: float) -> SearchResult:
+        left = None if ledger.budget is None else int(ledger.left * share)
+        with ledger.within(left), threadpool_limits(1):  # the arrays are small: more threads mostly wait
+            return search.search(
+                scorer,
+                people,
+                protected=[name],
+                seeds=SEARCH_SEEDS,
+                local=-(-config.searched // SEARCH_SEEDS),
+                samples=0,
+                time_limit=parts.limit.left(SEARCH_SHARE * share, LEAST_SECONDS),
+                as_published=config.as_published,
+                seed=config.seed,
+                clock=clock,
+                white_box=white_box,
+                noise=noise,
+            )
+
     for step, name in enumerate(names):
-        what = f"searching people whose decision flips with {name}"
+        what = f"search for individuals by {name}"
         ledger.settle()  # each search has its own share of what is left
-        left = None if ledger.budget is None else int(ledger.left / (len(names) - step))
-        say(what, 0.35 + 0.05 * step / len(names))
-        try:
-            with ledger.within(left), threadpool_limits(1):  # the arrays are small: more threads mostly wait
-                found = search.search(
-                    scorer,
-                    people,
-                    protected=[name],
-                    seeds=SEARCH_SEEDS,
-                    local=-(-config.searched // SEARCH_SEEDS),
-                    samples=0,
-                    time_limit=config.share(SEARCH_SHARE / len(names)),
-                    as_published=config.as_published,
-                    seed=config.seed,
-                    clock=clock,
-                    white_box=white_box,
-                    noise=noise,
-                )
-        except (OptionError, ModelError) as error:
-            not_run.append(SkippedAnalysis(what=f"search for individuals by {name}", reason=error.message))
+        say(f"searching people whose decision flips with {name}", 0.35 + 0.05 * step / len(names))
+        result = parts.run(what, partial(run, name, 1 / (len(names) - step)))
+        if result is None:
             continue
-        except KeyboardInterrupt:
-            return True
-        if found.queries or found.interrupted:
-            searches.append(found)
+        parts.interrupted = parts.interrupted or result.interrupted
+        if result.queries or result.interrupted:
+            searches.append(result)
         else:
-            reason = "the budget was spent" if found.stopped_by == "budget" else "the time limit was too short for it"
-            not_run.append(SkippedAnalysis(what=f"search for individuals by {name}", reason=reason))
-        if found.interrupted:
-            return True
-    return False
+            spent = result.stopped_by == "budget"
+            parts.skip(what, "the budget was spent" if spent else "the time limit was too short for it")
+    return searches
 
 
-def _name_prover(
-    network: AdditiveNetwork | TreeEnsemble,
-    wider: ProductPopulation | MixturePopulation,
-    certificates: Sequence[Certificate],
-) -> str:
+def _name_prover(network: AdditiveNetwork | TreeEnsemble, certificates: Sequence[Certificate]) -> str:
     """Return the name of the prover."""
-    if not certification.needs_kernels(network, wider):
+    if not certification.needs_kernels(network):
         return "the distribution of scores"
-    if all(one.method == "enumeration" for one in certificates):
+    if all(certificate.method == "enumeration" for certificate in certificates):
         return "enumeration"
-    return "numpy" if any("linear" in one.not_compiled for one in certificates) else "compiled kernels"
-
-
-def _add_certificates(
-    network: AdditiveNetwork | TreeEnsemble,
-    wider: ProductPopulation | MixturePopulation,
-    flips: IndividualResult,
-    config: AuditConfig,
-    clock: WorkClock,
-    say: Progress,
-    certificates: list[Certificate],
-    not_run: list[SkippedAnalysis],
-) -> bool:
-    """Add a certificate per protected attribute, and one for all together. Whether it was interrupted."""
-    names = network.schema.protected
-    sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    spare = None if config.seconds is None else config.seconds - clock.now()
-    hurried = config.time_limit is None and config.seconds is not None
-    try:
-        proving = clock.from_now()
-        for step, protected in enumerate(sets):
-            left = None if spare is None else spare - proving.now()
-            asked = flips.rate(protected, "population")
-            what = f"certification for {' x '.join(protected)}"
-            if left is not None and left < MIN_CERTIFY_SECONDS:
-                reason = f"the time limit of {config.seconds:g} s was used up: give it more"
-                not_run.append(SkippedAnalysis(what=what, reason=reason))
-                continue
-            begun, part = 0.4 + 0.6 * step / len(sets), 0.6 / len(sets)
-            try:
-                found = certification.certify(
-                    network,
-                    protected=protected,
-                    population=wider,
-                    time_limit=None if left is None else left / (len(sets) - step),
-                    max_boxes=config.max_boxes,
-                    min_progress=MIN_PROGRESS if hurried else None,
-                    target_undecided=ENOUGH_UNDECIDED if config.time_limit is None else None,
-                    compile_limit=DEFAULT_SECONDS if hurried else config.compile_limit,
-                    confidence=config.confidence,
-                    seed=config.seed,
-                    drawn=None if asked is None else _draws_of(asked, wider),
-                    progress=partial(_report_part, say, begun, part),
-                    clock=clock,
-                )
-            except (OptionError, ModelError, LimitError) as error:
-                not_run.append(SkippedAnalysis(what=what, reason=describe_refusal(error)))
-                continue
-            certificates.append(found)
-            if found.stopped_by == "interrupt":
-                return True
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
-def _report_part(say: Progress, begun: float, part: float, what: str, share: float) -> None:
-    """Report the progress of a part of the audit as progress of the whole."""
-    say(what, begun + part * share)
-
-
-def _count_outcomes(
-    scorer: Scorer,
-    noise: NoiseCheck | None,
-    people: People,
-    wider: ProductPopulation | MixturePopulation,
-    config: AuditConfig,
-    not_run: list[SkippedAnalysis],
-) -> OutcomeResult | None:
-    """Count who can get several different labels or bands; None, with the reason, where that cannot be counted."""
-    what = "different outcomes"
-    if noise is not None and noise.noisy:
-        reason = "the model answers differently each time: its noise would count as different outcomes"
-        not_run.append(SkippedAnalysis(what=what, reason=reason))
-        return None
-    try:
-        return count_outcomes(scorer, people, wider, config)
-    except (OptionError, BudgetError) as error:
-        not_run.append(SkippedAnalysis(what=what, reason=error.message))
-        return None
+    return "numpy" if any("linear" in certificate.not_compiled for certificate in certificates) else "compiled kernels"
 
 
 def _draws_of(rate: FlipRate, wider: ProductPopulation | MixturePopulation) -> Draws:

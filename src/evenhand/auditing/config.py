@@ -11,8 +11,15 @@ from pydantic import field_validator
 from evenhand.certification import COMPILE_SHARE
 from evenhand.core import Assignments, Config, setting
 
-DEFAULT_SECONDS = 20.0
-"""The time limit that is used if none is given."""
+PROOF_EFFORT = 20.0
+"""Effort of all proofs together without a limit, in seconds of a processor core."""
+
+MIN_PROGRESS = 5e-4
+"""Without a limit, a proof ends where another second of effort would decide less than this share."""
+
+ENOUGH_UNDECIDED = 5e-3
+"""Without a time limit, a proof also ends where no more than this share is undecided: the rest takes most of the
+effort."""
 
 
 class DecisionAuditConfig(Config):
@@ -32,21 +39,22 @@ class DecisionAuditConfig(Config):
     keep_decisions: bool = setting(
         False, "keep in the report what was decided about each person, and the score, so that comparisons can be paired"
     )
-    seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
+    seed: int = setting(0, "same seed, same result, unless there is a time limit", ge=0)
 
 
 class AuditConfig(Config):
     """Settings of an audit.
 
-    The time limit is for flip rates, searches and certificates together; subgroups are counted within a tenth of it, or
-    within two seconds. Reading the data, one pass of the model over it, and compiling on the first use are not in it; a
-    prover that takes longer to compile than half the time limit is not compiled, and its certificates are not run.
+    By default every part does a fixed amount of work, so that equal seeds give equal results on every machine. The time
+    limit covers the whole audit from the call on, except compiling on the first use on a machine; a prover that takes
+    longer to compile than half the time limit is not compiled, and its certificates are not run. Parts that the time
+    limit cuts short depend on the machine.
     """
 
     time_limit: float | None = setting(
         None,
-        "for flip rates and certificates together. By default 20 at most, and proofs end when little is undecided, or "
-        "another second would decide little",
+        "time limit of the whole audit. By default there is none: every part does a fixed amount of work, and proofs "
+        "end when little is undecided or more work would decide little",
         unit="seconds",
         gt=0,
     )
@@ -79,9 +87,7 @@ class AuditConfig(Config):
         2, "of several labels or bands: count, and prove, who can get 3 different ones, and so on up to this many", ge=2
     )
     budget: int | None = setting(None, "ask a black box about so many individuals at most, all told", ge=1)
-    max_boxes: int | None = setting(
-        None, "stop each proof after so many boxes; without a time limit then, the seed alone repeats the audit", ge=1
-    )
+    max_boxes: int | None = setting(None, "maximum number of boxes of each proof", ge=1)
     thresholds: bool = setting(
         False, "trace accuracy, selection rates and gaps over the threshold of the score, in bands over all thresholds"
     )
@@ -94,7 +100,7 @@ class AuditConfig(Config):
     keep_decisions: bool = setting(
         False, "keep in the report what was decided about each person, and the score, so that comparisons can be paired"
     )
-    seed: int = setting(0, "same seed, same result, unless a time limit is reached", ge=0)
+    seed: int = setting(0, "same seed, same result, unless there is a time limit", ge=0)
 
     @field_validator("threshold", mode="before")
     @classmethod
@@ -108,16 +114,22 @@ class AuditConfig(Config):
         """Processor seconds that compiling a prover may take: half the time limit, and infinity without one."""
         return math.inf if self.time_limit is None else COMPILE_SHARE * self.time_limit
 
-    @property
-    def seconds(self) -> float | None:
-        """The time limit in force; None where the work is limited by boxes alone."""
-        if self.time_limit is None and self.max_boxes is None:
-            return DEFAULT_SECONDS
-        return self.time_limit
+    def proof_limits(self, share: float, seconds: float | None) -> dict[str, Any]:
+        """Return the limits of one proof as settings of a certificate.
 
-    def share(self, part: float, least: float = 0.0) -> float | None:
-        """Return the seconds that a part of the audit gets, as a share of the time limit."""
-        return None if self.seconds is None else max(least, part * self.seconds)
+        Args:
+            share: Share of the effort of all proofs.
+            seconds: Time limit of this proof; None without a time limit.
+        """
+        fixed = seconds is None and self.max_boxes is None
+        return {
+            "time_limit": seconds,
+            "max_boxes": self.max_boxes,
+            "effort": share * PROOF_EFFORT if fixed else None,
+            "min_progress": MIN_PROGRESS if fixed else None,
+            "target_undecided": ENOUGH_UNDECIDED if seconds is None else None,
+            "compile_limit": self.compile_limit,
+        }
 
 
 class CompareConfig(Config):

@@ -14,12 +14,11 @@ from evenhand import groups, subgroups
 from evenhand.auditing.config import DecisionAuditConfig
 from evenhand.auditing.labels import audit_recorded_labels, refuse_settings_of_one_label
 from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
-from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+from evenhand.auditing.parts import AuditParts
+from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core import WorkClock
-from evenhand.errors import LimitError, OptionError
 from evenhand.schema import People, RecordedDecisions, RecordedLabels, RecordedNumbers
-from evenhand.subgroups import SubgroupResult
 from evenhand.typing import Floats, Integers, Progress
 
 
@@ -73,10 +72,21 @@ def audit_decisions(
         keep_decisions=config.keep_decisions,
         seed=config.seed,
     )
-    not_run: list[SkippedAnalysis] = []
+    parts = AuditParts(timer.limit(config.time_limit))
     if config.thresholds and by_group.thresholds is None:
-        not_run.append(SkippedAnalysis(what="other thresholds", reason="no scores were given"))
-    interrupted, found = _search_subgroups(decisions, config, timer, say, not_run)
+        parts.skip("other thresholds", "no scores were given")
+    subgroup_result = parts.run(
+        "search for subgroups",
+        lambda: subgroups.find_subgroups_of_decisions(
+            replace(decisions, people=replace(decisions.people, reading=None)),  # the audit itself says it
+            confidence=config.confidence,
+            time_limit=config.time_limit,
+            seed=config.seed,
+            progress=lambda step, share: say(step, 0.2 + 0.8 * share),
+            clock=timer,
+        ),
+    )
+    interrupted = parts.interrupted or (subgroup_result is not None and subgroup_result.interrupted)
     say("done", 1.0)
     return AuditResult(
         model=ModelCard(
@@ -93,8 +103,8 @@ def audit_decisions(
         described=schema,
         protected=schema.names,
         groups=by_group,
-        subgroups=found,
-        not_run=tuple(not_run),
+        subgroups=subgroup_result,
+        not_run=parts.end(),
         interrupted=interrupted,
         settings=config.model_dump()
         | {
@@ -114,33 +124,6 @@ def _name_decisions(decisions: RecordedDecisions) -> str:
     limit = decisions.thresholds.describe()
     limit = f"up to {limit}" if decisions.thresholds.low_is_good else f"from {limit} on"
     return f"decisions by score {decisions.decided_by!r} {limit}"
-
-
-def _search_subgroups(
-    decisions: RecordedDecisions,
-    config: DecisionAuditConfig,
-    timer: WorkClock,
-    say: Callable[[str, float], None],
-    not_run: list[SkippedAnalysis],
-) -> tuple[bool, SubgroupResult | None]:
-    """Return whether it was interrupted, and the subgroups; what could not be run is added with the reason."""
-    what = "search for subgroups"
-    try:
-        found = subgroups.find_subgroups_of_decisions(
-            replace(decisions, people=replace(decisions.people, reading=None)),  # the audit itself says it
-            confidence=config.confidence,
-            time_limit=config.time_limit,
-            seed=config.seed,
-            progress=lambda step, share: say(step, 0.2 + 0.8 * share),
-            clock=timer,
-        )
-    except (OptionError, LimitError) as error:
-        not_run.append(SkippedAnalysis(what=what, reason=error.message))
-        return False, None
-    except KeyboardInterrupt:
-        not_run.append(SkippedAnalysis(what=what, reason="it was interrupted; what is here was found before"))
-        return True, None
-    return found.interrupted, found
 
 
 def make_decision_card(decisions: RecordedDecisions, name: str) -> DataCard:

@@ -12,6 +12,7 @@ import numpy as np
 
 from evenhand import groups
 from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core import WorkClock
@@ -41,23 +42,25 @@ def name_any_favourable(subject: Subject) -> Subject:
 
 
 def add_labels(
-    measured: GroupMetrics, scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig
-) -> tuple[GroupMetrics, tuple[SkippedAnalysis, ...]]:
-    """Return the metrics of groups with those of each grade, where labels have an order; or why there are none.
+    measured: GroupMetrics, scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig, parts: AuditParts
+) -> GroupMetrics:
+    """Return the metrics of groups with those of each grade, where labels have an order.
 
     Args:
-        measured: of the favourable label against the rest.
-        scorer: the model.
-        reply: its answers about everybody.
-        subject: the model and the people.
-        config: confidence, sizes, seed.
+        measured: Metrics of the favourable label against the rest.
+        scorer: The model.
+        reply: Answers of the model about everybody.
+        subject: The model and the people.
+        config: Settings of the audit.
+        parts: Takes the reason if there are none.
     """
     why_not = WEIGHTED if subject.weights is not None else THRESHOLDS if subject.thresholds is not None else None
     if subject.people.schema.target.kind != "ordinal":
-        return measured, ()
+        return measured
     if why_not is not None:
-        return measured, (SkippedAnalysis(what="grades in their order", reason=why_not),)
-    return measured.model_copy(update={"labels": _measure(scorer, reply, subject, config)}), ()
+        parts.skip("grades in their order", why_not)
+        return measured
+    return measured.model_copy(update={"labels": _measure(scorer, reply, subject, config)})
 
 
 def measure_each(scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig) -> GroupMetrics:

@@ -6,47 +6,35 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand import certification, groups, individual, population, subgroups
-from evenhand.auditing.config import DEFAULT_SECONDS, AuditConfig, DecisionAuditConfig
-from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
+from evenhand import groups, individual, population, subgroups
+from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+from evenhand.auditing.parts import AuditParts
+from evenhand.auditing.proofs import certify_sets, prove_outcomes
+from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification import Certificate
 from evenhand.core import WorkClock
-from evenhand.errors import (
-    BudgetError,
-    DataError,
-    EvenhandError,
-    LimitError,
-    MissingExtraError,
-    ModelError,
-    NotAdditiveError,
-    OptionError,
-)
+from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.groups import GroupMetrics
 from evenhand.models import AdditiveNetwork, Regressor, Scorer, Subject, ask_numbers, find_caution
 from evenhand.schema import People, PeopleWeights, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
-from evenhand.text import join_names
 from evenhand.typing import Floats, Progress
 
 if TYPE_CHECKING:
     from evenhand.models import TreeEnsemble
 
-CERTIFICATION = "certification"
-MIN_CERTIFY_SECONDS = 1.0
-"""Less time than this for a certificate is not worth starting."""
-
-OUTCOME_SHARE = 0.2
-"""Share of the time limit, beyond it, for the proof of who can get several different labels or bands."""
-
 SUBGROUPS = "search for subgroups"
-SUBGROUP_SHARE = 0.1
-LEAST_SUBGROUP_SECONDS = 2.0
-"""Share of the time limit for each search for subgroups, at most, and what it gets at least."""
+
+CHANGE_SHARE, SUBGROUP_SHARE = 0.4, 0.25
+"""Share of the time left for individual changes, and for each search for subgroups, at most."""
+
+LEAST_SECONDS = 0.5
+"""Time limit of a part, at least: mostly it ends sooner."""
 
 
 def audit_number_model(
@@ -71,6 +59,7 @@ def audit_number_model(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     _refuse_label_settings(config, threshold=subject.thresholds is not None)
     before = subject.ledger.settled
+    parts = AuditParts(clock.limit(config.time_limit))
     wider = population.choose_population(config.population, people, as_published=config.as_published)
     with subject.ledger.within(config.budget):
         progress("loading the model", 0.02)
@@ -85,20 +74,12 @@ def audit_number_model(
             keep_decisions=config.keep_decisions,
             seed=config.seed,
         )
-        skipped: list[SkippedAnalysis] = []
-        found: dict[str, SubgroupResult] = {}
-        try:
-            progress("counting subgroups", 0.08)
-            if len(people) > subject.ledger.left:
-                raise BudgetError("the budget does not pay for asking about everybody once more")
-            decided = RecordedNumbers(people, ask_numbers(regressor, people.individuals), weights=subject.weights)
-            seconds = max(LEAST_SUBGROUP_SECONDS, SUBGROUP_SHARE * (config.time_limit or DEFAULT_SECONDS))
-            found = _search_subgroups(decided, schema.protected, config, seconds, clock, skipped)
-        except BudgetError as error:
-            skipped.append(SkippedAnalysis(what=SUBGROUPS, reason=error.message))
-        changes = None
-        try:
-            changes = individual.measure_changes(
+        progress("counting subgroups", 0.08)
+        decided = parts.run(SUBGROUPS, lambda: _ask_again(subject))
+        subgroup_results = {} if decided is None else _search_subgroups(decided, schema.protected, config, clock, parts)
+        changes = parts.run(
+            "individual changes",
+            lambda: individual.measure_changes(
                 regressor,
                 people,
                 wider,
@@ -109,21 +90,20 @@ def audit_number_model(
                 as_published=config.as_published,
                 seed=config.seed,
                 progress=progress,
-            )
-        except (BudgetError, OptionError) as error:
-            skipped.append(SkippedAnalysis(what="individual changes", reason=error.message))
-        outcomes = None
-        try:
-            outcomes = _count_bands(regressor, people, wider, config)
-        except (BudgetError, OptionError) as error:
-            skipped.append(SkippedAnalysis(what="different bands", reason=error.message))
-        box, why_not = _read_inside(subject, config, skipped, progress)
+            ),
+        )
+        outcomes = (
+            parts.run("different bands", lambda: count_outcomes(regressor, people, wider, config))
+            if config.bands
+            else None
+        )
+        box, why_not = _read_inside(subject, config, parts, progress)
         certificates, bounds = [], None
         if box is not None and config.tolerance is not None:
-            certificates = _certify_changes(box, subject, config, skipped, progress)
+            certificates = _certify_changes(box, subject, config, parts, clock, progress)
         if box is not None and config.bands:
             progress("proving different bands", 0.95)
-            bounds = prove_outcomes(box, wider, config, clock, skipped)
+            bounds = prove_outcomes(box, wider, config, clock, parts)
     subject.ledger.settle()
     progress("done", 1.0)
     model = ModelCard(
@@ -141,7 +121,7 @@ def audit_number_model(
         _make_data_card(people, subject.data_name, people.dropped, None, subject.weights),
         people,
         measured,
-        tuple(skipped),
+        parts,
         config.model_dump() | {"bands": ", ".join(f"{edge:g}" for edge in config.bands) or None},
         clock,
         started,
@@ -152,7 +132,7 @@ def audit_number_model(
             "outcomes": outcomes,
             "outcome_certificate": bounds,
             "certificates": tuple(certificates),
-            **found,
+            **subgroup_results,
         }
     )
 
@@ -178,107 +158,61 @@ def count_outcomes(
     )
 
 
-def _count_bands(
-    regressor: Regressor,
-    people: People,
-    wider: population.Population,
-    config: AuditConfig,
-) -> individual.OutcomeResult | None:
-    """Count who can get different bands of the number, where they are asked for."""
-    return count_outcomes(regressor, people, wider, config) if config.bands else None
-
-
-def prove_outcomes(
-    box: AdditiveNetwork | TreeEnsemble,
-    wider: population.ProductPopulation | population.MixturePopulation,
-    config: AuditConfig,
-    clock: WorkClock,
-    skipped: list[SkippedAnalysis],
-) -> Certificate | None:
-    """Prove who can get several different labels or bands, with the protected attributes together."""
-    try:
-        found = certification.certify(
-            box,
-            protected=box.schema.protected,
-            population=wider,
-            bands=config.bands,
-            outcomes=config.outcomes,
-            time_limit=config.share(OUTCOME_SHARE, MIN_CERTIFY_SECONDS),
-            compile_limit=config.compile_limit,
-            max_boxes=config.max_boxes,
-            confidence=config.confidence,
-            seed=config.seed,
-            clock=clock,
-        )
-    except (OptionError, ModelError, LimitError) as error:
-        skipped.append(SkippedAnalysis(what="certification of different outcomes", reason=describe_refusal(error)))
-        return None
-    two = certification.OutcomeShare.of(2, found.certified, found.falsified)
-    return found if found.outcomes else found.model_copy(update={"outcomes": (two,)})
-
-
-def describe_refusal(error: EvenhandError) -> str:
-    """Return why a proof was not run; of a limit, also how to have it run."""
-    return f"{error.message}; {error.hint}" if isinstance(error, LimitError) and error.hint else error.message
+def _ask_again(subject: Subject) -> RecordedNumbers:
+    """Ask the model about everybody once more, as numbers that subgroups are searched in."""
+    people = subject.people
+    if len(people) > subject.ledger.left:
+        raise BudgetError("the budget does not pay for asking about everybody once more")
+    return RecordedNumbers(people, ask_numbers(subject.regressor, people.individuals), weights=subject.weights)
 
 
 def _read_inside(
-    subject: Subject, config: AuditConfig, skipped: list[SkippedAnalysis], progress: Progress
+    subject: Subject, config: AuditConfig, parts: AuditParts, progress: Progress
 ) -> tuple[AdditiveNetwork | TreeEnsemble | None, str | None]:
-    """Return the model as a white box where something is to be proved of it, and why it is none."""
+    """Return the model as a white box if something is to be proved of it, and why there is none."""
     if config.tolerance is None:
-        reason = "no tolerance was given: by how much a number may change (tolerance)"
-        skipped.append(SkippedAnalysis(what=CERTIFICATION, reason=reason))
+        parts.skip("certification", "no tolerance was given: by how much a number may change (tolerance)")
         if not config.bands:
             return None, None
-    try:
-        progress("reading the model from the inside", 0.5)
-        return subject.white_box, None
-    except (NotAdditiveError, ModelError, MissingExtraError, BudgetError) as error:
-        skipped.append(SkippedAnalysis(what=CERTIFICATION, reason=error.message))
-        return None, error.message
+    progress("reading the model from the inside", 0.5)
+
+    def read() -> AdditiveNetwork | TreeEnsemble:
+        with parts.limit.enforced():
+            return subject.white_box
+
+    box = parts.run("certification", read)
+    return box, None if box is not None or not parts.not_run else parts.not_run[-1].reason
 
 
 def _certify_changes(
     box: AdditiveNetwork | TreeEnsemble,
     subject: Subject,
     config: AuditConfig,
-    skipped: list[SkippedAnalysis],
+    parts: AuditParts,
+    clock: WorkClock,
     progress: Progress,
 ) -> list[Certificate]:
     """Prove who changes by no more than the tolerance, for each protected attribute and all together."""
     schema = subject.people.schema
-    sets: list[tuple[str, ...]] = [(name,) for name in schema.protected]
-    if len(sets) > 1:
-        sets.append(schema.protected)
     if schema.constrains_people and not config.as_published:
-        reason = (
-            "a tolerance is proved where the protected attributes alone change, so that people appear in it who break"
+        parts.skip(
+            "certification of plausible counterparts",
+            "a tolerance is proved where the protected attributes alone change, so that people appear in it who break "
+            "a rule",
         )
-        skipped.append(SkippedAnalysis(what="certification of plausible counterparts", reason=f"{reason} a rule"))
     published = config.population if schema.constrains_people is False else "independent"
     wider = population.choose_population(published, subject.people, as_published=True)
-    found = []
-    for step, protected in enumerate(sets):
-        try:
-            progress(f"proving: {' x '.join(protected)}", 0.5 + 0.5 * step / len(sets))
-            found.append(
-                certification.certify(
-                    box,
-                    protected=protected,
-                    tolerance=config.tolerance,
-                    population=wider if isinstance(wider, population.ProductPopulation) else None,
-                    as_published=True,
-                    time_limit=(config.time_limit or DEFAULT_SECONDS) / len(sets),
-                    compile_limit=config.compile_limit,
-                    confidence=config.confidence,
-                    seed=config.seed,
-                )
-            )
-        except (OptionError, ModelError, LimitError) as error:
-            reason = describe_refusal(error)
-            skipped.append(SkippedAnalysis(what=f"certification by {join_names(protected)}", reason=reason))
-    return found
+    return certify_sets(
+        box,
+        wider if isinstance(wider, population.ProductPopulation) else None,
+        config,
+        parts,
+        progress,
+        clock=clock,
+        drawn={},
+        tolerance=config.tolerance,
+        as_published=True,
+    )
 
 
 def audit_recorded_numbers(
@@ -323,49 +257,46 @@ def audit_recorded_numbers(
         recorded=True,
     )
     data = _make_data_card(people, data_name, decisions.undecided, decisions.decided, decisions.weights)
-    skipped: list[SkippedAnalysis] = []
-    found = _search_subgroups(decisions, schema.names, config, config.time_limit, clock, skipped)
-    result = _make_result(model, data, people, measured, tuple(skipped), config.model_dump(), clock, started)
-    return result.model_copy(update=found)
+    parts = AuditParts(clock.limit(config.time_limit))
+    subgroup_results = _search_subgroups(decisions, schema.names, config, clock, parts)
+    result = _make_result(model, data, people, measured, parts, config.model_dump(), clock, started)
+    return result.model_copy(update=subgroup_results)
 
 
 def _search_subgroups(
     numbers: RecordedNumbers,
     attributes: tuple[str, ...],
     config: AuditConfig | DecisionAuditConfig,
-    seconds: float | None,
     clock: WorkClock,
-    skipped: list[SkippedAnalysis],
+    parts: AuditParts,
 ) -> dict[str, SubgroupResult]:
     """Return the subgroups by mean and, with true numbers, by mean residual, as fields of the audit.
 
     Args:
-        numbers: what was decided.
-        attributes: what describes subgroups.
-        config: confidence, seed.
-        seconds: for each search, at most.
-        clock: of this run.
-        skipped: what could not be run is added, with the reason.
+        numbers: The numbers that were decided.
+        attributes: Attributes that describe subgroups.
+        config: Confidence and seed.
+        clock: Clock of the audit.
+        parts: Parts of the audit.
     """
     numbers = replace(numbers, people=replace(numbers.people, reading=None))  # the audit itself says it
-    found = {}
-    measures = {"subgroups": "mean", "residual_subgroups": "residual"}
-    for field, measure in measures.items():
-        if measure == "residual" and numbers.people.numbers is None:
-            continue
-        try:
-            found[field] = subgroups.find_subgroups_of_numbers(
-                numbers,
-                attributes=attributes,
-                measure=measure,
-                confidence=config.confidence,
-                time_limit=seconds,
-                seed=config.seed,
-                clock=clock,
-            )
-        except (OptionError, LimitError) as error:
-            skipped.append(SkippedAnalysis(what=f"{SUBGROUPS} by {measure}", reason=error.message))
-    return found
+    share = SUBGROUP_SHARE if isinstance(config, AuditConfig) else 0.5
+
+    def search(measure: Literal["mean", "residual"]) -> SubgroupResult:
+        return subgroups.find_subgroups_of_numbers(
+            numbers,
+            attributes=attributes,
+            measure=measure,
+            confidence=config.confidence,
+            time_limit=parts.limit.left(share, LEAST_SECONDS),
+            seed=config.seed,
+            clock=clock,
+        )
+
+    results = {"subgroups": parts.run(f"{SUBGROUPS} by mean", lambda: search("mean"))}
+    if numbers.people.numbers is not None:
+        results["residual_subgroups"] = parts.run(f"{SUBGROUPS} by residual", lambda: search("residual"))
+    return {field: result for field, result in results.items() if result is not None}
 
 
 def refuse_metrics(metrics: Mapping[str, Callable[..., Any]] | None) -> None:
@@ -405,7 +336,7 @@ def _make_result(
     data: DataCard,
     people: People,
     measured: GroupMetrics,
-    skipped: tuple[SkippedAnalysis, ...],
+    parts: AuditParts,
     settings: dict[str, Any],
     clock: WorkClock,
     started: float,
@@ -417,7 +348,8 @@ def _make_result(
         described=people.schema,
         protected=people.schema.names if model.recorded else people.schema.protected,
         groups=measured,
-        not_run=skipped,
+        not_run=parts.end(),
+        interrupted=parts.interrupted,
         settings={name: value for name, value in settings.items() if not isinstance(value, tuple)},
         versions=library_versions(),
         seed=measured.seed,

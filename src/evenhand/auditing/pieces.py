@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from evenhand import datasets, groups, models, subgroups
-from evenhand.auditing.analysis import audit, forecast_queries
+from evenhand.auditing.analysis import LEAST_SECONDS, SUBGROUP_SHARE, audit, forecast_queries
 from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.decisions import make_decision_card
-from evenhand.auditing.result import AuditResult, SkippedAnalysis
+from evenhand.auditing.parts import AuditParts
+from evenhand.auditing.result import AuditResult
 from evenhand.core import WorkClock
 from evenhand.errors import DataError, OptionError
 from evenhand.models import Scorer, Subject
@@ -156,9 +157,14 @@ def audit_pieces(
     )
     about = "flip rates, searches and proofs"
     reason = f"they look at {len(sample):,} of {source.rows:,} people, drawn at random; groups and subgroups are of all"
-    skipped = [*found.not_run, SkippedAnalysis(what=f"{about} of everybody", reason=reason)]
-    found_by = subgroups.find_subgroups_of_decisions(
-        counted, confidence=config.confidence, seed=config.seed, time_limit=config.share(0.1, least=2.0)
+    parts = AuditParts(not_run=list(found.not_run))
+    parts.skip(f"{about} of everybody", reason)
+    limit = None if config.time_limit is None else max(LEAST_SECONDS, SUBGROUP_SHARE * config.time_limit)
+    found_by = parts.run(
+        "search for subgroups of everybody",
+        lambda: subgroups.find_subgroups_of_decisions(
+            counted, confidence=config.confidence, seed=config.seed, time_limit=limit
+        ),
     )
     card = make_decision_card(counted, source.name)
     return found.model_copy(
@@ -166,7 +172,8 @@ def audit_pieces(
             "groups": by_group,
             "subgroups": found_by,
             "data": card.model_copy(update={"dropped": source.rows - counted.people.size}),
-            "not_run": tuple(skipped),
+            "not_run": parts.end(),
+            "interrupted": found.interrupted or parts.interrupted,
             "seconds": time.perf_counter() - started,
         }
     )

@@ -14,6 +14,7 @@ from evenhand.certification.bounds.compiled.problem import unsupported_reason
 from evenhand.certification.bounds.distributed import distributed_bounder
 from evenhand.certification.bounds.interval import search
 from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
+from evenhand.certification.bounds.scores import has_one_score
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock
 from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.certificate.result import Certificate, OutcomeShare
@@ -106,10 +107,11 @@ def certify(
     if certificate is not None and config.bands and not network.classes:
         raise OptionError("a certificate file holds bands of a score, not of a number", location="`certificate=`",
                           hint="leave it out")  # fmt: skip
-    # Who can get so many outcomes is a question of its own for each number; all of them share the time.
+    # Each number of outcomes is a question of its own; all of them share the time and the effort.
     counts = _outcome_counts(network, config)
-    if config.time_limit is not None and counts:
-        config = config.model_copy(update={"time_limit": config.time_limit / (1 + len(counts))})
+    for limit in ("time_limit", "effort"):
+        if getattr(config, limit) is not None:
+            config = config.model_copy(update={limit: getattr(config, limit) / (1 + len(counts))})
 
     writer = None if certificate is None else CertificateWriter(Path(certificate), [2, *counts])
 
@@ -181,11 +183,16 @@ def _prove_network(
     threads = timer.threads(config.jobs or count_processors())
     # Without cells there is a single point, which every method would enumerate.
     enumerated = not query.constant and (
-        not query.cells or (may_enumerate(query, config) and can_enumerate(query, config.time_limit))
+        not query.cells or (may_enumerate(query, config) and can_enumerate(query, config.seconds))
     )
     bounder: LinearBounder | None = None
     reason = unsupported_reason(query)
-    if config.method == "linear" and not enumerated and not query.constant and reason is None:
+    scored = (
+        not (enumerated or query.constant or recorder or workforce)
+        and (config.method, config.device) == ("linear", None)
+        and has_one_score(query)
+    )
+    if config.method == "linear" and not (enumerated or scored or query.constant) and reason is None:
         device = None
         if narrow:
             compilation.require("linear")
@@ -199,12 +206,12 @@ def _prove_network(
             else:
                 compilation.require("patterns")
                 bounder.joint.prepare()
-    elif not enumerated and not query.constant:
+    elif not (enumerated or scored or query.constant):
         if narrow:
             raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
         compilation.require("interval")
     run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
-    used = "enumeration" if enumerated else "interval" if bounder is None and not query.constant else config.method
+    used = "enumeration" if enumerated else "interval" if not (bounder or scored or query.constant) else config.method
     if recorder is not None:
         recorder.begin(query, network, used)
     if query.constant:
@@ -213,6 +220,8 @@ def _prove_network(
             recorder.record_boxes(whole_domain(query), np.array([FAIR], dtype=np.int8))
     elif enumerated:
         outcome = run.prove_by_enumeration(lambda: enumerate_domain(query), recorder)
+    elif scored:
+        outcome = run.prove_by_score(used)
     elif bounder is not None:
         with (
             nullcontext(bounder)
@@ -266,7 +275,7 @@ def _prove_trees(
     # That nothing changes at all is proved by which leaves are reached; sums of them are rounded.
     exact = config.tolerance == 0
     enumerated = not query.cells or (
-        not exact and may_enumerate(query, config) and can_enumerate_cells(query, config.time_limit)
+        not exact and may_enumerate(query, config) and can_enumerate_cells(query, config.seconds)
     )
     if not query.constant and not enumerated:
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees

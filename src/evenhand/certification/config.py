@@ -23,10 +23,10 @@ MOST_BANDS = 62
 class CertifyConfig(Config):
     """Settings of a certificate: what is asked, where to stop, and how to compute.
 
-    The time limit is for everything but the compilation that a first use on a machine begins with; a prover that takes
+    The time limit covers everything except compiling the prover on its first use on a machine; a prover that takes
     longer to compile than half the time limit is not compiled. Without any limit the linear method stops after
-    ``DEFAULT_BOXES``. The result does not depend on ``jobs`` (with PyTorch, which shares out single
-    operations, but for rounding).
+    ``DEFAULT_BOXES``. Without a time limit the result depends neither on the machine nor on ``jobs`` (except for
+    rounding with PyTorch, which distributes single operations).
     """
 
     protected: tuple[str, ...] | None = setting(
@@ -59,9 +59,16 @@ class CertifyConfig(Config):
     time_limit: float | None = setting(None, "stop after so many seconds", unit="seconds", gt=0)
     max_boxes: int | None = setting(None, "stop after so many boxes", ge=1)
     target_undecided: float | None = setting(None, "stop when no more than this share is undecided", ge=0, le=1)
+    effort: float | None = setting(
+        None,
+        "stop after as many boxes as a processor core bounds in about this time; the number depends on the question "
+        "alone, not on the machine",
+        unit="seconds",
+        gt=0,
+    )
     min_progress: float | None = setting(
         None,
-        "stop where another second of the processor decides less than this share (linear method and trees)",
+        "stop where another second of effort decides less than this share (linear method and trees)",
         gt=0,
         lt=1,
     )
@@ -74,6 +81,11 @@ class CertifyConfig(Config):
     device: str | None = setting(
         None, "compute on whole arrays: numpy, torch, cuda or cuda:1; by itself for wide networks"
     )
+
+    @property
+    def seconds(self) -> float | None:
+        """The time limit or, without one, the effort."""
+        return self.effort if self.time_limit is None else self.time_limit
 
     @field_validator("device")
     @classmethod

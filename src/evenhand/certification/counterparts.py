@@ -61,11 +61,11 @@ def certify_counterparts(
         network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax,
         bands=config.bands,
     )  # fmt: skip
-    limit = None if config.time_limit is None else config.time_limit / len(question.orbits)
+    limit = None if config.seconds is None else config.seconds / len(question.orbits)
     enumerated = not question.query.cells or (
         may_enumerate(question, config) and all(can_enumerate(orbit.query, limit) for orbit in question.orbits)
     )
-    scored = not question.constant and not enumerated and config.method == "linear" and has_one_score(question)
+    scored = not question.constant and not enumerated and config.method == "linear" and has_one_score(question.query)
     if not question.constant and not enumerated and not scored:
         reasons = [unsupported_reason(one.query) for one in question.orbits]
         reason = next((reason for reason in reasons if reason is not None), None)

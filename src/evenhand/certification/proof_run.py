@@ -12,6 +12,7 @@ import numpy as np
 
 from evenhand import kernels
 from evenhand.certification.bounds.linear import ReusableBounder
+from evenhand.certification.bounds.scores import prove_score
 from evenhand.certification.certificate.breakdown import SamplingPlan, subregions_of
 from evenhand.certification.certificate.conclusion import ProofOutcome, RunClock, build_certificate
 from evenhand.certification.certificate.counterexamples import CounterexampleFinder, OrbitCounterexampleFinder
@@ -40,8 +41,28 @@ Prover: TypeAlias = Literal["linear", "arrays", "trees", "interval", "patterns"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
 COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20, "interval": 10, "patterns": 12}
 """Processor seconds that compiling a prover takes, about."""
+MIN_BOXES = 64
+"""Boxes that any effort pays for."""
 ESTIMATE_SHARE, ESTIMATE_SECONDS = 0.05, 0.5
 """What the estimate gets of the time limit, and of any time limit at most; the rest is for proving."""
+
+
+BOX_SECONDS, BOX_OVERHEAD = 6e-9, 2000
+"""Time that bounding and proving a box takes for each assignment and weight, about, and the work that no weight causes
+in weights."""
+
+
+def boxes_per_second(question: Question | OrbitQuestion) -> float:
+    """Estimate how many boxes a processor core bounds and proves in a second.
+
+    The estimate depends on the question alone, so that limits of work are the same on every machine.
+    """
+    classes = 1
+    if isinstance(question, OrbitQuestion):
+        classes = max(len(orbit.classes) for orbit in question.orbits)
+        question = question.query
+    work = classes * len(question.assignments) * (BOX_OVERHEAD + question.model_size)
+    return 1.0 / (BOX_SECONDS * work)
 
 
 def may_enumerate(question: Question | OrbitQuestion, config: CertifyConfig) -> bool:
@@ -76,12 +97,16 @@ class ProofRun:
         self.proved_mass = ProvedMass(question, clock.proving)
 
     def limits(self, unlimited_boxes: int | None) -> SearchLimits:
-        """Return when to stop; with no limit of clock, boxes or target, after ``unlimited_boxes``."""
-        config = self.config
-        if config.time_limit is None and config.max_boxes is None and config.target_undecided is None:
-            return SearchLimits(None, unlimited_boxes, None, config.min_progress, self.clock.timer)
+        """Return the limits of the run; without any limit of time, work or target, ``unlimited_boxes``."""
+        config, rate = self.config, boxes_per_second(self.question)
+        boxes = config.max_boxes
+        if config.effort is not None:
+            affordable = max(MIN_BOXES, round(config.effort * rate))
+            boxes = affordable if boxes is None else min(boxes, affordable)
+        if config.time_limit is None and boxes is None and config.target_undecided is None:
+            boxes = unlimited_boxes
         return SearchLimits(
-            self._deadline(), config.max_boxes, config.target_undecided, config.min_progress, self.clock.timer
+            self._deadline(), boxes, config.target_undecided, config.min_progress, rate, self.clock.timer
         )
 
     def _deadline(self) -> float | None:
@@ -131,6 +156,17 @@ class QueryRun(ProofRun):
         self.proved_mass.prove(whole_domain(self.query), fair=True)
         self.proved_mass.moment(last=True)
         return ProofOutcome(whole_domain(self.query)[:0], None, "done", method)
+
+    def prove_by_score(self, method: str) -> ProofOutcome:
+        """Prove everything from the distribution of the score, which takes less than a second."""
+        query, proved_mass = self.query, self.proved_mass
+        assert isinstance(query, Query)
+        everyone = proved_mass.assign_regions(whole_domain(query), np.ones(1, dtype=np.bool_))
+        proved = prove_score(query)
+        proved_mass.boxes = 1
+        proved_mass.add(int(everyone.region[0]), *proved, rest=max(0.0, 1.0 - sum(proved)))
+        proved_mass.moment(last=True)
+        return ProofOutcome(everyone, np.array([proved]), "done", method)
 
     def prove_by_enumeration(
         self,

@@ -27,6 +27,8 @@ from evenhand.typing import Booleans, Floats
 
 CALL_SECONDS = 0.1
 """Seconds that a call should take, if the clock is to be looked at: limits and interrupts wait for its end."""
+CONCURRENT_CALLS = 8
+"""Calls between two checks of the limits, however many threads there are: the result must not depend on them."""
 MAX_BYTES = 400_000_000
 """Memory for the boxes held, at most: 7 to 9 million. With proofs and what is sorted a run takes up to 1 GiB in all.
 More boxes bring little by then: AC-7 leaves 25.3 % undecided with twice as many, 26.0 % with these."""

@@ -188,6 +188,7 @@ SETTINGS: ConfigOptions[CertifyConfig] = ConfigOptions(
     "evenhand.certification:CertifyConfig",
     without=(
         "protected",
+        "effort",
         "min_progress",
         "seed",
         "confidence",

@@ -52,7 +52,7 @@ from evenhand.core.expressions import (
 from evenhand.core.reading import OutcomeReading, TableReading
 from evenhand.core.result import PEOPLE_LEFT_OUT, SCHEMA_VERSION, Result
 from evenhand.core.result_part import ResultPart
-from evenhand.core.work import NEVER, TimeLimit, Work, WorkClock, read_work
+from evenhand.core.work import NEVER, TimeLimit, Work, WorkClock, check_time, read_work
 
 __all__ = [
     "COMPARISONS",
@@ -102,6 +102,7 @@ __all__ = [
     "Work",
     "WorkClock",
     "check_configuration",
+    "check_time",
     "field_choices",
     "field_limits",
     "field_unit",

@@ -147,8 +147,8 @@ class Result(BaseModel):
         if self.work is None or self.work.repeatable:
             return made
         return (
-            f"{made} Limits of time took part, so it is not repeatable by its seed: the same command may give other "
-            "numbers. With --work and the JSON of this result they are the same."
+            f"{made} A time limit was used, so the result depends on the speed of the machine, and the seed alone does "
+            "not reproduce it. With --work and the JSON of this result, the numbers are the same."
         )
 
     def plain(self) -> dict[str, Any]:

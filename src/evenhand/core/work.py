@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -12,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evenhand.core.config import Config
 from evenhand.core.configuration import first_fault
-from evenhand.errors import DataError, OptionError
+from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.interrupts import RUNNING_SECONDS
 
 
@@ -157,18 +159,23 @@ class WorkClock:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A moment by the clock of an analysis, at which something has to end; None: it need not.
+    """A moment by the clock of an analysis at which it has to end.
 
     Attributes:
-        clock: records whether the moment has passed; moment: in seconds of ``clock``.
+        clock: Clock of the analysis, which records whether the moment has passed.
+        moment: Time in seconds of ``clock``. None never passes.
     """
 
     clock: WorkClock
     moment: float | None
 
     def passed(self) -> bool:
-        """Return whether time is up."""
+        """Return whether the moment has passed."""
         return self.clock.passed(self.moment)
+
+    def left(self, part: float = 1.0, least: float = 0.0) -> float | None:
+        """Return a part of the seconds left, at least ``least``; None without a limit."""
+        return None if self.moment is None else max(least, part * (self.moment - self.clock.now()))
 
     def share(self, part: float) -> TimeLimit:
         """Return the limit of a part that begins now and gets this share of what is left."""
@@ -176,6 +183,32 @@ class TimeLimit:
             return self
         now = self.clock._elapsed_seconds()
         return TimeLimit(self.clock, now + max(0.0, self.moment - now) * part)
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Let ``check_time`` in this thread raise an error when the moment has passed.
+
+        Preparations use it that are of no use unless they are complete, such as reading a model from the inside.
+        """
+        token = _enforced.set(self)
+        try:
+            yield
+        finally:
+            _enforced.reset(token)
+
+
+def check_time() -> None:
+    """Raise an error if the limit that is enforced in this thread has passed; loops of preparations call it.
+
+    Raises:
+        LimitError: The limit has passed.
+    """
+    limit = _enforced.get()
+    if limit is not None and limit.passed():
+        raise LimitError("the time limit was reached", hint="raise it: `time_limit=SECONDS`")
+
+
+_enforced: ContextVar[TimeLimit | None] = ContextVar("enforced time limit", default=None)
 
 
 def read_work(path: Path) -> Work:

@@ -242,7 +242,7 @@ def _mitigate(
         interrupted = True  # what takes long is left out, and what is written is compared all the same
         del candidates[1:]
         compared = compare_candidates(
-            given, candidates, parts, task.harms, config=MitigationConfig.of(config, {"certify_seconds": 0})
+            given, candidates, parts, task.harms, config=MitigationConfig.of(config, {"certify_effort": 0})
         )
     if test is None and control is not None:
         compared, caveat = explain_control(parts, control, compared)

@@ -316,13 +316,13 @@ class _Comparison:
 
     def _provers(self) -> Iterator[CertificateCache]:
         """Yield what proves shares of both models: between plausible counterparts, else as published (trees)."""
-        seconds, seed, test = self.config.certify_seconds, self.config.seed, self.split.test
-        if self.population is None or seconds <= 0 or not self.flip_sets:
+        effort, seed, test = self.config.certify_effort, self.config.seed, self.split.test
+        if self.population is None or effort <= 0 or not self.flip_sets:
             return
-        yield CertificateCache(self.flip_sets, self.population, test, seconds, seed)
+        yield CertificateCache(self.flip_sets, self.population, test, effort, seed)
         if isinstance(self.population, MixturePopulation):
             published = product_of_marginals(self.split.train)
-            yield CertificateCache(self.flip_sets, published, test, seconds, seed, ", as published")
+            yield CertificateCache(self.flip_sets, published, test, effort, seed, ", as published")
 
     def _check_noise(self) -> NoiseCheck | None:
         """Ask the given model about some of the test people twice, if it may answer differently each time."""

@@ -29,8 +29,12 @@ class MitigationConfig(Config):
     share: float = setting(0.10, "instances added at most, as a share of the training set", gt=0, le=1)
     rounds: int = setting(2, "how often the new model is searched again and retrained on what was found", ge=0)
     subgroups: int = setting(1, "subgroups of those found that are mended, the widest gap first", ge=1)
-    certify_seconds: float = setting(
-        10.0, "for a certificate of every model compared, where it has an inside; 0 for none", unit="seconds", ge=0
+    certify_effort: float = setting(
+        10.0,
+        "work for the certificates of every model compared, in seconds of a processor core; it is counted in boxes and "
+        "does not depend on the machine; 0 for none",
+        unit="seconds",
+        ge=0,
     )
     confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
     time_limit: float | None = setting(None, "for learning; what is best by then is kept", unit="seconds", gt=0)

@@ -22,11 +22,6 @@ from evenhand.typing import Progress
 if TYPE_CHECKING:
     from evenhand.models import TreeEnsemble
 
-WORK = 30_000_000
-CALL = 5_000
-"""Boxes that a certificate may take for each second it is given: ``WORK / (CALL + weights)``, about what one processor
-does. The number depends on the model alone and not on the clock, so the same models always get the same shares."""
-
 AS_MUCH = 0.0005
 """Shares that differ by less than this are called equal: where boxes are cut differs as much by chance."""
 
@@ -45,7 +40,7 @@ class CertificateCache:
         sets: protected attributes, jointly varied, for each certificate.
         population: what shares are measured by.
         people: on whom the inside of a model must decide as the model itself.
-        seconds: for all certificates of one model.
+        effort: Work for all certificates of one model, in seconds of a processor core.
         seed: of sampling.
         marked: what is said behind each line.
     """
@@ -53,7 +48,7 @@ class CertificateCache:
     sets: Sequence[tuple[str, ...]]
     population: ProductPopulation | MixturePopulation
     people: People
-    seconds: float
+    effort: float
     seed: int
     marked: str = ""
     _made: dict[int, tuple[Scorer, dict[tuple[str, ...], Certificate] | str]] = field(default_factory=dict)
@@ -77,24 +72,20 @@ class CertificateCache:
             return (
                 f"read from the inside, the model decides {differ:,} of the test people differently than when it runs"
             )
-        each, weights = self.seconds / len(self.sets), _weight_count(network)
-        found = {}
+        certificates = {}
         for protected in self.sets:
             try:
-                found[protected] = certification.certify(
+                certificates[protected] = certification.certify(
                     network,
                     protected=protected,
                     population=self.population,
-                    # A budget of boxes and not of seconds, so that both models get the same work and the same run gives
-                    # the same numbers.
-                    max_boxes=max(1, round(each * WORK / (CALL + weights))),
-                    time_limit=None if weights else each,
+                    effort=self.effort / len(self.sets),
                     seed=self.seed,
                     progress=progress,
                 )
             except (OptionError, ModelError) as error:
                 return error.message
-        return found
+        return certificates
 
 
 def compare_proofs(
@@ -153,15 +144,6 @@ def _proof_verdict(more: float) -> ChangeVerdict:
     if abs(more) < AS_MUCH:
         return "as much is proved"
     return "more is proved" if more > 0 else "less is proved"
-
-
-def _weight_count(network: AdditiveNetwork | TreeEnsemble) -> int:
-    """How large a network with one logit is; 0 of what is bounded by other methods, whose cost is not known before."""
-    if not isinstance(network, AdditiveNetwork):
-        return 0
-    logits = len(network.layers[-1].bias if network.layers else network.bias)
-    inputs = len(network.parts) * len(network.bias)
-    return inputs + sum(layer.weights.size for layer in network.layers) if logits == 1 else 0
 
 
 def _count_differences(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer, people: People) -> int:

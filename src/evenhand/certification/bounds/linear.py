@@ -31,7 +31,15 @@ from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
-from evenhand.certification.refinement import CALL_SECONDS, MAX_BYTES, BestFirst, Bounder, BoxRecorder, CallSize
+from evenhand.certification.refinement import (
+    CALL_SECONDS,
+    CONCURRENT_CALLS,
+    MAX_BYTES,
+    BestFirst,
+    Bounder,
+    BoxRecorder,
+    CallSize,
+)
 from evenhand.interrupts import GRACE_SECONDS, InterruptCounter, is_interrupted
 from evenhand.typing import Booleans, Floats
 
@@ -40,8 +48,6 @@ if TYPE_CHECKING:
 
 CALL_BOXES = 256
 """Boxes taken up per call: a call takes a fraction of a second."""
-CONCURRENT_CALLS = 8
-"""Splits under way between two looks at the limits, however many threads: the result must not depend on it."""
 CALL_SHARE = 0.02
 """Part of the time limit that a call may take."""
 PROVED_BOXES, WATCHED_BOXES = 2048, 256
@@ -387,7 +393,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             full = len(frontier) * frontier.row_bytes > MAX_BYTES
             if stop is None and (loss[able].sum() < FINISHED_MASS or full):
                 stop = "boxes" if full else "done"
-            if stop is None and watch.stalled(rest):
+            if stop is None and watch.stalled(rest, self.proved_mass.boxes):
                 stop = "progress"
             if stop is not None:
                 return frontier, proofs, stop
@@ -407,8 +413,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
             frontier = BoxFrontier.join([frontier, parts])
             fair, unfair = (frontier.mass @ proofs.share + settled).tolist()
             if self.watched:
-                boxes = max(LANES, self.proved_mass.boxes - bounded)
-                self.cost = (self.reading() - started) * self.bounder.jobs / boxes
+                if self.limits.timed:
+                    boxes = max(LANES, self.proved_mass.boxes - bounded)
+                    self.cost = (self.reading() - started) * self.bounder.jobs / boxes
                 self.proved_mass.moment(more=(fair, unfair))
             self.say(min(1.0, self.proved_mass.settled + fair + unfair))
             if stop is not None:
@@ -437,9 +444,10 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return chosen & (split >= finer)
 
     def _affordable_boxes(self) -> int:
-        """How many boxes to split and prove next: half of those that there is time for, or what a round should take."""
+        """Return how many boxes to split and prove next: half of what the time left allows, or one round of work."""
         if not self.limits.timed:
-            return 4 * CALL_BOXES
+            round_boxes = ROUND_SECONDS * self.limits.boxes_per_second / LANES if self.watched else np.inf
+            return max(1, int(min(round_boxes, 4 * CALL_BOXES)))
         seconds = 0.35 * self._seconds_left()
         if self.watched:
             seconds = min(ROUND_SECONDS, seconds)

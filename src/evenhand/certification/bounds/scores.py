@@ -19,8 +19,8 @@ import numpy as np
 
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.orbits import OrbitQuestion
+from evenhand.certification.query.question import Query
 from evenhand.models import AdditiveNetwork
-from evenhand.population import MixturePopulation, ProductPopulation
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
@@ -43,17 +43,21 @@ sqrt(N) times the error of the norm, 7e-12.
 UNIT_ROUNDOFF = 2.0**-53
 
 
-def needs_kernels(model: AdditiveNetwork | TreeEnsemble, population: ProductPopulation | MixturePopulation) -> bool:
-    """Return whether proofs about a model's decisions on a population take compiled kernels; distributions do not."""
-    additive = isinstance(model, AdditiveNetwork) and not model.layers and len(model.classes) == 2
-    return not (additive and isinstance(population, MixturePopulation))
+def needs_kernels(model: AdditiveNetwork | TreeEnsemble) -> bool:
+    """Return whether proofs about a model's decisions need compiled kernels; distributions of scores do not."""
+    return not (isinstance(model, AdditiveNetwork) and not model.layers and len(model.classes) == 2)
 
 
-def has_one_score(question: OrbitQuestion) -> bool:
-    """Return whether the model is of this kind, and everybody is compared with their counterparts alone."""
-    query = question.query
+def has_one_score(query: Query) -> bool:
+    """Return whether one score decides, and people are compared under their protected assignments alone."""
     few = int(query.counts.max(initial=1)) <= MAX_CELLS
-    return not query.layers and len(query.pairs) == 1 and not query.relaxed and few
+    plain = query.least == 2 and query.demanded is None and not query.relaxed
+    return not query.layers and len(query.pairs) == 1 and plain and few
+
+
+def prove_score(query: Query) -> tuple[float, float]:
+    """Return the mass proved fair and unfair."""
+    return _prove_table(query, ScoreTable.of(query.cells))
 
 
 def prove_scores(question: OrbitQuestion) -> Floats:
@@ -61,21 +65,24 @@ def prove_scores(question: OrbitQuestion) -> Floats:
     tables: dict[int, ScoreTable] = {}
     proved = np.zeros((len(question.orbits), 2))
     for number, orbit in enumerate(question.orbits):
-        query = orbit.query
-        if query.constant:
+        if orbit.query.constant:
             continue
-        sizes = sum((cells.size() for cells in query.cells), np.zeros(1))
-        # How far from zero a margin must be, wherever in the domain.
-        reach = float(query.slack.decision(query.slack.first(sizes))[0])
-        least, most = float(query.biases.min()), float(query.biases.max())
         for weight, of_class in zip(orbit.weights, orbit.classes, strict=True):
             # A class has the same cells in all orbits.
             if id(of_class.cells) not in tables:
                 tables[id(of_class.cells)] = ScoreTable.of(of_class.cells)
-            table = tables[id(of_class.cells)]
-            fair = table.between(reach - least, np.inf) + table.between(-np.inf, -reach - most)
-            proved[number] += weight * np.array([min(1.0, fair), table.between(reach - most, -reach - least)])
+            proved[number] += weight * np.array(_prove_table(orbit.query, tables[id(of_class.cells)]))
     return proved
+
+
+def _prove_table(query: Query, table: ScoreTable) -> tuple[float, float]:
+    """Return the mass proved fair and unfair where scores are distributed as in a table."""
+    sizes = sum((cells.size() for cells in query.cells), np.zeros(1))
+    # Distance of a margin from zero beyond which rounding cannot change its sign, anywhere in the domain.
+    reach = float(query.slack.decision(query.slack.first(sizes))[0])
+    least, most = float(query.biases.min()), float(query.biases.max())
+    fair = table.between(reach - least, np.inf) + table.between(-np.inf, -reach - most)
+    return min(1.0, fair), table.between(reach - most, -reach - least)
 
 
 @dataclass(frozen=True)

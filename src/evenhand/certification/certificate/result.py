@@ -49,7 +49,7 @@ EXAMPLES = 6
 STOPPED = {
     "done": "complete",
     "time": "time limit reached",
-    "progress": "little progress: another second would decide less than 0.05 points",
+    "progress": "little progress: more work would decide little",
     "boxes": "limit on boxes reached",
     "target": "little enough is undecided",
     "depth": "boxes cannot be divided further",
@@ -60,7 +60,7 @@ STOPPED = {
 GOING_ON = {
     "done": "what is undecided lies too close to the border for this proof",
     "time": "a longer time limit decides more",
-    "progress": "another second would decide little; --time-limit goes on until then",
+    "progress": "--time-limit continues until then, but more work would decide little",
     "boxes": "a higher limit on boxes decides more",
     "target": "a time limit, or a lower target of evenhand certify, decides more",
     "depth": "what is undecided cannot be divided further",

@@ -27,47 +27,44 @@ REGION_DEPTH = 4
 
 
 PROGRESS_SECONDS = 0.25
-"""Seconds whose progress says what another second would decide: as a rule progress slows down."""
+"""Shortest stretch of work from which progress is extrapolated, in seconds of ``SearchLimits.boxes_per_second``."""
 
 
 class ProgressWatch:
-    """Says when another second of proving would decide too little to be worth it.
+    """Detect that another second of proving would decide too little to be worth it.
 
-    Seconds are those of the processor, so that a run ends after about the same work on any number of cores and however
-    busy they are. It begins when the first that counts is decided: how long that takes says nothing about what comes
-    after. What counts is the least that was ever undecided: proofs of smaller boxes may lose some of what proofs of
-    larger ones had, and to win that back is not progress.
+    A second is a number of boxes, so the result depends neither on the machine nor on its load. Counting starts when
+    the first mass worth counting is decided: the time until then does not predict later progress. Progress is measured
+    from the smallest undecided mass so far, because proofs of smaller boxes may lose some of what the proofs of larger
+    boxes had.
 
     Args:
-        least: mass that has to be decided in a second; None: any progress is enough.
-        clock: records what it says, or says it once more.
+        least: Mass that a second must decide. None disables the watch.
+        boxes_per_second: Number of boxes that count as a second.
     """
 
-    def __init__(self, least: float | None, clock: WorkClock | None = None) -> None:
+    def __init__(self, least: float | None, boxes_per_second: float) -> None:
         self._least = least
-        self._clock = clock or WorkClock()
+        self._boxes_per_second = boxes_per_second
         self._marks: deque[tuple[float, float]] = deque()
         self._lowest = 1.0
 
-    def stalled(self, undecided: float, now: float | None = None) -> bool:
-        """Whether less than ``least`` a second was decided since the latest mark that is old enough to tell.
+    def stalled(self, undecided: float, boxes: int) -> bool:
+        """Return whether less than ``least`` a second was decided since the latest mark that is old enough.
 
         Args:
-            undecided: mass that is undecided now.
-            now: clock, in seconds; by default that of this process.
+            undecided: Undecided mass.
+            boxes: Number of boxes bounded so far.
         """
-        least = self._least
-        if least is None or undecided > 1 - least:
+        if self._least is None or undecided > 1 - self._least:
             return False
-        return self._clock.decide(lambda: self._is_slow(undecided, least, time.process_time() if now is None else now))
-
-    def _is_slow(self, undecided: float, least: float, now: float) -> bool:
+        now = boxes / self._boxes_per_second
         self._lowest = min(self._lowest, undecided)
         self._marks.append((now, self._lowest))
         while len(self._marks) > 1 and now - self._marks[1][0] >= PROGRESS_SECONDS:
             self._marks.popleft()
         since, before = self._marks[0]
-        return now - since >= PROGRESS_SECONDS and before - self._lowest < least * (now - since)
+        return now - since >= PROGRESS_SECONDS and before - self._lowest < self._least * (now - since)
 
 
 Stop: TypeAlias = Literal["done", "time", "progress", "boxes", "target", "depth", "interrupt"]
@@ -75,26 +72,32 @@ Stop: TypeAlias = Literal["done", "time", "progress", "boxes", "target", "depth"
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """When to stop: moment, number of boxes, undecided mass, mass decided in a second; None is no limit.
+    """Limits that end a proof. None disables a limit.
 
     Attributes:
-        clock: by which the moment is told.
+        deadline: Time at which the proof ends, by ``clock``.
+        max_boxes: Maximum number of boxes.
+        target_undecided: Undecided mass at which the proof ends.
+        min_progress: Mass that another second of work must decide.
+        boxes_per_second: Number of boxes that count as a second of work.
+        clock: Clock of the deadline.
     """
 
     deadline: float | None
     max_boxes: int | None
     target_undecided: float | None
     min_progress: float | None = None
+    boxes_per_second: float = 5000.0
     clock: WorkClock = field(default_factory=WorkClock)
 
     @property
     def timed(self) -> bool:
-        """Whether the course of the run may depend on how fast it is."""
-        return self.deadline is not None or self.min_progress is not None
+        """Whether the course of the run depends on the speed of the machine."""
+        return self.deadline is not None
 
     def progress_watch(self) -> ProgressWatch:
         """Return a watch over a run that begins now."""
-        return ProgressWatch(self.min_progress, self.clock)
+        return ProgressWatch(self.min_progress, self.boxes_per_second)
 
     def limit_reached(self, boxes: int, undecided: float, *, step: int = 1, seconds: float = 0.0) -> Stop | None:
         """Return the limit that is reached, if any.

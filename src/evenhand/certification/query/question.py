@@ -74,6 +74,11 @@ class Question(ABC):
     def classes(self) -> tuple[Value, ...]:
         """The model's labels."""
 
+    @property
+    @abstractmethod
+    def model_size(self) -> int:
+        """Number of weights or tree nodes of the model."""
+
     @abstractmethod
     def labels(self, individuals: Floats) -> Integers:
         """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
@@ -253,6 +258,11 @@ class Query(Question):
     def classes(self) -> tuple[Value, ...]:
         """The network's labels, or the bands of its score or number."""
         return self.network.classes if self.bands is None else self.bands.names
+
+    @property
+    def model_size(self) -> int:
+        """Number of weights of the network."""
+        return int(self.biases.shape[1]) * len(self.cells) + sum(layer.weights.size for layer in self.layers)
 
     @cached_property
     def exact(self) -> bool:

@@ -90,7 +90,7 @@ class MethodTrainer:
     def _make(self, name: str, known: People, apart: People, number: int, progress: Progress) -> Candidate:
         """Return what a method makes of some people; those apart are the test set, which it does not look at."""
         config = MitigationConfig(
-            methods=(name,), findings=self.config.findings, fit=self.config.fit, certify_seconds=0,
+            methods=(name,), findings=self.config.findings, fit=self.config.fit, certify_effort=0,
             accuracy_loss=self.config.accuracy_loss, seed=self.config.seed,
         )  # fmt: skip
         parts = split_people(known, seed=self.config.seed, test=apart)

@@ -199,7 +199,9 @@ def _search(config: RefutationConfig, table: FeatureCells, relaxation: Relaxatio
             stopped=trees.stopped,
             interrupted=trees.interrupted,
         )
-    found = RuleSearch(table, config.family == "scorecard", config.seed).run(config.time_limit, say, clock=clock)
+    found = RuleSearch(table, config.family == "scorecard", config.seed).run(
+        config.max_parts, config.time_limit, say, clock=clock
+    )
     cuts = tuple(
         " ".join(f"{cell}:{factor}" for cell, factor in zip(one.cells, one.factors, strict=True)) for one in found.cuts
     )

@@ -25,5 +25,13 @@ class RefutationConfig(Config):
         le=1,
     )
     depth: int = setting(2, "questions that a tree may ask about a person", ge=1, le=3)
-    time_limit: float | None = setting(60.0, "for the proof; what is proved by then is kept", unit="seconds", gt=0)
+    max_parts: int | None = setting(
+        None,
+        "maximum number of parts that the proof for linear rules or scorecards is divided into; by default 60,000 "
+        "divided by the number of cells of people with equal features",
+        ge=1,
+    )
+    time_limit: float | None = setting(
+        None, "time limit of the proof; the bound proved by then is kept", unit="seconds", gt=0
+    )
     seed: int = setting(0, "same seed, same result", ge=0)

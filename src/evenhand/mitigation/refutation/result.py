@@ -102,7 +102,7 @@ class RefutationResult(Result):
         witness: the rule found. given: how the given model stands.
         curve: what is proved of any decisions at other floors.
         proof: what is checked.
-        parts: into how many the search was split. stopped: whether time was up. interrupted: whether somebody
+        parts: into how many the search was split. stopped: whether a limit was reached. interrupted: whether somebody
             stopped it.
         notes: what else a reader must know.
     """

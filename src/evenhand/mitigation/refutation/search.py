@@ -50,6 +50,9 @@ NEAREST = 1e-9
 FINE, MANY = 1e-4, 200
 """When so many parts were looked at, a bound this near to the best gap found is enough."""
 
+DEFAULT_WORK, MIN_PARTS = 60_000, 50
+"""Parts times cells that a search looks at by default, and parts that it looks at in any case."""
+
 NO_RULE = 2.0
 """The bound of a part in which there is no rule: more than any gap."""
 
@@ -213,7 +216,7 @@ class SearchedRules:
     Attributes:
         bound: no rule of the family has a smaller gap; above 1 where none reaches the floor.
         best: the rule with the least gap found, with it. cuts, proof: what proves the bound. parts: how many.
-        stopped: whether time was up; interrupted: whether somebody stopped it.
+        stopped: Whether a limit was reached; interrupted: whether an interrupt (Ctrl-C) ended it.
     """
 
     bound: float
@@ -249,10 +252,13 @@ class RuleSearch:
         self._made = 0
         self._closed = math.inf
 
-    def run(self, time_limit: float | None, progress: Progress, *, clock: Callable[[], float]) -> SearchedRules:
-        """Return the best rule found and what is proved when nothing is left, time is up, or somebody interrupts."""
+    def run(
+        self, max_parts: int | None, time_limit: float | None, progress: Progress, *, clock: Callable[[], float]
+    ) -> SearchedRules:
+        """Return the best rule and the proved bound when nothing is left, a limit is reached, or on an interrupt."""
         started = clock()
         cells, width = self.table.features.shape
+        most = max(MIN_PARTS, DEFAULT_WORK // cells) if max_parts is None else max_parts
         fixed = np.stack([np.zeros(cells), np.ones(cells)])
         root = ProofPart(Multipliers(0, (0,) * len(self.relaxation.differences)))
         stopped = False
@@ -261,7 +267,7 @@ class RuleSearch:
             self.weights.learn(heap[0].decisions)
             first = heap[0].bound
             while heap and heap[0].bound < self.weights.gap - (NEAREST if self.parts < MANY else FINE):
-                stopped = time_limit is not None and clock() - started > time_limit
+                stopped = self.parts >= most or (time_limit is not None and clock() - started > time_limit)
                 if stopped or interrupts.count:
                     break
                 here = heapq.heappop(heap)

@@ -21,6 +21,8 @@ from evenhand.typing import Booleans, Floats, Integers, Progress
 
 BLOCK = 4_000_000
 """Pairs of branches that are looked at together."""
+MAX_PAIRS = 10**10
+"""Maximum number of pairs of branches that are looked at."""
 
 
 class TreeLeaf(NamedTuple):
@@ -54,11 +56,19 @@ class Branches(NamedTuple):
 
 @dataclass
 class SearchedTrees:
-    """The best tree and its gap; ``complete`` where all were looked at."""
+    """The best tree and its gap.
+
+    Attributes:
+        complete: Whether all trees were looked at.
+        pairs: Number of pairs of branches that were looked at.
+        stopped: Whether a limit was reached.
+        interrupted: Whether an interrupt (Ctrl-C) ended the search.
+    """
 
     gap: float
     best: TreeRule | None
     complete: bool
+    pairs: int = 0
     stopped: bool = False
     interrupted: bool = False
 
@@ -78,14 +88,15 @@ class RuleTreeSearch:
         self.refusing = np.column_stack([table.counts[:, :, 0].sum(axis=1), *(0 * one for one in differences)])
 
     def run(self, time_limit: float | None, progress: Progress, *, clock: Callable[[], float]) -> SearchedTrees:
-        """Return the best tree; not complete where time was up or somebody interrupted."""
+        """Return the best tree; it is not complete if a limit was reached or on an interrupt."""
         started = clock()
         found = SearchedTrees(np.inf, None, complete=True)
         everybody = np.ones(len(self.table.features), dtype=np.bool_)
         with InterruptCounter() as interrupts:
 
             def is_over() -> bool:
-                found.stopped = time_limit is not None and clock() - started > time_limit
+                late = time_limit is not None and clock() - started > time_limit
+                found.stopped = late or found.pairs > MAX_PAIRS
                 found.interrupted = bool(interrupts.count)
                 return found.stopped or found.interrupted
 
@@ -132,6 +143,7 @@ class RuleTreeSearch:
                 tree = RuleQuestion(feature, without.rules(int(one)), holding.rules(int(two)))
                 self._offer(found, outcome, tree)
             at += len(block)
+            found.pairs += len(block) * most
             if is_over():
                 return False
         return True

@@ -23,14 +23,21 @@ from evenhand.certification.query.proved_mass import (
     SearchLimits,
     Stop,
 )
-from evenhand.certification.refinement import CALL_SECONDS, ROUNDING_MASS, BestFirst, BoxRecorder, CallSize
+from evenhand.certification.refinement import (
+    CALL_SECONDS,
+    CONCURRENT_CALLS,
+    ROUNDING_MASS,
+    BestFirst,
+    BoxRecorder,
+    CallSize,
+)
 from evenhand.interrupts import InterruptCounter
 from evenhand.typing import Booleans, Floats
 
 OUTPUT_BOXES = 1 << 14
 """Boxes that a call may put out."""
 UNTIMED_PACE = 256
-"""Boxes that a call takes up at most where no clock may say how many."""
+"""Maximum number of boxes per call without a time limit."""
 COARSE_REGIONS = 16
 """Coarse parts of the domain that a certificate names, about."""
 
@@ -178,22 +185,30 @@ class TreeSearch(BestFirst[TreeFrontier]):
         """Return the limit that is reached, or "progress" if the latest rounds decided too little."""
         undecided = float(frontier.open.sum())
         stop = self.stop_within_round(undecided, len(frontier))
-        return "progress" if stop is None and self.watch.stalled(undecided) else stop
+        return "progress" if stop is None and self.watch.stalled(undecided, self.proved_mass.boxes) else stop
 
     def stop_within_round(self, undecided: float, held: int) -> Stop | None:
-        """Return the limit that is reached; every thread needs a box to go on."""
+        """Return the limit that is reached, if any."""
         if self.interrupts.count:
             return "interrupt"
-        return self.limits.limit_reached(self.proved_mass.boxes, undecided, step=self.bounder.jobs)
+        return self.limits.limit_reached(self.proved_mass.boxes, undecided)
+
+    @property
+    def calls(self) -> int:
+        """Number of concurrent calls; it depends on the number of threads only where the clock matters anyway."""
+        return self.bounder.jobs if self.limits.timed else CONCURRENT_CALLS
 
     def call_size(self, room: float) -> CallSize:
-        """One call for each thread, as long as a call should take."""
-        return CallSize(self.bounder.jobs, self.pace, np.inf)
+        """Return the size of the next calls, each about as long as a call should take."""
+        return CallSize(int(max(1, min(self.calls, room))), self.pace, np.inf)
 
     def calls_done(self, undecided: float, seconds: float) -> None:
-        """Adapt the pace to how long the calls took."""
-        faster = CALL_SECONDS / max(seconds, 1e-4) if self.limits.timed else 4.0
-        self.pace = int(np.clip(self.pace * min(4.0, faster), 1, 4096 if self.limits.timed else UNTIMED_PACE))
+        """Adapt the pace to the time that the calls took; without a time limit, to the expected time."""
+        if self.limits.timed:
+            faster, most = CALL_SECONDS / max(seconds, 1e-4), 4096.0
+        else:
+            faster, most = 4.0, min(CALL_SECONDS * self.limits.boxes_per_second, UNTIMED_PACE)
+        self.pace = int(np.clip(self.pace * min(4.0, faster), 1, max(1.0, most)))
         self.say(1 - undecided)
 
     def round_done(self, frontier: TreeFrontier, stop: Stop | None, seconds: float) -> None:

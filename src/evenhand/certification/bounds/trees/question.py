@@ -243,6 +243,11 @@ class TreeQuery(Question):
         """The model's labels, or the bands of its score."""
         return self.ensemble.classes if self.bands is None else self.bands.names
 
+    @property
+    def model_size(self) -> int:
+        """Number of nodes of all trees."""
+        return len(self.ensemble.nodes.feature)
+
     def labels(self, individuals: Floats) -> Integers:
         """The model's labels for rows of its schema, as positions in its classes, shape (n,)."""
         if self.bands is not None and self.bands.of_number:

@@ -1,0 +1,114 @@
+"""Proofs of an audit: a certificate for each set of protected attributes, within the limits of the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from evenhand import certification
+from evenhand.auditing.config import AuditConfig
+from evenhand.auditing.parts import AuditParts
+from evenhand.certification import Certificate
+from evenhand.core import WorkClock
+from evenhand.models import AdditiveNetwork
+from evenhand.population import MixturePopulation, ProductPopulation
+from evenhand.stats import Draws
+from evenhand.typing import Progress
+
+if TYPE_CHECKING:
+    from evenhand.models import TreeEnsemble
+
+MIN_CERTIFY_SECONDS = 0.5
+"""A certificate with less time than this is not started."""
+
+OUTCOME_EFFORT = 0.2
+"""Effort of the proof of different outcomes, as a share of that of all certificates, in addition to it."""
+
+
+def certify_sets(
+    network: AdditiveNetwork | TreeEnsemble,
+    population: ProductPopulation | MixturePopulation | None,
+    config: AuditConfig,
+    parts: AuditParts,
+    say: Progress,
+    *,
+    clock: WorkClock,
+    drawn: Mapping[tuple[str, ...], Draws],
+    tolerance: float | None = None,
+    as_published: bool = False,
+) -> list[Certificate]:
+    """Certify each protected attribute by itself, and all of them together; what fails is recorded in ``parts``.
+
+    Args:
+        network: The model.
+        population: Population that shares are measured by.
+        config: Settings of the audit.
+        parts: Parts of the audit.
+        say: Called with the progress.
+        clock: Clock of the audit.
+        drawn: Flips of people drawn from the population, by protected attributes; they count in the estimates.
+        tolerance: Change of a number that counts as fair.
+        as_published: Whether the protected attributes alone change.
+    """
+    names = network.schema.protected
+    sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
+    later = 1 if config.bands or config.outcomes > 2 else 0  # the proof of different outcomes needs time as well
+    certificates: list[Certificate] = []
+
+    def certify(step: int, seconds: float | None) -> Certificate:
+        begun, share = 0.4 + 0.6 * step / len(sets), 0.6 / len(sets)
+        return certification.certify(
+            network,
+            protected=sets[step],
+            population=population,
+            tolerance=tolerance,
+            as_published=as_published,
+            confidence=config.confidence,
+            seed=config.seed,
+            drawn=drawn.get(sets[step]),
+            progress=lambda words, done: say(words, begun + share * done),
+            clock=clock,
+            **config.proof_limits(1 / len(sets), seconds),
+        )
+
+    for step, protected in enumerate(sets):
+        what = f"certification for {' x '.join(protected)}"
+        seconds = parts.limit.left(1 / (len(sets) - step + later))
+        if seconds is not None and seconds < MIN_CERTIFY_SECONDS:
+            parts.skip(what, f"the time limit of {config.time_limit:g} s was used up: give it more")
+            continue
+        certificate = parts.run(what, partial(certify, step, seconds))
+        if certificate is not None:
+            certificates.append(certificate)
+            parts.interrupted = parts.interrupted or certificate.stopped_by == "interrupt"
+    return certificates
+
+
+def prove_outcomes(
+    network: AdditiveNetwork | TreeEnsemble,
+    population: ProductPopulation | MixturePopulation,
+    config: AuditConfig,
+    clock: WorkClock,
+    parts: AuditParts,
+) -> Certificate | None:
+    """Prove who can get several different labels or bands, with the protected attributes together."""
+    certificate = parts.run(
+        "certification of different outcomes",
+        lambda: certification.certify(
+            network,
+            protected=network.schema.protected,
+            population=population,
+            bands=config.bands,
+            outcomes=config.outcomes,
+            confidence=config.confidence,
+            seed=config.seed,
+            clock=clock,
+            **config.proof_limits(OUTCOME_EFFORT, parts.limit.left(1.0, MIN_CERTIFY_SECONDS)),
+        ),
+    )
+    if certificate is None:
+        return None
+    parts.interrupted = parts.interrupted or certificate.stopped_by == "interrupt"
+    two = certification.OutcomeShare.of(2, certificate.certified, certificate.falsified)
+    return certificate if certificate.outcomes else certificate.model_copy(update={"outcomes": (two,)})

@@ -1,0 +1,142 @@
+"""Results do not depend on the clock unless a time limit is given, and a part that fails leaves all others."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from evenhand import auditing, certification, view
+from evenhand.core import Result
+from evenhand.individual import search
+from evenhand.individual.number_search import search_numbers
+from evenhand.individual.search.texts import search_texts
+from evenhand.mitigation import mitigate
+from evenhand.models import Subject
+from evenhand.schema import ColumnRoles
+from evenhand.subgroups import find_subgroups
+from support import leaves_but_clocks
+
+
+def people_frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"sex": rng.integers(0, 2, 300), "age": rng.integers(0, 5, 300), "points": rng.integers(0, 30, 300)}
+    )
+    return frame.assign(income=rng.normal(0, 1, 300), debt=rng.normal(0, 1, 300))
+
+
+def label_subject() -> Subject:
+    frame = people_frame()
+    hired = (frame["points"] + 6 * frame["sex"] + 3 * frame["income"] > 18).astype(int)
+    fitted = LogisticRegression(max_iter=1000).fit(frame, hired)
+    return Subject(fitted, ColumnRoles("hired", ["sex", "age"], favourable=1).read(frame.assign(hired=hired)))
+
+
+def network_subject() -> Subject:
+    frame = people_frame()
+    hired = (frame["points"] + 6 * frame["sex"] * (frame["income"] > 0) > 18).astype(int)
+    with warnings.catch_warnings(action="ignore"):  # the network is not trained to the end
+        fitted = MLPClassifier((6,), random_state=0, max_iter=40).fit(frame, hired)
+    return Subject(fitted, ColumnRoles("hired", ["sex"], favourable=1).read(frame.assign(hired=hired)))
+
+
+def number_subject() -> Subject:
+    frame = people_frame()
+    wage = 20 + 0.5 * frame["points"] + 2 * frame["sex"] + frame["income"]
+    roles = ColumnRoles("wage", ["sex", "age"])
+    return Subject(LinearRegression().fit(frame, wage), roles.read(frame.assign(wage=wage)))
+
+
+def found_profiles() -> search.SearchResult:
+    subject = label_subject()
+    return search.search(subject.scorer, subject.people, protected=["sex"], samples=0, budget=3000)
+
+
+QUICK = auditing.AuditConfig(samples=500, searched=200)
+ANALYSES: dict[str, Callable[[], Result]] = {
+    "audit": lambda: auditing.audit(label_subject(), QUICK),
+    "audit of a network": lambda: auditing.audit(network_subject(), QUICK),
+    "audit of numbers": lambda: auditing.audit(number_subject(), QUICK, tolerance=1.0),
+    "certify": lambda: certification.certify(
+        network_subject().white_box, enumeration=False, samples=100, effort=0.2, min_progress=0.01
+    ),
+    "search": lambda: search.search(label_subject().scorer, label_subject().people, samples=200, budget=3000),
+    "search of numbers": lambda: search_numbers(number_subject().regressor, number_subject().people, budget=2000),
+    "subgroups": lambda: find_subgroups(label_subject().scorer, label_subject().people),
+    "texts": lambda: search_texts(
+        lambda texts: [float("he" in text.split()) for text in texts],
+        ["he came", "she came"] * 20,
+        protected=["gender"],
+    ),
+    "mitigate": lambda: mitigate(label_subject(), rounds=1, findings=[found_profiles()]).result,
+}
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_results_without_a_time_limit_do_not_depend_on_the_clock(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ANALYSES[name]()
+    calls = iter(range(10**9))
+    for clock in ("perf_counter", "monotonic", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: 100.0 * next(calls))  # every look at the clock takes 100 seconds
+    second = ANALYSES[name]()
+    monkeypatch.undo()
+    before, after = (leaves_but_clocks(json.loads(result.to_json())) for result in (first, second))
+    assert before == after
+    assert "time limit" not in first.provenance
+
+
+PARTS = {
+    "evenhand.groups.measure_groups": "group metrics",
+    "evenhand.population.choose_population": "simulated population",
+    "evenhand.models.extract_white_box": "certification",
+    "evenhand.individual.measure_flips": "individual flip rates",
+    "evenhand.subgroups.find_subgroups": "search for subgroups",
+    "evenhand.individual.search.search": "search for individuals by sex",
+    "evenhand.certification.certify": "certification for sex x age",
+    "evenhand.individual.count_outcomes": "different outcomes",
+}
+
+
+def run_parts(result: auditing.AuditResult) -> set[str]:
+    """Return the parts that have a result."""
+    fields = ("subgroups", "individual", "searches", "certificates", "outcomes", "outcome_certificate")
+    return {name for name in fields if getattr(result, name)} | ({"groups"} if result.groups.breakdowns else set())
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), MemoryError()], ids=["bug", "memory"])
+@pytest.mark.parametrize("target", PARTS)
+def test_a_part_that_fails_leaves_all_others(target: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: object, **settings: object) -> None:
+        raise error
+
+    config = auditing.AuditConfig(samples=200, searched=100, bands=(0.3, 0.6))
+    complete = run_parts(auditing.audit(label_subject(), config))
+    monkeypatch.setattr(target, fail)
+    result = auditing.audit(label_subject(), config)
+    monkeypatch.undo()
+    lost = complete - run_parts(result)
+    depending = {
+        "group metrics": {"groups"},
+        "simulated population": {"individual", "certificates", "outcomes", "outcome_certificate"},
+        "certification": {"certificates", "outcome_certificate"},
+        "individual flip rates": {"individual"},
+        "search for subgroups": {"subgroups"},
+        "search for individuals by sex": {"searches"},
+        "certification for sex x age": {"certificates", "outcome_certificate"},
+        "different outcomes": {"outcomes"},
+    }
+    assert lost == depending[PARTS[target]]
+    [skipped] = [part for part in result.not_run if part.what == PARTS[target]]
+    assert "memory" in skipped.reason if isinstance(error, MemoryError) else "broken" in skipped.reason
+    assert not result.interrupted
+    for shown in (result.summary(), view.render_page(result.document())):
+        assert PARTS[target] in " ".join(shown.split())
+    assert auditing.AuditResult.from_json(result.to_json()) == result
