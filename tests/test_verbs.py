@@ -14,6 +14,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 from evenhand import verbs
+from evenhand.errors import OptionError
 
 EXAMPLES = [test for test in doctest.DocTestFinder().find(verbs) if test.examples]
 
@@ -212,3 +213,34 @@ def test_a_shield_is_given_by_a_file_or_by_entries(tmp_path):
 def test_groups_of_a_generator_are_a_list():
     with pytest.raises(evenhand.EvenhandError, match=r"groups=\['gender'\]"):
         evenhand.assess_generator(pd.DataFrame({"gender": ["a", "b"]}), "gender")
+
+
+def test_certify_takes_the_same_arguments_without_data_as_with():
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"skill": rng.integers(0, 10, 200), "female": rng.integers(0, 2, 200)})
+    hired = np.where(people["skill"] - 2 * people["female"] > 3, "yes", "no")
+    model = LogisticRegression().fit(people, hired)
+    with_data = evenhand.certify(model, people, hired, protected=["female"], favourable="yes", seed=3)
+    schema = evenhand.schema.ColumnRoles("hired", ["female"], "yes").read(people.assign(hired=hired)).schema
+    first = evenhand.certify(model, schema=schema, seed=3)
+    assert (first.certified, first.falsified) == (with_data.certified, with_data.falsified)
+    named = evenhand.certify(
+        model, schema=schema, seed=3, favorable="no", model_name="mine", trust=True, work=first.work
+    )
+    assert named.certified == first.certified
+    other = first.work.model_copy(update={"settings": first.work.settings | {"seed": 99}})
+    for about in ({"schema": schema}, {"data": people, "y": hired, "protected": ["female"]}):
+        with pytest.raises(OptionError, match="seed 99"):
+            evenhand.certify(model, seed=3, work=other, **about)
+    with pytest.raises(OptionError, match="maybe"):
+        evenhand.certify(model, schema=schema, favourable="maybe")
+    with pytest.raises(OptionError, match="data"):
+        evenhand.certify(model, y=hired, schema=schema)
+
+
+@pytest.mark.parametrize("argument", [{"encoding": "latin-1"}, {"sheet": "people"}])
+def test_arguments_about_files_are_refused_for_data_frames(model, argument):
+    people, hired = messy()
+    for verb in (evenhand.audit, evenhand.search, evenhand.find_subgroups, evenhand.certify, evenhand.mitigate):
+        with pytest.raises(OptionError, match=next(iter(argument))):
+            verb(model, people, hired, protected=["sex"], **argument)

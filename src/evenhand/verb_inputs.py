@@ -8,6 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from evenhand.errors import OptionError
+
 if TYPE_CHECKING:
     from evenhand.core import WorkClock
     from evenhand.models import Subject
@@ -52,9 +54,15 @@ def read_data(data: Any, settings: dict[str, Any], *, large: bool = False, words
     from evenhand.datasets import open_data, read_frame, read_words
 
     reading = {name: settings.pop(name) for name in ("encoding", "sheet") if name in settings}
+    rows = open_data(data) if large and isinstance(data, str | Path) else None
+    if reading and (rows is not None or not isinstance(data, str | Path)):
+        raise OptionError(
+            f"`{next(iter(reading))}=` is about a file that is read into memory, and the data is "
+            f"{'read where it is' if rows is not None else 'not a file'}",
+            hint="leave it out, or pass the path of a table",
+        )
     if not isinstance(data, str | Path):
         return data
-    rows = open_data(data) if large else None
     read = read_words if words else read_frame
     return read(data, **reading) if rows is None else rows
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from evenhand.errors import OptionError
 from evenhand.verb_inputs import Names, read_data, read_subject, repeated_clock, takes_progress
@@ -20,11 +20,13 @@ from evenhand.verb_inputs import Names, read_data, read_subject, repeated_clock,
 if TYPE_CHECKING:
     from evenhand.auditing import AuditComparison, AuditResult
     from evenhand.certification import Certificate
+    from evenhand.core import Work
     from evenhand.genai import GenaiAssessment
     from evenhand.groups import rankings
     from evenhand.individual import SearchResult
     from evenhand.llm import LanguageModelAudit
     from evenhand.mitigation import Mitigation
+    from evenhand.schema import Schema
     from evenhand.shields import ShieldPolicy
     from evenhand.subgroups import SubgroupResult
 
@@ -342,17 +344,34 @@ def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, *
 
 @takes_progress
 def certify(
-    model: Any, data: Any = None, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+    model: Any,
+    data: Any = None,
+    y: Any = None,
+    *,
+    target: str | None = None,
+    protected: Names = None,
+    schema: Schema | None = None,
+    favourable: Any = None,
+    population: Literal["uniform", "data", "independent"] = "uniform",
+    model_name: str | None = None,
+    trust: bool = False,
+    work: Work | None = None,
+    **settings: Any,
 ) -> Certificate:
     """Prove for which share of a population a model decides the same, whatever the protected attributes are.
 
     Args:
-        model: a white box: a network, a linear model, or trees.
-        data, y, target, protected: as for ``audit``; the domain is that of the data, or of ``schema=``, with which no
-            data is needed.
-        settings: as for ``audit``, with fields of ``evenhand.certification.CertifyConfig``; ``population``, what shares
-            are measured by: ``uniform`` over the domain, or ``data``, independent attributes, each distributed as in
-            the data; ``certificate``, a file for the proof.
+        model: A white box: a network, a linear model, or trees.
+        data, y, target, protected: As for ``audit``. With ``schema`` and a uniform population, no data is needed.
+        schema: Domain of the people. By default it is inferred from the data.
+        favourable: Favourable label. By default that of the schema, or proposed from the data.
+        population: Population that shares are measured by: ``uniform`` over the domain, ``data``, as in the data, or
+            ``independent``, each attribute as in the data.
+        model_name: Name of the model in messages. By default its file or type.
+        trust: Whether the file of the model may run code.
+        work: Work of an earlier certificate, to repeat its run.
+        settings: Other arguments about the data as for ``audit``; fields of ``evenhand.certification.CertifyConfig``;
+            ``certificate``, a file for the proof.
 
     Returns:
         The certificate: ``certified`` and ``falsified`` are proved shares, ``undecided`` is the rest.
@@ -373,16 +392,24 @@ def certify(
         (0.8, 0.2, 0.0)
     """
     from evenhand import certification, models
+    from evenhand.core import WorkClock
     from evenhand.population import PopulationKind, choose_population
+    from evenhand.schema import OutcomeRole, change_target
 
-    clock = repeated_clock(settings)
-    population = settings.pop("population", "uniform")
     if population not in get_args(PopulationKind):
         raise OptionError(f"expected population 'uniform', 'data' or 'independent', got {population!r}")
-    if data is None and settings.get("schema") is not None and population == "uniform":
-        described = settings.pop("schema")
-        schema = described.with_protected(protected) if protected else described
-        return certification.certify(models.load_white_box(model, schema), **settings)
+    clock = None if work is None else WorkClock(work)
+    favourable = settings.pop("favorable", favourable)
+    if data is None and schema is not None and population == "uniform":
+        if y is not None:
+            raise OptionError("expected data beside `y=`, got none", hint="pass the data, or leave `y=` out")
+        outcome = OutcomeRole.of(**{name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings})
+        schema = change_target(schema, target, favourable, outcome)
+        schema = schema.with_protected(protected) if protected else schema
+        network = models.load_white_box(model, schema, trust=trust, name=model_name)
+        return certification.certify(network, clock=clock, **settings)
+    about = {"schema": schema, "favourable": favourable, "model_name": model_name, "trust": trust}
+    settings |= {name: value for name, value in about.items() if value is not None}
     subject = read_subject(model, data, y, target, protected, settings)
     wider = None
     if population != "uniform":

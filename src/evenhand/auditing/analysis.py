@@ -473,10 +473,10 @@ def _search_individuals(
 
 def _name_prover(network: AdditiveNetwork | TreeEnsemble, certificates: Sequence[Certificate]) -> str:
     """Return the name of the prover."""
-    if not certification.needs_kernels(network):
-        return "the distribution of scores"
     if all(certificate.method == "enumeration" for certificate in certificates):
         return "enumeration"
+    if not certification.needs_kernels(network):
+        return "the distribution of scores"
     return "numpy" if any("linear" in certificate.not_compiled for certificate in certificates) else "compiled kernels"
 
 

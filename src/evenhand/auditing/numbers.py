@@ -322,6 +322,7 @@ def _refuse_label_settings(config: AuditConfig | DecisionAuditConfig, *, thresho
         "threshold=": threshold or bool(getattr(config, "threshold", ())),
         "thresholds=": config.thresholds,
         "reference=": bool(config.reference),
+        "repeats=": getattr(config, "repeats", 1) > 1,
     }
     for name, is_given in given.items():
         if is_given:

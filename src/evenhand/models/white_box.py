@@ -30,7 +30,13 @@ COMPARED_PEOPLE = 1000
 
 
 def load_white_box(
-    source: Any, schema: Schema, *, like: Any = None, trust: bool = False, untyped: bool = False
+    source: Any,
+    schema: Schema,
+    *,
+    like: Any = None,
+    trust: bool = False,
+    name: str | None = None,
+    untyped: bool = False,
 ) -> AdditiveNetwork | TreeEnsemble:
     """Return the inside of whatever ``load_model`` takes; what can only answer is refused before it is asked anything.
 
@@ -40,8 +46,8 @@ def load_white_box(
     """
     refuse_opaque(source)
     if schema.target.is_number:
-        return extract_white_box(load_regressor(source, schema, like=like, trust=trust, untyped=untyped))
-    return extract_white_box(load_model(source, schema, like=like, trust=trust, untyped=untyped))
+        return extract_white_box(load_regressor(source, schema, like=like, trust=trust, name=name, untyped=untyped))
+    return extract_white_box(load_model(source, schema, like=like, trust=trust, name=name, untyped=untyped))
 
 
 def refuse_opaque(source: Any) -> None:

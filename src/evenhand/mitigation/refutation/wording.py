@@ -45,7 +45,9 @@ def build_document(result: RefutationResult) -> Document:
     if result.interrupted:
         blocks.append(Note("Interrupted: this is what was proved before.", "caution"))
     elif result.stopped:
-        blocks.append(Note("A limit ended the proof; more parts (--max-parts) or more time may raise the bound.", "info"))
+        blocks.append(
+            Note("A limit ended the proof; more parts (--max-parts) or more time may raise the bound.", "info")
+        )
     blocks += [Text(state_finding(result), role="finding"), *_metrics(result)]
     if result.curve:
         blocks.append(
