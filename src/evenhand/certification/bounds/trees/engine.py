@@ -36,6 +36,8 @@ from evenhand.typing import Booleans, Floats
 
 OUTPUT_BOXES = 1 << 14
 """Boxes that a call may put out."""
+CALL_ROOM = 1024
+"""Boxes that there must be room for in each call."""
 UNTIMED_PACE = 256
 """Maximum number of boxes per call without a time limit."""
 COARSE_REGIONS = 16
@@ -193,14 +195,14 @@ class TreeSearch(BestFirst[TreeFrontier]):
             return "interrupt"
         return self.limits.limit_reached(self.proved_mass.boxes, undecided)
 
-    @property
-    def calls(self) -> int:
-        """Number of concurrent calls; it depends on the number of threads only where the clock matters anyway."""
-        return self.bounder.jobs if self.limits.timed else CONCURRENT_CALLS
-
     def call_size(self, room: float) -> CallSize:
-        """Return the size of the next calls, each about as long as a call should take."""
-        return CallSize(int(max(1, min(self.calls, room))), self.pace, np.inf)
+        """Return the size of the next calls, each about as long as a call should take.
+
+        Their number depends on the number of threads only where the clock matters anyway. A call that the limit cuts
+        short forgets what was proved of the box at hand, so there are fewer calls towards the end.
+        """
+        calls = self.bounder.jobs if self.limits.timed else max(1, min(CONCURRENT_CALLS, room // CALL_ROOM))
+        return CallSize(int(calls), self.pace, np.inf)
 
     def calls_done(self, undecided: float, seconds: float) -> None:
         """Adapt the pace to the time that the calls took; without a time limit, to the expected time."""
