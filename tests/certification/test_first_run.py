@@ -76,9 +76,7 @@ def test_without_compiled_provers_an_audit_names_the_certificate_that_is_not_run
 
 
 def test_models_of_one_score_need_no_compiled_prover(compiled: set[str]) -> None:
-    result = auditing.audit(
-        subject("linear", small=False), clock=frozen_clock(), time_limit=3, samples=100, searched=0
-    )
+    result = auditing.audit(subject("linear", small=False), clock=frozen_clock(), time_limit=3, samples=100, searched=0)
     assert result.certificates[0].undecided < 0.01
     assert result.settings["proofs_by"] == "the distribution of scores"
 
