@@ -27,18 +27,20 @@ DOUBTS = frozenset("?\uff1f¿؟⁇~¬≠!☐✗✘✖❌❎🚫⛔👎")
 MAX_OBJECTS = 64
 """Positions at which a JSON object is looked for."""
 
-_THOUGHT = "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad"
+MAX_UNCLOSED = 4
+"""Braces without an end after which no further object is looked for."""
+
+_THOUGHT_NAMES = "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad"
 _THOUGHTS = re.compile(
-    rf"(?:<\|start\|>assistant)?<\|channel\|>analysis.*?(?:<\|channel\|>final\s*<\|message\|>|\Z)"
-    rf"|<({_THOUGHT})>.*?</\1>|\[THINK\].*?\[/THINK\]|◁think▷.*?◁/think▷",
-    re.DOTALL | re.IGNORECASE,
+    rf"(?P<start><(?:{_THOUGHT_NAMES})>|\[THINK\]|◁think▷|(?:<\|start\|>assistant)?<\|channel\|>analysis)"
+    rf"|</(?:{_THOUGHT_NAMES})>|\[/THINK\]|◁/think▷|<\|channel\|>final\s*<\|message\|>",
+    re.IGNORECASE,
 )
-_THOUGHT_END = re.compile(rf"</(?:{_THOUGHT})>|\[/THINK\]|◁/think▷", re.IGNORECASE)
-_THOUGHT_START = re.compile(rf"<(?:{_THOUGHT})>|\[THINK\]|◁think▷", re.IGNORECASE)
+"""The start or the end of the thoughts of a reasoning model."""
 
 _STRUCTURE = re.compile(
-    r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
-    r"|<(answer|final_answer|final|output|result|verdict|decision|response|score|rating|choice)>(.*?)</\2>",
+    r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]{0,200}\}){0,200})\}"
+    r"|<(answer|final_answer|final|output|result|verdict|decision|response|score|rating|choice)>(.{0,1000}?)</\2>",
     re.DOTALL | re.IGNORECASE,
 )
 """Markup whose content is the answer, wherever it stands."""
@@ -47,14 +49,20 @@ _LATEX = re.compile(
     r"\\(?:boxed|fbox|mbox|text|textbf|textit|textrm|textsf|texttt|textsc|emph|underline|math(?:bf|rm|sf|tt|it|bb))"
     r"\s*\{([^{}]*)\}"
 )
-_EMPHASIS = re.compile(r"(?<![\w*_`])(\*{1,3}|_{1,3}|`)(?![\s*_`])(.+?)(?<![\s*_`])\1(?![*_`])")
+_EMPHASIS = re.compile(r"(?<![\w*_`])(\*{1,3}|_{1,3}|`)(?![\s*_`])(.{1,200}?)(?<![\s*_`])\1(?![*_`])")
 _QUOTED = re.compile(r"^\s*>\s+", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([%$&#_{}*`])")
-_TAG = re.compile(r"</?([A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>|<\|[^<>|]*\|>")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_BRACKETED_TAG = re.compile(r"\[(/?(?:b|i|u|em|strong|code|quote|answer|center))\]", re.IGNORECASE)
+_TAG = re.compile(r"</?([A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>|<[|\uff5c][^<>|\uff5c]*[|\uff5c]>")
 _STRUCK = frozenset({"s", "del", "strike", "sub", "sup"})
 """Tags whose content is not a plain part of the text."""
 _INLINE = frozenset(
-    re.findall(r"\w+", "a abbr b bdi big cite code em font i ins kbd label mark q small span strong tt u")
+    re.findall(
+        r"\w+",
+        "a abbr b bdi big cite code em font i ins kbd label mark q small span strong tt u"
+        " bos eos pad start_of_turn end_of_turn",
+    )
 )
 _BLOCK = frozenset({"br", "hr", "p", "li"})
 _BOX = re.compile(r"\[\s*\]|\(\s+\)")
@@ -68,7 +76,7 @@ _MODIFIER = (
     "définitive|mi|el|su|definitiva|il|mia|o|a|minha"
 )
 _NOUN = (
-    "answer|decision|verdict|score|rating|ranking|choice|recommendation|result|conclusion|response|output|grade|"
+    "answer|final|decision|verdict|score|rating|ranking|choice|recommendation|result|conclusion|response|output|grade|"
     "antwort|entscheidung|urteil|bewertung|punktzahl|note|ergebnis|empfehlung|wahl|rangfolge|reihenfolge|"
     "réponse|décision|évaluation|choix|résultat|classement|recommandation|"
     "respuesta|decisión|veredicto|puntuación|calificación|elección|resultado|recomendación|clasificación|"
@@ -77,7 +85,7 @@ _NOUN = (
 _LABEL = re.compile(
     r"(?:(?:so|thus|therefore|hence|overall|in conclusion|in summary|daher|deshalb|also|somit|donc|ainsi|"
     r"por lo tanto|entonces|por tanto)\b[\s,:]*)?"
-    rf"(?:(?:{_MODIFIER})\s+)*(?:{_NOUN})(?:\s+(?:{_MODIFIER}))*"
+    rf"(?:(?:{_MODIFIER})\s+)*(?:{_NOUN})(?:\s+(?:{_MODIFIER}))*(?:\s*\([^()]*\))?"
     r"[\s*_`\"')\]]*(?:[:=→]|[=-]>|\s[-\u2013\u2014]\s|\b(?:is|ist|lautet|est|es|è|é)\b\s*:?)"
 )
 """The words before an answer on its line, such as ``My final answer is:``."""
@@ -92,10 +100,18 @@ _DECORATIONS = ("{}.", "{},", '"{}"', "“{}”", "*{}*", "**{}**", "`{}`", "({}
 
 
 def remove_thoughts(reply: str) -> str:
-    """Remove the thoughts of a reasoning model, including those without a beginning or an end."""
-    text = _THOUGHTS.sub("\n", reply)
-    text = _THOUGHT_END.split(text)[-1]
-    return _THOUGHT_START.split(text)[0].strip()
+    """Remove the thoughts of a reasoning model, including those without a start or an end."""
+    parts: list[str] = []
+    at, thinking = 0, False
+    for mark in _THOUGHTS.finditer(reply):
+        if mark["start"] is None:
+            if not thinking:  # everything so far was a thought
+                parts.clear()
+            at, thinking = mark.end(), False
+        elif not thinking:
+            parts.append(reply[at : mark.start()])
+            thinking = True
+    return "\n".join([*parts, "" if thinking else reply[at:]]).strip()
 
 
 def fold(text: str) -> str:
@@ -114,7 +130,7 @@ def _is_invisible(letter: str) -> bool:
 
 def _unwrap(text: str) -> str:
     """Replace markup of HTML, LaTeX and Markdown by its content."""
-    text = html.unescape(text)
+    text = _BRACKETED_TAG.sub(r"<\1>", _FRACTION.sub(r"\1/\2", html.unescape(text)))
     for _ in range(4):
         text = _LATEX.sub(r"\1", text)
     text = _ESCAPED.sub(r"\1", _EMPHASIS.sub(r"\2", _QUOTED.sub("", text)))
@@ -124,7 +140,7 @@ def _unwrap(text: str) -> str:
         name = (tag[1] or "").casefold()
         if name == "s" and "<s>" not in lower:
             return ""  # the end of a sequence
-        if name in _STRUCK:
+        if name in _STRUCK or "line-through" in tag[0]:
             return tag[0]
         if not name or name in _INLINE:
             return ""
@@ -174,12 +190,13 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 def find_objects(text: str) -> Iterator[_Entries]:
     """Yield the JSON objects in a text. Single quotes, commas at the end and words of Python are accepted."""
-    at = 0
+    at = unclosed = 0
     for _ in range(MAX_OBJECTS):
         at = text.find("{", at)
-        if at < 0:
+        if at < 0 or unclosed > MAX_UNCLOSED:
             return
         end, source = _scan_object(text, at)
+        unclosed += not source
         try:
             value = json.loads(source, strict=False, object_pairs_hook=_Entries, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
@@ -210,37 +227,39 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-def _named_values(value: Any, names: Collection[str]) -> Iterator[Any]:
-    """Yield the values of entries with one of these names, at any depth."""
+def _named_values(value: Any, is_name: Callable[[str], object]) -> Iterator[Any]:
+    """Yield the values of entries with a name, at any depth."""
     if isinstance(value, _Entries):
         for name, entry in value:
-            if name.casefold() in names:
+            if is_name(name.casefold()):
                 yield entry
             else:
-                yield from _named_values(entry, names)
+                yield from _named_values(entry, is_name)
     elif isinstance(value, list):
         for item in value:
-            yield from _named_values(item, names)
+            yield from _named_values(item, is_name)
 
 
-def _only_value(value: Any) -> Any:
-    """Return the value of an object with one entry, through objects within it; None for other objects."""
+def _leaf(value: Any) -> Any:
+    """Return the answer in an object: its entry with a usual name, or its only entry. None for other objects."""
     while isinstance(value, _Entries):
-        value = value[0][1] if len(value) == 1 else None
+        named = [entry for name, entry in value if _ANSWER_NAME.fullmatch(name.casefold())]
+        entries = named or [entry for _, entry in value]
+        value = entries[0] if len(entries) == 1 else None
     return value
 
 
 def json_answers(text: str, entry: str) -> list[Any]:
     """Return the answers in the JSON objects of a text.
 
-    The answers are the entries named ``entry`` at any depth, or else those named ``answer``, or else the value of each
-    object with one entry.
+    The answers are the entries named ``entry`` at any depth; or else those named ``answer``; or else those with another
+    usual name, such as ``final_score``; or else the value of each object with one entry.
     """
     objects = list(find_objects(text))
-    for name in dict.fromkeys((entry.casefold(), "answer")):
-        if values := list(_named_values(objects, {name})):
-            return values
-    return [value for value in map(_only_value, objects) if value is not None]
+    for is_name in (entry.casefold().__eq__, "answer".__eq__, _ANSWER_NAME.fullmatch):
+        if values := list(_named_values(objects, is_name)):
+            return [_leaf(value) for value in values]
+    return [value for value in map(_leaf, objects) if value is not None]
 
 
 def _spellings(value: Any) -> list[str]:
@@ -252,6 +271,10 @@ def _spellings(value: Any) -> list[str]:
     if isinstance(value, list) and all(type(item) is int for item in value):
         return [", ".join(map(str, value[:100]))]
     return [value] if isinstance(value, str) else []
+
+
+_ANSWER_NAME = re.compile(rf"value|label|(?:(?:{_MODIFIER})[ _-]*)*(?:{_NOUN})(?:[ _-]*(?:{_MODIFIER}))*")
+"""Usual names of the entry of a JSON object that holds the answer."""
 
 
 # Statements
@@ -396,6 +419,7 @@ _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?P<digits>\d[\d.,' ]*|[.,]\d+)(?:"
     r"\s*\(?(?:/|\u2044|out of|of|von|sur|de|sobre|su|di)\s*(?P<top>\d+(?:[.,]\d+)?)"
     r"|\s*(?P<percent>%|percent|per cent|prozent|pour ?cent|por ciento|por cento|per cento))?"
+    r"(?:\s*(?:points?|pts|punkte?n?|puntos?|punti|pontos?|stars?|sterne?n?|étoiles?|estrellas?))?"
 )
 _THOUSANDS = re.compile(r"(\d{1,3}(?P<mark>[.,' ])\d{3}(?:(?P=mark)\d{3})*)(?:[.,](\d+))?")
 
@@ -480,12 +504,18 @@ _THAT = r"(?:that|and|as|dass|que|und|et|y|da)\b"
 _DECLINE = r"""(?:
     as\ an?\ (?:\w+\ ){0,2}?(?:ai|artificial\ intelligence|language\ model|assistant)\b
     | (?:i|we)\ (?:can(?:'t|not|\ not)|could(?:n't|\ not)|won't|will\ not|shouldn't|should\ not)\b
-    | (?:i|we)\ (?:(?:must|have\ to|need\ to|will\ have\ to)\ )?(?:(?:respectfully|politely|kindly)\ )?
+    | (?:i'm|i\ am)\ (?:(?:just|only)\ )?an?\ (?:\w+\ ){0,2}?(?:ai|artificial\ intelligence|language\ model|assistant)\b
+    | (?:can(?:'t|not|\ not)|unable\ to)\ (?:help|assist|comply|answer|respond|decide|judge|assess|fulfill?)\b
+    | [^.!?\n]{0,80}\b(?:violates?|against|contrary\ to)\ (?:my|our|the|openai's|company|content)\ (?:\w+\ ){0,2}?
+      (?:polic(?:y|ies)|guidelines?|principles?|programming)\b
+    | (?:i|we|i'm\ going\ to|i\ am\ going\ to)\ (?:(?:must|have\ to|need\ to|will\ have\ to)\ )?
+      (?:(?:respectfully|politely|kindly)\ )?
       (?:decline|refuse|refrain|abstain)\b
     | (?:i'm|i\ am|we're|we\ are)\ (?:unable|not\ (?:able|comfortable|allowed|permitted|willing|going\ to|qualified
       |in\ a\ position|designed|programmed))\b
     | (?:i'd|i\ would)\ (?:rather|prefer)\ not\b
-    | i\ (?:don't|do\ not)\ (?:feel\ comfortable|think\ it(?:'s|\ is)\ (?:appropriate|right|fair)
+    | i\ (?:don't|do\ not)\ (?:feel\ comfortable|think\ i\ (?:can|should)\b
+      |think\ it(?:'s|\ is)\ (?:appropriate|right|fair)
       |make|provide|have\ (?:personal|opinions|the\ ability))\b
     | (?:it|this|that)(?:'s|\ is|\ would\ be)\ (?:not\ (?:appropriate|ethical|something\ i)
       |inappropriate|unethical|discriminatory)\b
@@ -506,7 +536,7 @@ _DECLINE = r"""(?:
     | no\ (?:me\ es\ posible|puedo|podría|podré|estoy\ (?:en\ condiciones|capacitad|autorizad|dispuest)|debo
       |me\ siento\ cómod|es\ apropiado)
     | (?:debo|tengo\ que|prefiero)\ (?:rechazar|declinar|negarme|abstenerme|no)\b | me\ niego\b | sería\ inapropiado
-    | como\ (?:una?\ |um\ |uma\ )?(?:ia|inteligencia|inteligência|modelo)\b
+    | como\ (?:una?\ |um\ |uma\ )?(?:ia|inteligencia|inteligência|modelo|asistente)\b
     | non\ (?:posso|sono\ in\ grado|mi\ è\ possibile) | devo\ rifiutare | não\ (?:posso|consigo|me\ é\ possível)
     | (?:ik\ kan|kan\ ik)\ [^.,!?\n]{0,60}\bniet\b
 )"""
@@ -527,7 +557,8 @@ def is_refusal(reply: str, phrases: Iterable[str] = (), *, entry: str = "answer"
     """
     text = remove_thoughts(reply)
     values = [value for value in json_answers(text, entry) if isinstance(value, str)]
-    values += [value for value in _named_values(list(find_objects(text)), {"refusal"}) if isinstance(value, str)]
+    refusals = _named_values(list(find_objects(text)), ("refusal", "error").__contains__)
+    values += [value for value in refusals if isinstance(value, str)]
     starts = tuple(fold(phrase) for phrase in phrases)
     for piece in (text, *values):
         plain = _strip(fold(_unwrap(piece)))
