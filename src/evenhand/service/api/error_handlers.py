@@ -16,7 +16,7 @@ from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchErro
 
 logger = logging.getLogger("evenhand.service")
 
-CONFLICT_CODES = ("repeated", "horizon", "contradiction", "replaced", "version")
+CONFLICT_CODES = ("repeated", "horizon", "contradiction", "expired", "replaced", "version")
 """Codes of decisions that a client cannot mend by asking differently."""
 
 ABSENT_CODES = ("stream", "unknown-id")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
-from evenhand.shields.spec.plan import Counters, ShieldPlan
+from evenhand.shields.spec.plan import LABEL_WAIT, Counters, ShieldPlan
 
 REJECT, FOLLOW, ACCEPT = -1, 0, 1
 
@@ -89,6 +89,8 @@ class ShieldPolicy:
         short = plan.short_term
         if short is not None:
             said += [str(short.kappa), short.first]
+        if plan.label_wait != LABEL_WAIT:
+            said.append(plan.label_wait)
         hashed = hashlib.sha256(json.dumps(said).encode())
         for table in self.tables:
             for array in table.arrays:

@@ -10,6 +10,7 @@ from typing import Any
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.stats import Proved, Unknown
+from evenhand.text import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class ShieldCertificate:
             turn out to be.
         unshielded: the same for the recommendations.
         open_labels: decisions whose label is awaited.
+        expired_labels: Decisions whose label did not come within the configured wait; no figure counts them.
         bound: the bias at the end of this period is at most that; None: nothing is guaranteed.
         exact: whether some future attains the bound; else it may never be met.
         later: the bias at the end of each later period is at most that, if the assumption holds in every period until
@@ -53,6 +55,7 @@ class ShieldCertificate:
     assumption_held: bool | None
     how_later: str = ""
     advisory: bool = False
+    expired_labels: int = 0
 
     @property
     def bias(self) -> Fraction:
@@ -73,6 +76,7 @@ class ShieldCertificate:
     def summary(self) -> str:
         """Return two or three lines."""
         waiting = f", {self.open_labels} labels open" if self.open_labels else ""
+        waiting += f", {self.expired_labels} expired and not counted" if self.expired_labels else ""
         other = (
             f"after the shield {float(self.shielded):.4g}"
             if self.advisory
@@ -93,6 +97,8 @@ class ShieldCertificate:
         """
         over = certificate["step"] == certificate["horizon"]
         how, further = certificate["how"], certificate.get("how_later")
+        if expired := certificate.get("expired_labels"):
+            how += f"; {format_count(expired, 'decision', 'decisions')} without a label not counted"
         if certificate["attained"] and not over:
             how += "; some future attains it"
         end = "This period" if further else f"After {certificate['horizon']:,} decisions"
@@ -112,6 +118,7 @@ class ShieldCertificate:
             "bias_shielded": float(self.shielded),
             "bias_unshielded": float(self.unshielded),
             "open_labels": self.open_labels,
+            "expired_labels": self.expired_labels,
             "bound": None if self.bound is None else float(self.bound),
             "bound_exact": None if self.bound is None else str(self.bound),
             "attained": self.exact,
@@ -149,29 +156,35 @@ def explain_later(assumption: str, *, held: bool, bound: Fraction | None) -> str
 OpenLabels = tuple[int, int, int, int]
 """Decisions whose label is awaited: rejected and accepted of the first group, then of the second."""
 
-NO_OPEN_LABELS: OpenLabels = (0, 0, 0, 0)
 
+def worst_bias(kept: FairnessProperty, counters: Counters, open_labels: OpenLabels = (0, 0, 0, 0)) -> Fraction:
+    """Compute the largest bias over all values of the open labels, in constant time.
 
-def worst_bias(kept: FairnessProperty, counters: Counters, open_labels: OpenLabels = NO_OPEN_LABELS) -> Fraction:
-    """Return the largest bias over everything that the open labels can turn out to be.
+    Let n people of a group with label 1 be known, k of them accepted, and let r rejected and c accepted decisions be
+    open. If y of the r and x of the c turn out to have label 1, the group has the rate (k + x) / (n + x + y). As
+    k <= n, the rate grows with x and falls with y. The bias counts only if n + x + y >= m, the property's least count.
 
-    For fixed numbers with label 1 the bias grows with the distance of the two rates, so that the largest lies where
-    each group has accepted as few or as many of them as possible.
+    - The largest rate has x = c and y = max(0, m - n - c). Proof: every other (x, y) with n + x + y >= m has at least
+      this y, because n + c + y >= n + x + y >= m, and so (c, y) and then (c, max(0, m - n - c)) have larger rates.
+    - The smallest rate has y = r and x = max(0, m - n - r), by the same argument.
+    - The bias does not fall if the larger rate grows or the smaller one falls. The labels of the groups are
+      independent, so its maximum has the largest rate of one group and the smallest rate of the other.
+    - If m cannot be reached, the bias is 0.
 
     Args:
-        kept: the property.
-        counters: seen and accepted of each group, (n_a, a, n_b, b).
-        open_labels: see `OpenLabels`.
+        kept: The property.
+        counters: People with label 1 and accepted ones of each group, (n_a, a, n_b, b).
+        open_labels: See `OpenLabels`.
     """
     n_a, a, n_b, b = counters
-    if not any(open_labels):
-        return kept.bias(n_a, a, n_b, b)
-    corners = [
-        [
-            (n + more, k + accepted)
-            for more in range(rejected_open + accepted_open + 1)
-            for accepted in {max(0, more - rejected_open), min(more, accepted_open)}
-        ]
-        for n, k, rejected_open, accepted_open in ((n_a, a, *open_labels[:2]), (n_b, b, *open_labels[2:]))
-    ]
-    return max(kept.bias(*one, *other) for one in corners[0] for other in corners[1])
+    needed = kept.empty_group.needed_count
+    low_a, high_a = _extreme_counts(n_a, a, open_labels[0], open_labels[1], needed)
+    low_b, high_b = _extreme_counts(n_b, b, open_labels[2], open_labels[3], needed)
+    return max(kept.bias(*high_a, *low_b), kept.bias(*low_a, *high_b))
+
+
+def _extreme_counts(n: int, k: int, rejected: int, accepted: int, needed: int) -> tuple[tuple[int, int], ...]:
+    """Return people and accepted ones of a group with the smallest rate, and with the largest, see `worst_bias`."""
+    more = min(max(needed - n - rejected, 0), accepted)
+    fewer = min(max(needed - n - accepted, 0), rejected)
+    return (n + rejected + more, k + more), (n + accepted + fewer, k + accepted)

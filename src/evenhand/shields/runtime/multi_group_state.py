@@ -51,7 +51,7 @@ class MultiGroupShieldState:
         self.policy = policy
         self.groups = plan.inputs.groups
         self.costs = plan.inputs.costs
-        self.labelled = plan.property.labelled
+        self.labelled, self.label_wait = plan.property.labelled, plan.label_wait
         self.horizon = plan.horizon
         self.bounds = welfare_bounds_of(plan) if policy.actions.form == "separate" else None
         self._plan_period(plan.start)

@@ -24,7 +24,7 @@ from evenhand.shields.runtime.state import (
     read_numbers,
 )
 from evenhand.shields.spec.ends import FairEnd, WelfareEnd
-from evenhand.shields.spec.plan import Counters, ShieldPlan
+from evenhand.shields.spec.plan import LABEL_WAIT, Counters, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.typing import Integers
 
@@ -86,16 +86,16 @@ def _worst_corner_bias(kept: FairnessProperty, past: Counters, n_a: Integers, n_
 # The counters of a shield that goes on from period to period.
 
 
-LATER_ENTRIES = ("short_term", "nudging")
-"""Of plans; states and logs of shields without them keep their digests."""
+LATER_ENTRIES = {"short_term": None, "nudging": None, "label_wait": LABEL_WAIT}
+"""Entries of plans that digests leave out at their defaults, because they were added after the others."""
 
 
 def plan_digest(plan: ShieldPlan) -> str:
     """Return the digest of a shield that makes its periods from a plan."""
-    # What a plan does not ask for is left out, as it was before there was anything of it to ask for.
-    asked = {name: value for name, value in asdict(plan).items() if value is not None or name not in LATER_ENTRIES}
-    said = json.dumps(asked, default=str, sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    entries = {
+        name: value for name, value in asdict(plan).items() if name not in LATER_ENTRIES or value != LATER_ENTRIES[name]
+    }
+    return hashlib.sha256(json.dumps(entries, default=str, sort_keys=True).encode()).hexdigest()
 
 
 class PeriodicShieldState:
@@ -121,7 +121,7 @@ class PeriodicShieldState:
         plan = periodic.plan
         self.groups = plan.inputs.groups
         self.costs = plan.inputs.costs
-        self.labelled = plan.property.labelled
+        self.labelled, self.label_wait = plan.property.labelled, plan.label_wait
         self.horizon = plan.horizon
         self.period = 0
         self.past = self.past_recommended = plan.start
@@ -177,13 +177,15 @@ class PeriodicShieldState:
         self.period, self.prompt = self.period + 1, prompt
 
     def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
-        """Return what makes the plans that the next decision needs, from here or from a state; None if they are made.
+        """Return a function that computes what the next decision needs; None if it is not needed.
 
-        It may run in another thread, while nothing else is done with this course.
+        It may run in another thread while this state is not used.
+
+        Args:
+            state: State to be restored. If None, the present one.
         """
-        if not self.periodic.plan.plans_periods:
-            return None
         if state is None:
+            past, now = self.past, None
             needed = [self._totals()] if self._course.step == self.horizon else []
         else:
             past, now = tuple(state["past"]), state["now"]
@@ -196,7 +198,12 @@ class PeriodicShieldState:
             for past in missing:
                 self.periodic.begin(past)
 
-        return make if missing else None
+        if missing and self.periodic.plan.plans_periods:
+            return make
+        if now is None:
+            return self._course.plan_ahead()
+        period = self.periodic.begin(past)
+        return FiniteShieldState(period.policy, period.end).plan_ahead(now)
 
     def observe(self, code: int, label: int) -> None:
         """See `ShieldState.observe`."""

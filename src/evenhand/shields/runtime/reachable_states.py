@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from math import comb
 from typing import Any
 
@@ -17,8 +16,8 @@ from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.spec.ends import EndValues
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.shields.synthesis.kernels import sweep_live_states
-from evenhand.typing import Booleans, Integers
+from evenhand.shields.synthesis.kernels import count_live_states, sweep_live_states
+from evenhand.typing import Integers
 
 
 class LiveStates:
@@ -56,17 +55,41 @@ class LiveStates:
             self._bits.append(np.packbits(layer[:size]))
         self._bits.reverse()
 
-    def of(self, t: int, counters: Integers) -> Booleans:
-        """Return which of these are live after t decisions; counters (n, 4) as (n_a, a, n_b, b), possible ones."""
-        n_a, a, n_b, b = counters.T
-        position = self._start[n_a, n_b] + a * (n_b + 1) + b
-        return np.asarray(self._bits[t][position >> 3] >> (7 - (position & 7)) & 1, dtype=bool)
+    def count(
+        self, t: int, counters: Counters, outcomes: Sequence[Integers], *, group: int | None = None
+    ) -> tuple[int, int]:
+        """Count the outcomes of open labels that are live after t decisions, see `count_live_states`.
+
+        Args:
+            t: Decisions made, including the next one if `group` is given.
+            counters: Known counters.
+            outcomes: Possible numbers of labels 1 among open decisions, by group and decision.
+            group: Group of the next decision. If None, both counts are of the outcomes as they are.
+        """
+        after_rejection, after_acceptance = count_live_states(
+            self._bits[t], self._start, np.array(counters), tuple(outcomes), -1 if group is None else group
+        )
+        return int(after_rejection), int(after_acceptance)
 
 
-@lru_cache(maxsize=4)
-def find_live_states(terminal: Any, horizon: int, times: tuple[int, ...]) -> LiveStates:
-    """Return the live states, kept for the next shield of the same problem."""
-    return LiveStates(terminal, horizon, times)
+_LIVE_STATES: dict[Any, LiveStates] = {}
+MAX_LIVE_STATES = 8
+"""Maximum number of problems whose live states are shared by later shields."""
+
+
+def has_live_states(terminal: EndValues, horizon: int, times: tuple[int, ...]) -> bool:
+    """Return whether `find_live_states` has its result at hand."""
+    return (terminal, horizon, times) in _LIVE_STATES
+
+
+def find_live_states(terminal: EndValues, horizon: int, times: tuple[int, ...]) -> LiveStates:
+    """Compute the live states, or return those of the last shield of the same problem."""
+    problem = (terminal, horizon, times)
+    live = _LIVE_STATES.pop(problem, None) or LiveStates(terminal, horizon, times)
+    _LIVE_STATES[problem] = live
+    if len(_LIVE_STATES) > MAX_LIVE_STATES:
+        _LIVE_STATES.pop(next(iter(_LIVE_STATES)), None)
+    return live
 
 
 # Every end that a run can still come to under its policy, and the worst of them.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
+from sys import maxsize
 from typing import Any, NamedTuple, NoReturn
 
 from evenhand.errors import DecisionError
@@ -110,10 +112,15 @@ class Shield:
         policy: a synthesised shield, of one horizon or of periods.
         advisory: let every recommendation stand, and count what the shield would have done had it been in force. Then
             nothing is guaranteed.
+
+    Attributes:
+        interventions: Number of decisions against the recommendation.
+        cost: Sum of their costs.
+        expired_labels: Number of decisions whose label did not come within the plan's ``label_wait`` decisions.
     """
 
-    __slots__ = ("_codes", "_costs", "_course", "_decisions", "_group", "_ids", "_largest", "_needs_id", "_only",
-                 "_period", "advisory", "cost", "interventions")  # fmt: skip
+    __slots__ = ("_costs", "_course", "_decisions", "_group", "_ids", "_largest", "_needs_id", "_only", "_pending",
+                 "_period", "_wait", "advisory", "cost", "expired_labels", "interventions")  # fmt: skip
 
     def __init__(self, policy: ShieldPolicy | PeriodicShield | ShieldState, *, advisory: bool = False) -> None:
         course = initial_state(policy)
@@ -125,12 +132,15 @@ class Shield:
         # With one cost it need not be given.
         self._only = course.costs[0] if len(course.costs) == 1 else None
         self._needs_id = course.labelled
+        # Only decisions with labels have pending ids.
+        self._wait = course.label_wait if course.labelled else maxsize
         self._decisions = (_build_decisions(advisory, False), _build_decisions(advisory, True))
-        self._ids = PendingDecisions()
-        self._codes = self._ids.codes
+        self._ids = DecisionIds()
+        self._pending = self._ids.pending
         self._period = course.period
         self.interventions = 0
         self.cost = 0.0
+        self.expired_labels = 0
 
     def decide(self, group: str, recommendation: int, cost: float | None = None, id: Id | None = None) -> Decision:
         """Decide on one individual.
@@ -169,7 +179,11 @@ class Shield:
         if course.period != self._period:
             self._begin_period()
         if id is not None:
-            self._codes[id] = code
+            self._pending[id] = code
+            if len(self._pending) > self._wait:
+                # A decision with label 0 is not counted.
+                course.observe(self._ids.expire_oldest(), 0)
+                self.expired_labels += 1
         # The two lowest bits are recommendation and decision: they differ where the shield intervened.
         if (code ^ code >> 1) & 1:
             self.interventions += 1
@@ -180,8 +194,8 @@ class Shield:
         """Record the true label of an individual that was decided on: 1 if accepting was right.
 
         Raises:
-            DecisionError: the property needs no labels, there is no decision under this id, its label is known, or
-                the label is neither 0 nor 1; nothing changed.
+            DecisionError: the property needs no labels, there is no decision under this id, its label is known or
+                expired, or the label is neither 0 nor 1; nothing changed.
         """
         if not self._needs_id:
             raise DecisionError(
@@ -189,7 +203,7 @@ class Shield:
             )
         code, given = self._ids.find_pending(id, label)
         self._course.observe(code, given)
-        self._codes[id] = -1 - given
+        self._ids.settle(id, given)
 
     def certificate(self, *, exact: bool = False) -> ShieldCertificate:
         """Return what is guaranteed from here on, on which assumption.
@@ -201,8 +215,8 @@ class Shield:
         Raises:
             LimitError: ``exact``, and the end is too far away.
         """
-        found = self._course.certificate(exact=exact)
-        return found.as_advice() if self.advisory else found
+        certificate = replace(self._course.certificate(exact=exact), expired_labels=self.expired_labels)
+        return certificate.as_advice() if self.advisory else certificate
 
     @property
     def step(self) -> int:
@@ -231,8 +245,7 @@ class Shield:
 
     def awaits_label(self, id: Id | None = None) -> bool:
         """Return whether the label of this decision is awaited; without an id, whether any label is."""
-        codes = self._codes
-        return any(code >= 0 for code in codes.values()) if id is None else codes.get(id, -1) >= 0
+        return bool(self._pending) if id is None else id in self._pending
 
     def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
         """Return what makes the plan that the next decision waits for, as in dynamic shields; else None.
@@ -242,7 +255,7 @@ class Shield:
         Args:
             state: that will be loaded; by default the shield goes on from its own.
         """
-        if not isinstance(self._course, PeriodicShieldState | MultiGroupShieldState):
+        if not isinstance(self._course, FiniteShieldState | PeriodicShieldState | MultiGroupShieldState):
             return None
         return self._course.plan_ahead(None if state is None else state["course"])
 
@@ -260,7 +273,8 @@ class Shield:
             "course": self._course.state(),
             "interventions": self.interventions,
             "cost": self.cost,
-            "ids": [list(entry) for entry in self._codes.items()],
+            "expired": self.expired_labels,
+            "ids": self._ids.entries(),
         }
         return {**state, "checksum": _state_checksum(state)}
 
@@ -283,20 +297,20 @@ class Shield:
         if state.get("checksum") != _state_checksum({key: value for key, value in state.items() if key != "checksum"}):
             _refused_state_error("the state is damaged: its checksum is not that of its content")
         ids, course = state.get("ids"), state.get("course")
-        counted, spent = state.get("interventions"), state.get("cost")
+        counted, spent, expired = state.get("interventions"), state.get("cost"), state.get("expired", 0)
         if (
             not isinstance(ids, list)
             or not all(_is_log_entry(entry) for entry in ids)
             or not isinstance(course, Mapping)
         ):
             _refused_state_error("the state has no ids or no course")
-        if counted.__class__ is not int or not isinstance(spent, (int, float)):
+        if counted.__class__ is not int or expired.__class__ is not int or not isinstance(spent, (int, float)):
             _refused_state_error("the state does not say how often the shield intervened, and at what cost")
         self._course.restore(course)
-        self._ids = PendingDecisions((key, code) for key, code in ids)
-        self._codes = self._ids.codes
+        self._ids = DecisionIds((key, code) for key, code in ids)
+        self._pending = self._ids.pending
         self._period = self._course.period
-        self.interventions, self.cost = counted, float(spent)
+        self.interventions, self.cost, self.expired_labels = counted, float(spent), expired
 
     @classmethod
     def restore(cls, policy: ShieldPolicy | PeriodicShield | ShieldState, state: Mapping[str, Any]) -> Shield:
@@ -312,11 +326,9 @@ class Shield:
     def _begin_period(self) -> None:
         """Begin a new period: of the old one, only decisions that await a label are remembered."""
         self._period = self._course.period
-        if self._needs_id:
-            self._ids.keep_pending()
-        else:
-            self._ids = PendingDecisions()
-        self._codes = self._ids.codes
+        self._ids.settled.clear()
+        if not self._needs_id:
+            self._pending.clear()
 
     def _refuse_input(self, group: object, recommendation: object, cost: object) -> NoReturn:
         """Raise the error for the first invalid argument."""
@@ -350,7 +362,7 @@ def _is_log_entry(entry: object) -> bool:
         and len(entry) == 2
         and entry[0].__class__ in (str, int)
         and entry[1].__class__ is int
-        and entry[1] >= min(LABELLED_CODES)
+        and entry[1] >= EXPIRED_CODE
     )
 
 
@@ -370,36 +382,44 @@ def _refused_state_error(message: str, hint: str = "give what Shield.state retur
 
 Id = str | int
 
-# Codes of decisions whose label is known to be 0 or 1; any other code waits for its label.
-LABELLED_CODES = (-1, -2)
+EXPIRED_CODE = -3
+"""Code of a decision whose label expired; codes of known labels are -1 - label."""
 
 
-class PendingDecisions:
-    """Ids with a small code each: nothing is kept of a decision beside what its label will need.
-
-    A code is a nonnegative number that stands for the group and the decision while the label is awaited, then
-    ``-1 - label``.
+class DecisionIds:
+    """IDs of decisions, each with a small code: nothing else about a decision is kept.
 
     Args:
-        entries: ids and codes, in the order of the decisions.
+        entries: IDs and codes, in the order of the decisions.
+
+    Attributes:
+        pending: Codes of decisions that await a label, the oldest first: what `ShieldState.decide` returned, 0 or more.
+        settled: Codes of decisions of this period whose label is known or expired, all negative.
     """
 
-    __slots__ = ("codes",)
+    __slots__ = ("pending", "settled")
 
     def __init__(self, entries: Iterable[tuple[Id, int]] = ()) -> None:
-        self.codes: dict[Id, int] = dict(entries)
+        self.pending: dict[Id, int] = {}
+        self.settled: dict[Id, int] = {}
+        for key, code in entries:
+            (self.pending if code >= 0 else self.settled)[key] = code
+
+    def entries(self) -> list[list[Id | int]]:
+        """Return all IDs with their codes, for JSON."""
+        return [[key, code] for codes in (self.settled, self.pending) for key, code in codes.items()]
 
     def check(self, key: Id) -> None:
-        """Check that an id is new and can be stored in a file.
+        """Check that an ID is new and can be stored in a file.
 
         Raises:
-            DecisionError: the id is neither a text nor a whole number, or there was a decision for it.
+            DecisionError: The ID is neither a string nor an integer, or another decision has it.
         """
         if key.__class__ is not str and key.__class__ is not int:
             raise DecisionError(
                 f"the id {key!r} is a {type(key).__name__}", code="id", hint="give a text or a whole number"
             )
-        if key in self.codes:
+        if key in self.pending or key in self.settled:
             raise DecisionError(
                 f"there was a decision for the id {key!r} already",
                 code="repeated",
@@ -407,10 +427,10 @@ class PendingDecisions:
             )
 
     def find_pending(self, key: Id, label: object) -> tuple[int, int]:
-        """Return the code of a decision and its label as 0 or 1; nothing changes.
+        """Return the code of a decision, and its label as 0 or 1.
 
         Raises:
-            DecisionError: no decision has this id, its label is known, or the label is not 0 or 1.
+            DecisionError: No decision has this ID, its label is known or expired, or the label is not 0 or 1.
         """
         try:
             given = {0: 0, 1: 1}.get(label)  # type: ignore[call-overload]  # callers give anything
@@ -419,7 +439,7 @@ class PendingDecisions:
         if given is None:
             raise DecisionError(f"the label {label!r} is not 0 or 1", code="label", hint="give 0 or 1")
         try:
-            code = self.codes.get(key)
+            code = self.pending.get(key, self.settled.get(key))
         except TypeError:
             code = None
         if code is None:
@@ -428,7 +448,13 @@ class PendingDecisions:
                 code="unknown-id",
                 hint="give the id of a decision that this shield made and still remembers",
             )
-        if code in LABELLED_CODES:
+        if code == EXPIRED_CODE:
+            raise DecisionError(
+                f"the label of {key!r} expired: too many decisions without a label came after it",
+                code="expired",
+                hint="raise `wait` under `labels` of the plan, which is how many decisions wait for their label",
+            )
+        if code < 0:
             known = -1 - code
             raise DecisionError(
                 f"the label of {key!r} is known: {known}"
@@ -438,6 +464,13 @@ class PendingDecisions:
             )
         return code, given
 
-    def keep_pending(self) -> None:
-        """Forget all but the decisions whose labels are awaited."""
-        self.codes = {key: code for key, code in self.codes.items() if code >= 0}
+    def settle(self, key: Id, label: int) -> None:
+        """Record that the label of a decision is known."""
+        del self.pending[key]
+        self.settled[key] = -1 - label
+
+    def expire_oldest(self) -> int:
+        """Record that the oldest pending decision no longer awaits its label, and return its code."""
+        key = next(iter(self.pending))
+        self.settled[key] = EXPIRED_CODE
+        return self.pending.pop(key)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, Protocol, cast
+from math import prod
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,10 +13,16 @@ from evenhand.errors import DecisionError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.runtime.certificate import OpenLabels, ShieldCertificate, worst_bias
-from evenhand.shields.runtime.reachable_states import LiveStates, find_live_states, worst_end_bias
+from evenhand.shields.runtime.reachable_states import LiveStates, find_live_states, has_live_states, worst_end_bias
 from evenhand.shields.spec.ends import EndValues, end_values_of, why_nothing_is_required
 from evenhand.shields.spec.plan import Counters
 from evenhand.typing import Integers
+
+MAX_OUTCOMES = 100_000
+"""Maximum number of outcomes of open labels that a decision examines."""
+
+MAX_VOTES = 4096
+"""Maximum number of these outcomes whose levels are looked up if both decisions keep as many alive."""
 
 
 class ShieldState(Protocol):
@@ -27,6 +34,7 @@ class ShieldState(Protocol):
         labelled: whether decisions get labels later.
         digest: of the policy: a state is good for this one alone.
         has_guarantee: whether the bound still holds, given that labels come in time from here on.
+        label_wait: Maximum number of decisions that await their label.
         period: which period it is in, from 0: ids are remembered for a period.
     """
 
@@ -36,6 +44,8 @@ class ShieldState(Protocol):
     def costs(self) -> tuple[float, ...]: ...
     @property
     def labelled(self) -> bool: ...
+    @property
+    def label_wait(self) -> int: ...
     @property
     def digest(self) -> str: ...
     @property
@@ -79,9 +89,10 @@ class FiniteShieldState:
 
     Beside the decisions it counts the recommendations, so that what would have been without a shield is known.
 
-    With labels (equal opportunity) a decision made while earlier labels are open looks at every outcome of them: it is
-    one after which most outcomes, all of them if possible, can still end fair, and where both decisions are equal in
-    that, the one that the policy takes for most outcomes.
+    With labels (equal opportunity), a decision made while earlier labels are open examines their outcomes. It is the
+    decision after which more outcomes can still end fair, and if both are equal in that, the one that the policy takes
+    for most outcomes. Of more than `MAX_OUTCOMES` outcomes (`MAX_VOTES` in a tie), evenly spread ones are examined, and
+    nothing is guaranteed until fewer are left. So the cost of a decision is bounded.
 
     Attributes:
         n_a, a, n_b, b: seen and accepted of each group, of those with label 1 where there are labels.
@@ -97,9 +108,9 @@ class FiniteShieldState:
         terminal: what it was synthesised for; by default what its plan says.
     """
 
-    __slots__ = ("_careful", "_level", "_short", "_short_from", "_terminal", "a", "b", "costs", "groups",
-                 "has_guarantee", "horizon", "labelled", "left", "n_a", "n_b", "open", "policy", "prompt",
-                 "recommended_a", "recommended_b", "sound", "step")  # fmt: skip
+    __slots__ = ("_careful", "_level", "_live_states", "_short", "_short_from", "_terminal", "a", "b", "costs",
+                 "groups", "has_guarantee", "horizon", "label_wait", "labelled", "left", "n_a", "n_b", "open", "policy",
+                 "prompt", "recommended_a", "recommended_b", "sound", "step")  # fmt: skip
     period = 0
 
     def __init__(self, policy: ShieldPolicy, terminal: EndValues | None = None) -> None:
@@ -109,10 +120,11 @@ class FiniteShieldState:
         self.policy = policy
         self.groups = plan.inputs.groups
         self.costs = plan.inputs.costs
-        self.labelled = plan.property.labelled
+        self.labelled, self.label_wait = plan.property.labelled, plan.label_wait
         self.horizon = plan.horizon
         self._level = policy.actions.level
         self._terminal = end_values_of(plan) if terminal is None else terminal
+        self._live_states: LiveStates | None = None
         self.step = self.n_a = self.a = self.n_b = self.b = self.recommended_a = self.recommended_b = 0
         self.open = [0] * 8
         self.prompt = True
@@ -175,7 +187,7 @@ class FiniteShieldState:
                 self.a += decision
                 self.recommended_a += recommendation
         if self.sound and not self.has_guarantee:
-            self.has_guarantee = bool(self._live().of(self.step, self.outcomes()).all())
+            self.has_guarantee = self._all_live()
         self._careful = any(self.open) or (self.sound and not self.has_guarantee)
 
     @property
@@ -184,13 +196,49 @@ class FiniteShieldState:
         open_ = self.open
         return (open_[0] + open_[2], open_[1] + open_[3], open_[4] + open_[6], open_[5] + open_[7])
 
-    def _live(self) -> LiveStates:
-        return find_live_states(cast(Hashable, self._terminal), self.horizon, self.policy.plan.times)
+    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+        """Return a function that computes the live states for decisions with open labels; None if it is not needed.
 
-    def outcomes(self) -> Integers:
-        """Return the counters that the open labels can lead to, shape (outcomes, 4)."""
-        grids = np.indices([count + 1 for count in self.open_labels]).reshape(4, -1)
-        rejected_a, accepted_a, rejected_b, accepted_b = grids
+        It may run in another thread while this state is not used.
+
+        Args:
+            state: State to be restored. If None, the present one.
+        """
+        waits = self._careful if state is None else any(state["open"]) or not state["prompt"]
+        known = self._live_states or has_live_states(self._terminal, self.horizon, self.policy.plan.times)
+
+        def make() -> None:
+            self._all_live()  # compiles its kernel, too
+
+        return make if waits and self.sound and self.labelled and not known else None
+
+    def _live(self) -> LiveStates:
+        if self._live_states is None:
+            self._live_states = find_live_states(self._terminal, self.horizon, self.policy.plan.times)
+        return self._live_states
+
+    def _all_live(self) -> bool:
+        """Return whether all outcomes of the open labels can end fair; False if there are too many to examine."""
+        number = prod(count + 1 for count in self.open_labels)
+        if number > MAX_OUTCOMES:
+            return False
+        return self._live().count(self.step, self.counters, self._spread_outcomes(number))[0] == number
+
+    def _spread_outcomes(self, most: int) -> list[Integers]:
+        """Return possible numbers of labels 1 among the open decisions of each kind, evenly spread if they are many."""
+        longest = max(self.open_labels) + 1
+        while prod(min(count + 1, longest) for count in self.open_labels) > most:
+            longest -= 1
+        return [np.linspace(0, count, min(count + 1, longest)).round().astype(np.int64) for count in self.open_labels]
+
+    def outcomes(self, most: int | None = None) -> Integers:
+        """Return the counters that the open labels can lead to, shape (outcomes, 4).
+
+        Args:
+            most: Maximum number of outcomes, which are then evenly spread. If None, all of them.
+        """
+        spread = self._spread_outcomes(most or prod(count + 1 for count in self.open_labels))
+        rejected_a, accepted_a, rejected_b, accepted_b = np.stack(np.meshgrid(*spread, indexing="ij")).reshape(4, -1)
         n_a, a, n_b, b = self.counters
         return np.stack(
             [n_a + rejected_a + accepted_a, a + accepted_a, n_b + rejected_b + accepted_b, b + accepted_b], axis=1
@@ -205,22 +253,15 @@ class FiniteShieldState:
         """Return the decision while labels are open, or after the guarantee was lost."""
         if any(self.open):
             self.prompt = False
-        # Every way in which the open labels may still turn out; one is the truth, and it is not known which.
-        outcomes = self.outcomes()
-        after = self.step + 1
-        alive = [0, 0]
-        for decision in (0, 1) if self.sound else ():
-            counted = outcomes.copy()
-            counted[:, 2 * group] += 1
-            counted[:, 2 * group + 1] += decision
+        alive = (0, 0)
+        if self.sound:
             # The label of this decision is open too: a fair end must be within reach whichever it is.
-            possible = self._live().of(after, outcomes) & self._live().of(after, counted)
-            alive[decision] = int(possible.sum())
-        # First what leaves a fair end within reach under more outcomes; between equals, what the policy says under most
-        # of them.
+            spread = self._spread_outcomes(MAX_OUTCOMES)
+            alive = self._live().count(self.step + 1, self.counters, spread, group=group)
         if alive[0] != alive[1]:
             chosen = int(alive[1] > alive[0])
         else:
+            outcomes = self.outcomes(MAX_VOTES)
             level = look_up_levels(
                 self.policy.tables[-1 if self.left else 0],
                 self.step,
@@ -233,16 +274,22 @@ class FiniteShieldState:
                 for value, times in zip(*np.unique(level, return_counts=True), strict=True)
             )
             chosen = recommendation ^ int(2 * against > len(outcomes))
-        self.has_guarantee = self.sound and alive[chosen] == len(outcomes)
+        counts = list(self.open_labels)
+        number = prod(count + 1 for count in counts)
+        counts[2 * group + chosen] += 1
+        examined = prod(count + 1 for count in counts) <= MAX_OUTCOMES
+        self.has_guarantee = self.sound and examined and alive[chosen] == number
         return chosen
 
     def switch_policy(self, policy: ShieldPolicy, terminal: EndValues | None) -> None:
         """Go on under another policy of the same horizon and property, from the same counters."""
         self.policy = policy
         self._level = policy.tables[-1 if self.left else 0].level
-        self._terminal = end_values_of(policy.plan) if terminal is None else terminal
+        before, self._terminal = self._terminal, end_values_of(policy.plan) if terminal is None else terminal
+        if self._terminal != before:
+            self._live_states = None
         if self.sound:
-            self.has_guarantee = bool(self._live().of(self.step, self.outcomes()).all())
+            self.has_guarantee = self._all_live()
         self._careful = any(self.open) or (self.sound and not self.has_guarantee)
 
     def state(self) -> dict[str, Any]:
@@ -283,7 +330,7 @@ class FiniteShieldState:
                 self._leave_bound()
         self.has_guarantee = self.sound
         if self.sound and not self.prompt:
-            self.has_guarantee = bool(self._live().of(step, self.outcomes()).all())
+            self.has_guarantee = self._all_live()
         self._careful = any(open_) or (self.sound and not self.has_guarantee)
 
     @property

@@ -16,6 +16,7 @@ from evenhand.core import check_configuration, read_configuration, unknown_entry
 from evenhand.errors import OptionError
 from evenhand.shields.spec.ends import why_nothing_is_required
 from evenhand.shields.spec.plan import (
+    LABEL_WAIT,
     Inputs,
     Nudging,
     PlanKind,
@@ -147,6 +148,16 @@ class EnergyConfig(_StrictModel):
     first: Annotated[Whole, Field(alias="from", ge=0)] = 0
 
 
+class LabelConfig(_StrictModel):
+    """How labels arrive.
+
+    Attributes:
+        wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire.
+    """
+
+    wait: Annotated[Whole, Field(ge=1)] = LABEL_WAIT
+
+
 class ShieldConfig(_StrictModel):
     """A whole configuration; see ``docs/reference/shield-file.md`` for what every entry means."""
 
@@ -167,6 +178,7 @@ class ShieldConfig(_StrictModel):
     nudge: Literal["smaller", "both"] | None = None
     filter: bool | None = None
     seed: Annotated[Whole, Field(ge=0, lt=2**63)] | None = None
+    labels: LabelConfig | None = None
 
     def plan(self) -> ShieldPlan:
         """Return the plan that it describes.
@@ -175,6 +187,12 @@ class ShieldConfig(_StrictModel):
             OptionError: entries that are right alone do not fit together.
         """
         start = self._start()
+        if self.labels is not None and self.property != "equal_opportunity":
+            raise OptionError(
+                f"`labels` is an entry of equal_opportunity, and the property is {self.property}",
+                location="labels",
+                hint="leave it out: this property needs no labels",
+            )
         plan = ShieldPlan(
             property=FairnessProperty(self.property, self.kappa, EmptyGroupRule.parse(self.empty_group)),
             inputs=self._inputs(),
@@ -188,6 +206,7 @@ class ShieldConfig(_StrictModel):
             if self.short_term is None
             else ShortTermBound(self.short_term.kappa, self.short_term.first, self.short_term.probability),
             nudging=self._nudging(),
+            label_wait=(self.labels or LabelConfig()).wait,
         )
         nothing = why_nothing_is_required(plan)
         if nothing is not None:
@@ -338,6 +357,7 @@ def _parse_plan(described: Mapping[str, Any], *, location: str | None) -> tuple[
         "groups": ShieldGroupConfig.model_fields,
         "short_term": ("kappa", "from", "probability"),
         "energy": ("free", "full", "power", "from"),
+        "labels": LabelConfig.model_fields,
     }
     return check_configuration(make, location=location, entries=entries, hints=HINTS)
 
@@ -369,6 +389,8 @@ def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
     if any(plan.start):
         pairs = zip(plan.start[::2], plan.start[1::2], strict=True)
         found["start"] = dict(zip(inputs.groups, map(list, pairs), strict=True))
+    if plan.label_wait != LABEL_WAIT:
+        found["labels"] = {"wait": plan.label_wait}
     short, nudging = plan.short_term, plan.nudging
     if short is not None:
         found["short_term"] = {
@@ -433,6 +455,8 @@ HINTS = {
     "nudge": "smaller or both",
     "filter": "true or false",
     "seed": "a whole number of 0 or more",
+    "labels": "write how many decisions wait for their label: {wait: 10000}",
+    "wait": "write how many decisions wait for their label, such as labels: {wait: 10000}",
     "power": "a whole number from 1 to 16",
     "from": "a number of decisions",
     "probability": "that of ever leaving the bound, at most 0.5",

@@ -20,6 +20,9 @@ from evenhand.typing import Floats
 Interval = tuple[float, float]
 Weights = tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
 
+LABEL_WAIT = 10_000
+"""Default maximum number of decisions that await their label."""
+
 MAX_COSTS = 127
 """Twice as many levels and one fit into a byte, beside the mark of a dead state."""
 
@@ -271,6 +274,8 @@ class ShieldPlan:
         start: counters carried over from before; they count in every check.
         short_term: a wider bound on the way to the end, for finite, dynamic and energy shields.
         nudging: how an energy shield overrides; by default certainly from kappa on.
+        label_wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire and
+            are not counted. Default: 10,000.
     """
 
     property: FairnessProperty
@@ -283,6 +288,7 @@ class ShieldPlan:
     start: Counters = ()
     short_term: ShortTermBound | None = None
     nudging: Nudging | None = None
+    label_wait: int = LABEL_WAIT
 
     def __post_init__(self) -> None:
         groups = len(self.inputs.groups)
@@ -304,6 +310,10 @@ class ShieldPlan:
         if self.property.labelled and self.inputs.label is None:
             raise OptionError(
                 "equal opportunity needs the share of label 1 in every group", location="groups", hint="label: 0.4"
+            )
+        if isinstance(self.label_wait, bool) or not isinstance(self.label_wait, int) or self.label_wait < 1:
+            raise OptionError(
+                f"expected a number of decisions of 1 or more, got {self.label_wait!r}", location="labels.wait"
             )
         start = self.start
         fits = len(start) == 2 * groups and all(

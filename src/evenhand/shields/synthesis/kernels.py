@@ -352,6 +352,50 @@ def forbid_outside_bands(values, start, columns, low, high):
 
 
 @compile_kernel()
+def count_live_states(bits, start, counters, outcomes, group):
+    """Count the outcomes of open labels from which a fair end is within reach, after either decision on a group.
+
+    Args:
+        bits: Live states, one bit each, packed.
+        start: Positions of states, see `sweep_live_states`.
+        counters: Known counters, (n_a, a, n_b, b).
+        outcomes: For rejected and accepted decisions of the first group, then of the second, how many can turn out to
+            have label 1.
+        group: Group of the next decision, whose label is open too; negative if there is none.
+
+    Returns:
+        Number of outcomes that are live whatever the label, after a rejection and after an acceptance.
+    """
+    after_rejection, after_acceptance = 0, 0
+    for rejected_a in outcomes[0]:
+        for accepted_a in outcomes[1]:
+            n_a, a = counters[0] + rejected_a + accepted_a, counters[1] + accepted_a
+            for rejected_b in outcomes[2]:
+                for accepted_b in outcomes[3]:
+                    n_b, b = counters[2] + rejected_b + accepted_b, counters[3] + accepted_b
+                    if not _is_live(bits, start[n_a, n_b] + a * (n_b + 1) + b):
+                        continue
+                    if group < 0:
+                        after_rejection += 1
+                        after_acceptance += 1
+                    elif group == 0:
+                        position = start[n_a + 1, n_b] + a * (n_b + 1) + b
+                        after_rejection += _is_live(bits, position)
+                        after_acceptance += _is_live(bits, position + n_b + 1)
+                    else:
+                        position = start[n_a, n_b + 1] + a * (n_b + 2) + b
+                        after_rejection += _is_live(bits, position)
+                        after_acceptance += _is_live(bits, position + 1)
+    return after_rejection, after_acceptance
+
+
+@compile_kernel(internal=True)
+def _is_live(bits, position):
+    """Return the bit of a state as a number."""
+    return (bits[position >> 3] >> (7 - (position & 7))) & 1
+
+
+@compile_kernel()
 def sweep_live_states(layer, start, t):
     """Compute the live states at time t from those at t + 1, in place.
 
