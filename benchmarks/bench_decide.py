@@ -82,3 +82,26 @@ def test_decide(benchmark, case):
     print(f"\n{case}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()) + " microseconds")
     if not late:
         assert found["decide"] < BUDGET
+
+
+def test_open_labels(benchmark):
+    """A decision and its certificate take as long with 3,000 open labels as with 100: the ratio of medians."""
+    groups = {name: {"rate": 0.5, "accept": 0.4 + 0.2 * k, "label": 0.5} for k, name in enumerate("ab")}
+    plan = {"property": "equal_opportunity", "kappa": "0.25", "horizon": 20, "kind": "static-fair", "groups": groups}
+    policy = synthesize(read_plan(plan))
+    clock = time.perf_counter_ns
+    times: list[int] = []
+
+    def run() -> None:
+        shield = Shield(policy)
+        for number in range(3000):
+            start = clock()
+            shield.decide("ab"[number % 2], number // 2 % 2, id=number)
+            shield.certificate()
+            times.append(clock() - start)
+
+    benchmark.pedantic(run, rounds=3, warmup_rounds=1)
+    few, many = (median([t for i, t in enumerate(times) if low <= i % 3000 < low + 100]) for low in (100, 2900))
+    benchmark.extra_info |= {"100 open": few, "3,000 open": many}
+    print(f"\n100 open labels {few:.1f}, 3,000 open labels {many:.1f} microseconds")
+    assert many < 2 * few
