@@ -106,7 +106,10 @@ class ShieldCertificate:
         return [*found, _guarantee("Later periods", certificate["bound_later"], further)] if further else found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values: numbers as floats, beside them kappa and the bound as exact texts."""
+        """Convert to JSON values: numbers as floats, kappa and the bound as exact strings too.
+
+        ``expired_labels`` is left out if it is 0.
+        """
         return {
             "kind": "shield-certificate",
             "property": self.keeps,
@@ -118,7 +121,7 @@ class ShieldCertificate:
             "bias_shielded": float(self.shielded),
             "bias_unshielded": float(self.unshielded),
             "open_labels": self.open_labels,
-            "expired_labels": self.expired_labels,
+            **({"expired_labels": self.expired_labels} if self.expired_labels else {}),
             "bound": None if self.bound is None else float(self.bound),
             "bound_exact": None if self.bound is None else str(self.bound),
             "attained": self.exact,

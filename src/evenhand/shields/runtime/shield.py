@@ -273,7 +273,7 @@ class Shield:
             "course": self._course.state(),
             "interventions": self.interventions,
             "cost": self.cost,
-            "expired": self.expired_labels,
+            **({"expired": self.expired_labels} if self.expired_labels else {}),
             "ids": self._ids.entries(),
         }
         return {**state, "checksum": _state_checksum(state)}

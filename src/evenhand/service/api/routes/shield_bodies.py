@@ -61,7 +61,6 @@ CERTIFICATE_EXAMPLE: dict[str, Any] = {
     "bias_shielded": 0.0,
     "bias_unshielded": 0.0,
     "open_labels": 0,
-    "expired_labels": 0,
     "bound": 0.1,
     "bound_exact": "1/10",
     "attained": False,
@@ -214,7 +213,8 @@ class CertificateBody(BaseModel):
     bias_unshielded: float
     open_labels: int
     expired_labels: Annotated[
-        int, Field(description="Decisions whose label did not come within the configured wait; not counted.")
+        int,
+        Field(description="Decisions whose label did not come within the configured wait; not counted. Absent if 0."),
     ] = 0
     bound: Annotated[float | None, Field(description="Of the bias at the end of this period; null: no guarantee.")]
     bound_exact: str | None
