@@ -50,6 +50,20 @@ def load(path: Path) -> LanguageScorer:
     return found
 
 
+def test_retries_that_may_be_charged_are_paid_from_the_ledger(write: Write) -> None:
+    faults = {2: 500, 3: "truncated", 4: 504, 5: 429}
+    with FakeChat(CHANCES, faults=faults) as chat:
+        scorer = load(write(chat.url, asks=8))
+        scorer.scores(ROWS[:1])
+        assert find_ledger(scorer).sent == 8 + 2  # the truncated answer, and that behind a gateway that stopped waiting
+    with FakeChat(CHANCES, faults=dict.fromkeys(range(1, 99), "truncated")) as chat:
+        scorer = load(write(chat.url, asks=8))
+        find_ledger(scorer).budget = 10
+        with pytest.raises(BudgetError):
+            scorer.scores(ROWS[:1])
+        assert len(chat.received) <= 10
+
+
 def test_a_score_is_the_mean_of_several_answers(write: Write) -> None:
     with FakeChat(CHANCES) as chat:
         scorer = load(write(chat.url, asks=8))

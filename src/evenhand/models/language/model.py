@@ -30,6 +30,7 @@ from evenhand.models.language.answers import (
 from evenhand.models.language.budget import CallBudget, Spent, Tokens, add_tokens
 from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.prompts import Prompt, candidate_list, compile_template, plain_row
+from evenhand.models.ledger import QuestionLedger
 from evenhand.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
 from evenhand.text import split_lines
 
@@ -164,15 +165,24 @@ class LanguageModel:
         return Person("[first name]", "[last name]", "", pronouns_in(person.pronouns.language, "they"), words=hidden)
 
     def ask(
-        self, questions: Sequence[ChatQuestion], progress: Callable[[float], None] = lambda share: None
+        self,
+        questions: Sequence[ChatQuestion],
+        progress: Callable[[float], None] = lambda share: None,
+        *,
+        ledger: QuestionLedger | None = None,
     ) -> list[ChatOutcome]:
         """Return the outcome of every question, in their order; those that were asked before cost nothing.
 
         Where the file says ``consensus: k``, each is asked k times, and the outcome is that of the majority.
 
+        Args:
+            questions: The questions.
+            progress: Called with the share of questions that are done.
+            ledger: Is charged for each call. None charges none.
+
         Raises:
-            BudgetError: the budget does not pay for all; the answers so far are kept.
-            FetchError: the service is down, or cannot be used like this.
+            BudgetError: The limits or the ledger do not allow all calls; the answers so far are kept.
+            FetchError: The service is down, or cannot be used.
         """
         votes = self.file.consensus
         keys, bodies = [], {}
@@ -184,7 +194,7 @@ class LanguageModel:
                 if self._store.get(key) is None:
                     bodies[key] = body
         asked = set(bodies)
-        self._pool.ask(bodies, progress)
+        self._pool.ask(bodies, progress, ledger)
         self._budget.count(remembered=sum(key not in asked for key in keys))
         outcomes = [self._outcome(key, questions[i // votes]) for i, key in enumerate(keys)]
         return [_majority(outcomes[i : i + votes]) for i in range(0, len(outcomes), votes)]
@@ -450,24 +460,34 @@ class QuestionPool:
     _failures: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, bodies: Mapping[str, Mapping[str, Any]], progress: Callable[[float], None]) -> None:
-        """Ask questions and keep their answers; questions that stay without one are missing in the store.
+    def ask(
+        self,
+        bodies: Mapping[str, Mapping[str, Any]],
+        progress: Callable[[float], None],
+        ledger: QuestionLedger | None = None,
+    ) -> None:
+        """Ask questions and keep their answers; questions without an answer are missing in the store.
 
         Args:
-            bodies: what to ask, by key.
-            progress: told which share is done.
+            bodies: Requests by key.
+            progress: Called with the share of questions that are done.
+            ledger: Is charged for all questions first, and then for each retry of a call that may have been charged.
 
         Raises:
-            BudgetError: the budget does not pay for the next question; the answers before it are kept.
-            FetchError: the service is down, or cannot be used like this.
+            BudgetError: The limits or the ledger do not allow all calls; the answers so far are kept.
+            FetchError: The service is down, or cannot be used.
         """
         if not bodies:
             return
+        if ledger is not None:
+            ledger.charge(len(bodies))
         # The first answer shows whether the service keeps to the maximum of tokens.
         gate = RateGate(self.at_once, cautious=not self.budget.is_calibrated)
         try:
             with ThreadPoolExecutor(min(self.at_once, len(bodies)), thread_name_prefix="ask") as threads:
-                waiting: set[Future[None]] = {threads.submit(self._ask_one, gate, *one) for one in bodies.items()}
+                waiting: set[Future[None]] = {
+                    threads.submit(self._ask_one, gate, ledger, key, body) for key, body in bodies.items()
+                }
                 try:
                     while waiting:
                         done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
@@ -488,14 +508,18 @@ class QuestionPool:
         """Return the maximum tokens of a request and its answer; of an answer without a limit, the maximum so far."""
         return upper_tokens(body), self.most_tokens or 1
 
-    def _ask_one(self, gate: RateGate, key: str, body: Mapping[str, Any]) -> None:
-        most = self.most_of(body)
+    def _ask_one(self, gate: RateGate, ledger: QuestionLedger | None, key: str, body: Mapping[str, Any]) -> None:
+        most, retries_charge = self.most_of(body), False
         try:
             for tries in range(self.retries + 1):
+                if ledger is not None and retries_charge:
+                    with self._lock:
+                        ledger.charge(1)
                 if not gate.enter(lambda: self.budget.reserve(most)):
                     return
                 pause = min(self.backoff * 2**tries, MAX_BACKOFF_SECONDS)
-                error = self._try(gate, key, body, most, pause)
+                attempt = self._try(gate, key, body, most, pause)
+                error, retries_charge = attempt.error, attempt.charged
                 if error is None:
                     return
                 if error.retry_after is None or tries == self.retries:
@@ -506,27 +530,27 @@ class QuestionPool:
             gate.stop()
             raise
 
-    def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], most: Tokens, pause: float) -> FetchError | None:
-        """Ask once. Keep the answer, or return the error; an overload delays all questions."""
+    def _try(self, gate: RateGate, key: str, body: Mapping[str, Any], most: Tokens, pause: float) -> Attempt:
+        """Ask once, and settle the call. An overload delays all questions."""
         answered = False
         try:
-            error = self._attempt(key, body, most)
-            if error is None:
-                answered = True
+            attempt = self._attempt(key, body, most)
+            error, answered = attempt.error, attempt.reply is not None
+            if answered:
                 with self._lock:
                     self._answers, self._failures = self._answers + 1, 0
-            elif error.status == 429:
+            elif error is not None and error.status == 429:
                 wanted = max(error.retry_after or 0.0, pause)
                 if wanted > MAX_WAIT_SECONDS:
                     error.hint = f"it wants a pause of {wanted / 3600:.0f} hours: run again later; answers are kept"
                     raise error
                 gate.slow_down(wanted)
-            return error
+            return attempt
         finally:
             gate.leave(answered=answered)
 
-    def _attempt(self, key: str, body: Mapping[str, Any], most: Tokens) -> FetchError | None:
-        """Send a question, settle the call and keep the answer, or return the error."""
+    def _attempt(self, key: str, body: Mapping[str, Any], most: Tokens) -> Attempt:
+        """Send a question, settle the call and keep its answer, if there is one."""
         attempt = Attempt()
         try:
             attempt = self._post(key, body)
@@ -539,7 +563,7 @@ class QuestionPool:
                 self.budget.release(most)
         if attempt.reply is not None:
             self.store.keep(key, attempt.reply)
-        return attempt.error
+        return attempt
 
     def _post(self, key: str, body: Mapping[str, Any]) -> Attempt:
         """Send a question."""

@@ -59,8 +59,7 @@ class RepeatedAsker:
                 first = self._asked[prompt]
                 self._asked[prompt] += self.asks
                 questions += [ChatQuestion(prompt, draw) for draw in range(first, first + self.asks)]
-        self.ledger.charge(self.model.forecast(questions).calls)
-        outcomes = self.model.ask(questions)
+        outcomes = self.model.ask(questions, ledger=self.ledger)
         form = self.model.file.answers
         return np.array([
             self._mean(outcomes[i : i + self.asks], form) for i in range(0, len(outcomes), self.asks)
