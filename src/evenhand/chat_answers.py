@@ -22,7 +22,7 @@ Parser = Callable[[str], T | None]
 """Parses one piece of an answer; None if the piece is not a value."""
 
 DOUBTS = frozenset("?\uff1f¿؟⁇~¬≠!☐✗✘✖❌❎🚫⛔👎")
-"""Marks that question or negate what they stand beside; ``!`` does so only in front of a word."""
+"""Marks that question or negate a word; ``!`` only in front of it."""
 
 MAX_OBJECTS = 64
 """Positions at which a JSON object is looked for."""
@@ -105,7 +105,7 @@ def remove_thoughts(reply: str) -> str:
     at, thinking = 0, False
     for mark in _THOUGHTS.finditer(reply):
         if mark["start"] is None:
-            if not thinking:  # everything so far was a thought
+            if not thinking:  # the text before it is a thought
                 parts.clear()
             at, thinking = mark.end(), False
         elif not thinking:
@@ -263,7 +263,7 @@ def json_answers(text: str, entry: str) -> list[Any]:
 
 
 def _spellings(value: Any) -> list[str]:
-    """Return the texts that a JSON value may stand for: true also means yes."""
+    """Return the spellings of a JSON value as text; true also means yes."""
     if isinstance(value, bool):
         return ["true", "yes"] if value else ["false", "no"]
     if isinstance(value, int | float):
@@ -341,7 +341,7 @@ def _last_statement(text: str, parse: Parser[T]) -> T | None:
     if not lines:
         return None
     before = lines[-2].rstrip() if len(lines) > 1 else ""
-    # A line that goes on with the sentence before is not a statement: "I would not say" before "yes".
+    # A line that continues the sentence before is not a statement: "I would not say" before "yes".
     alone = not before or not before[-1].isalnum() or not _strip(_strip_label(_strip(fold(before)) + ":"))
     if alone and (value := parse(lines[-1])) is not None:
         return value
@@ -384,8 +384,8 @@ def _unique(forms: Iterable[str], choices: Sequence[str]) -> dict[str, str]:
 def find_ambiguous(choices: Sequence[str]) -> tuple[str, str] | None:
     """Return two choices that answers cannot tell apart; None if there are none.
 
-    Such choices are alike but for case and spaces, or one of them in quotation marks, in bold, or with a full stop is
-    another one.
+    Two choices are ambiguous if they differ in case and spaces only, or if adding a full stop, quotation marks or
+    emphasis to one of them gives the other.
     """
     folded = [fold(choice) for choice in choices]
     parse = choice_parser(tuple(choices))
@@ -425,7 +425,7 @@ _THOUSANDS = re.compile(r"(\d{1,3}(?P<mark>[.,' ])\d{3}(?:(?P=mark)\d{3})*)(?:[.
 
 
 def _parse_digits(digits: str) -> set[float]:
-    """Return the numbers that digits with points, commas and spaces may stand for."""
+    """Return the possible meanings of digits with points, commas and spaces."""
     values = set()
     if re.fullmatch(r"\d*(?:[.,]\d+)?", digits):
         values.add(float(digits.replace(",", ".")))
@@ -441,7 +441,7 @@ def _parse_digits(digits: str) -> set[float]:
 def number_parser(low: float, high: float) -> Parser[float]:
     """Return a parser of numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10``, ``7 out of 10``, ``70 %``.
 
-    A range of numbers, a number beyond the limits and one that can be understood in two ways are not parsed. A fraction
+    Ranges of numbers, numbers beyond the limits and ambiguous numbers are not parsed. A fraction
     needs the denominator ``high``, and percent needs a range that ends at 100; from 0 to 1, both are divided.
     """
 

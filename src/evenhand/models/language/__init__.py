@@ -1,1 +1,1 @@
-"""Language models that decide about people: the file that describes one, prompts, answers, and what they cost."""
+"""Language models that decide about people: screening files, prompts, answers and their cost."""

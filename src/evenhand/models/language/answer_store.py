@@ -1,4 +1,4 @@
-"""Answers that were paid for, kept in a file: a run that was ended goes on from it, and commands share it."""
+"""Store paid answers in a file, so that interrupted runs can be resumed and commands can share them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evenhand.models.language.budget import Tokens
 
 
 def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
-    """Return what tells a question from all others: SHA-256 of its service, its whole body in canonical JSON, its draw.
+    """Return the key of a question: the SHA-256 of its service, its whole body in canonical JSON, and its draw.
 
     Args:
-        url: of the service; on one's own machine the port does not matter, as servers there change it.
-        body: of the request.
-        draw: which of several answers to the same question.
+        url: URL of the service. The port of a local service is ignored, as it changes often.
+        body: Body of the request.
+        draw: Number of the answer, if the same question is asked several times.
     """
     parts = urlsplit(url)
     host = parts.hostname if parts.hostname in ("127.0.0.1", "localhost", "::1") else parts.netloc
@@ -33,7 +33,7 @@ def question_key(url: str, body: Mapping[str, Any], draw: int) -> str:
 
 
 _BEGINS = b'{"key":'
-"""How a line of the file begins."""
+"""Beginning of each line of the file."""
 
 
 def _to_line(key: str, reply: ModelReply) -> bytes:
@@ -41,17 +41,17 @@ def _to_line(key: str, reply: ModelReply) -> bytes:
 
 
 class AnswerStore:
-    """Replies by the key of their question, in memory, and in a file where one is named.
+    """Replies by the key of their question, in memory and optionally in a file.
 
-    The file has one line of JSON per answer. An answer is written and flushed before it is used, so that a run that is
-    killed loses no more than the questions under way. A line that was written in part is skipped. Prompts are not kept.
+    The file has one line of JSON per answer. An answer is written and flushed before it is used, so that a process that
+    is killed loses only the calls in flight. Incomplete lines are skipped. Prompts are not stored.
 
     Args:
-        path: the file; None keeps answers in memory alone.
-        most: how many answers are kept; those that were used longest ago are forgotten. None: all.
+        path: The file. None keeps answers in memory only.
+        most: Maximum number of answers. The least recently used answers are removed first. None disables the limit.
 
     Raises:
-        DataError: the file cannot be read or written, or holds something else.
+        DataError: The file cannot be read or written, or it is not a file of answers.
     """
 
     def __init__(self, path: Path | None, *, most: int | None = None) -> None:
@@ -67,7 +67,7 @@ class AnswerStore:
         return len(self._known)
 
     def get(self, key: str) -> ModelReply | None:
-        """Return the reply to a question; None if there is none yet."""
+        """Return the reply to a question, or None."""
         if self._most is None:
             return self._known.get(key)
         with self._lock:
@@ -77,7 +77,7 @@ class AnswerStore:
             return reply
 
     def keep(self, key: str, reply: ModelReply) -> None:
-        """Keep a reply; the first one stays."""
+        """Store a reply, unless there is one for the key."""
         with self._lock:
             if key in self._known:
                 return
@@ -102,7 +102,7 @@ class AnswerStore:
         return self._charges.get(key, [])
 
     def _forget(self) -> None:
-        """Forget what is too much, and write the file again once half of it is forgotten."""
+        """Remove the oldest answers beyond the limit, and rewrite the file when half of its lines are removed."""
         if self._most is None:
             return
         while len(self._known) > self._most:
@@ -137,7 +137,7 @@ class AnswerStore:
                 )
             self._file, self._lines = path.open("ab"), len(lines)
             if lines[-1]:
-                self._file.write(b"\n")  # what was written in part stays alone on its line
+                self._file.write(b"\n")  # an incomplete line stays separate
                 self._file.flush()
             self._forget()
         except OSError as error:

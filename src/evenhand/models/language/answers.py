@@ -1,4 +1,4 @@
-"""What a model said, and what it means: a choice, a number, a place, or none of these for a reason that is counted."""
+"""Read the outcome of a reply: a choice, a number, a place in a ranking, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LEAST_MASS = 0.5
 
 
 class ModelReply(NamedTuple):
-    """What a service answered, as it is kept.
+    """The reply of a service, as it is stored.
 
     Attributes:
-        text: what the model said, or why it declines.
-        refused: whether it declines, as the service says.
-        finish: why it ended, such as ``stop`` or ``length``.
-        chances: log-probabilities of the first token, by token; empty where none were asked for.
-        tokens: read and written; None where the service does not say.
+        text: Text of the answer or of the refusal.
+        refused: Whether the service reports a refusal.
+        finish: Reason why the answer ended, such as ``stop`` or ``length``.
+        chances: Log-probabilities of the first token by token. Empty if they were not requested.
+        tokens: Tokens read and written. None if the service did not report them.
     """
 
     text: str
@@ -41,15 +41,15 @@ class ModelReply(NamedTuple):
 
 
 class ChatOutcome(NamedTuple):
-    """What an answer means.
+    """The outcome of an answer.
 
     Attributes:
-        kind: what it is; all but ``choice`` give no decision of the model.
+        kind: Kind of the answer; only ``choice`` is a decision of the model.
         value: 1 for the favourable choice and 0 for others, its chance, the number, or the place scaled from 0 (last)
             to 1 (first); as refused answers count where the model gave none. NaN: left out.
         label: the choice, the number, or the order of the candidates: ``2,1,3``.
-        text: what the model said.
-        tokens: read and written.
+        text: Text of the answer.
+        tokens: Tokens read and written.
     """
 
     kind: OutcomeKind
@@ -60,10 +60,10 @@ class ChatOutcome(NamedTuple):
 
 
 def parse_reply(answer: Mapping[str, Any], chat: ChatService) -> ModelReply:
-    """Return what a completion says.
+    """Parse a completion.
 
     Raises:
-        ModelError: it is no completion.
+        ModelError: The answer is not a completion.
     """
     choice = chat.choice_of(answer)
     message, finish = choice["message"], str(choice.get("finish_reason") or "")

@@ -31,16 +31,16 @@ class _Entries(BaseModel):
 
 
 class ScreeningService(_Entries):
-    """Where the model is, and how it is asked.
+    """The service of a model.
 
     Attributes:
-        url: the base of a service that speaks like OpenAI's, such as ``http://127.0.0.1:11434/v1``.
-        model: what the service calls the model.
-        key: the environment variable that holds the key; None if the service wants none.
-        timeout: seconds to wait for an answer.
-        retries: how often to ask again after an answer that is late or broken, or a service that is overloaded.
-        backoff: seconds before the first of these; twice as long before each further one.
-        options: what else requests say, such as ``{temperature: 1, max_tokens: 8}``.
+        url: Base URL of a service with OpenAI's interface, such as ``http://127.0.0.1:11434/v1``.
+        model: Name of the model at the service.
+        key: Environment variable that holds the key. None if the service needs none.
+        timeout: Time limit of an answer in seconds.
+        retries: Maximum number of retries after late or broken answers and transient errors.
+        backoff: Seconds before the first retry. Each further pause is twice as long.
+        options: Further entries of requests, such as ``{temperature: 1, max_tokens: 8}``.
     """
 
     url: str
@@ -77,7 +77,7 @@ class ScreeningService(_Entries):
 
 
 class AnswerFormat(_Entries):
-    """How an answer is read.
+    """Rules for reading answers.
 
     Attributes:
         read: ``text`` (one of the choices, as the whole answer or its last line), ``json`` (the same in an entry of an
@@ -87,7 +87,7 @@ class AnswerFormat(_Entries):
         entry: of a JSON object that holds the answer.
         range: least and greatest number.
         candidates: how many people a prompt ranks.
-        refusals: how answers begin that decline, besides the usual phrases.
+        refusals: Beginnings of refusals, in addition to the usual phrases.
     """
 
     read: Literal["text", "json", "logprobs", "number", "ranking"] = "text"
@@ -159,7 +159,7 @@ _ANSWER_HINTS = {
 
 
 class ScreeningPlan(_Entries):
-    """What is aimed at and what may be spent; commands may say otherwise.
+    """Aims and limits; options of commands override them.
 
     Attributes:
         half_width: half the width of the interval of a gap that is aimed at.
@@ -168,7 +168,7 @@ class ScreeningPlan(_Entries):
         price: of a million tokens read and of a million written, in any currency.
         at_once: questions under way at the same time.
         seeds: ``paired`` sends the same ``seed`` for both sides of a pair, ``none`` sends none.
-        seed: of what is drawn.
+        seed: Seed of the random draws.
     """
 
     half_width: float = Field(0.05, gt=0, lt=1)
@@ -197,15 +197,15 @@ class ScreeningFile(_Entries):
     Attributes:
         service: where it is, and how it is asked.
         prompt: a template over a row's columns, ``person``, ``text`` or ``candidates``.
-        system: a template of what the model is told before everything else.
+        system: Template of the system prompt.
         answers: how answers are read.
         refused: how refused, unreadable and cut-off answers count: as ``unfavourable``, or ``excluded``.
         people: the list of names or words and the groups to compare, as the audit of language models reads it.
-        plan: what is aimed at and what may be spent.
+        plan: Aims and limits.
         asks: answers whose mean is the score, where the file is a model of rows or texts.
         consensus: answers whose majority is the decision, where such decisions are audited.
         blind: whether names, words and pronouns of ``person`` are hidden from the prompt.
-        answers_file: where answers are kept, beside the file; None: they are not.
+        answers_file: File of answers, relative to this file. None stores none.
         path: where the file is.
     """
 
@@ -239,14 +239,14 @@ class ScreeningFile(_Entries):
 
     @property
     def outcome(self) -> Literal["rate", "score", "number", "rank"]:
-        """What the value of an answer is: a favourable answer, its chance, a number, or a scaled place."""
+        """Kind of value of an answer: a favourable answer, its probability, a number, or a scaled place."""
         kinds: dict[str, Literal["score", "number", "rank"]]
         kinds = {"logprobs": "score", "number": "number", "ranking": "rank"}
         return kinds.get(self.answers.read, "rate")
 
     @property
     def kept_answers(self) -> Path | None:
-        """Where answers are kept, if they are."""
+        """Path of the file of answers. None if there is none."""
         if self.answers_file is None:
             return None
         return (self.path.parent if self.path else Path()) / self.answers_file

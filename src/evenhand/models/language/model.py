@@ -45,7 +45,7 @@ class ChatQuestion(NamedTuple):
         prompt: what to ask.
         draw: tells repeated identical prompts apart, from 0.
         seed: sent to the service; None: none is.
-        place: in a ranking, of the candidate that is asked about, from 1.
+        place: In a ranking, number of the candidate in question, from 1.
     """
 
     prompt: Prompt
@@ -171,9 +171,9 @@ class LanguageModel:
         *,
         ledger: QuestionLedger | None = None,
     ) -> list[ChatOutcome]:
-        """Return the outcome of every question, in their order; those that were asked before cost nothing.
+        """Return the outcome of every question, in their order. Stored answers cost nothing.
 
-        Where the file says ``consensus: k``, each is asked k times, and the outcome is that of the majority.
+        With ``consensus: k`` in the file, each question is asked k times, and the majority is its outcome.
 
         Args:
             questions: The questions.
@@ -230,7 +230,7 @@ class LanguageModel:
         return read_outcome(reply, self.file, question.place)
 
     def forecast(self, questions: Iterable[ChatQuestion]) -> CallForecast:
-        """Return what questions will cost; nothing is asked. Tokens read are as the service counted earlier ones."""
+        """Forecast the cost of questions without asking them. Tokens read are estimated from earlier prompts."""
         size = calls = 0
         for question in questions:
             for vote in range(self.file.consensus):
@@ -246,13 +246,13 @@ class LanguageModel:
 
     @property
     def spent(self) -> Spent:
-        """What was asked and what it cost so far."""
+        """Calls so far and their cost."""
         return self._budget.spent
 
     def write_batch(self, questions: Sequence[ChatQuestion], path: Path) -> int:
         """Write the questions without an answer as a batch file, as large providers take them.
 
-        Each line is a request whose ``custom_id`` is the question's key. Return how many there are.
+        Each line is a request whose ``custom_id`` is the question's key. Return the number of lines.
 
         Raises:
             BudgetError: the limits do not allow all of them; nothing is written.
@@ -336,17 +336,17 @@ def _majority(votes: Sequence[ChatOutcome]) -> ChatOutcome:
     return first._replace(tokens=tokens)
 
 
-# Many questions at the same time: a pool that asks again, slows down when it is told to, and pays from a budget.
+# Many questions at the same time: a pool with retries, rate control and a budget.
 
 
 MAX_WAIT_SECONDS = 3600.0
-"""The longest pause that a service may ask for; with a longer one, it is asked again another day."""
+"""Longest pause of a service that is waited for. A longer one ends the run."""
 
 MAX_BACKOFF_SECONDS = 60.0
 """Seconds between two tries where the service names none."""
 
 LEAST_FAILURES = 20
-"""So many questions in a row without an answer, and at least two per thread: the service is down."""
+"""Consecutive questions without an answer, at least two per thread, after which the service counts as down."""
 
 _UNUSABLE = (401, 403, 404, 405)
 """Statuses that are about the service and not about one question."""
@@ -400,7 +400,7 @@ class RateGate:
             self._changed.notify_all()
 
     def slow_down(self, seconds: float) -> None:
-        """Halve the places and admit no request for so many seconds; calls at the same time halve them once."""
+        """Halve the limit and admit no request for some seconds; simultaneous calls halve it once."""
         with self._changed:
             now = time.monotonic()
             if now >= self._until:
@@ -445,7 +445,7 @@ class QuestionPool:
         budget: what pays for them.
         at_once: questions under way at the same time.
         retries: further tries for each question.
-        backoff: seconds before the first of these; twice as long before each further one.
+        backoff: Seconds before the first retry. Each further pause is twice as long.
         most_tokens: tokens that an answer can have; None if that is not known.
     """
 

@@ -1,6 +1,6 @@
 """Prompts from templates: a small, safe part of Jinja that shows values, chooses, and goes through lists.
 
-A template comes from a file that somebody else may have written. So nothing in it can reach Python's internals, files
+A template comes from a file that may be written by others. So nothing in it can reach Python's internals, files
 or the network, and nothing can take time or memory without end: there are no assignments, macros or nested loops,
 values have the methods listed here, and the result has a limited size.
 """
@@ -23,7 +23,7 @@ MAX_PROMPT = 1_000_000
 """Characters of a prompt."""
 
 UNKNOWN = "unknown"
-"""What a prompt says for a missing value."""
+"""Text of a missing value in a prompt."""
 
 _BRACED = re.compile(r"(?<!\{)\{\s*(\w[^{}\"':,.]*?)\s*(?:\.\w+\s*)?\}(?!\})")
 """A name in single braces, which a template does not replace."""
@@ -107,11 +107,11 @@ _METHODS = frozenset(
         "values",
     ]
 )
-"""What may be called of texts, numbers, lists and mappings."""
+"""Methods of texts, numbers, lists and mappings that templates may call."""
 
 
 class Prompt(NamedTuple):
-    """What a model is asked: what it is told before everything else, and the question."""
+    """A system prompt and a question."""
 
     system: str
     text: str
@@ -130,8 +130,8 @@ def compile_template(source: str, location: str) -> Template:
         location: the entry of the file that holds it, for messages.
 
     Raises:
-        OptionError: the text is not a template, or does what no prompt needs. The function raises it for a name without
-            a value, and for a name in single braces that has one.
+        OptionError: The text is not a template, or uses a forbidden feature. The function raises it for a name
+            without a value, and for a name in single braces that has one.
     """
     from jinja2 import StrictUndefined, TemplateError, nodes
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -204,7 +204,7 @@ def compile_template(source: str, location: str) -> Template:
             wrong = fail(str(error))
             wrong.hint = f"there are: {', '.join(sorted(values))}"
             raise wrong from None
-        except Exception as error:  # whatever an expression of somebody else runs into
+        except Exception as error:  # expressions of others may raise any error
             raise fail(f"the template fails: {type(error).__name__}: {error}") from None
         return "".join(parts)
 
@@ -220,7 +220,7 @@ def _walk(node: Any) -> Any:
 def _show(value: object) -> object:
     """Return the text of a value in a prompt: a word for an empty cell, whole floats without a point.
 
-    A table whose whole numbers have gaps holds floats, so that 1.0 cannot be told from 1 there.
+    A column of whole numbers with missing cells holds floats, in which 1.0 and 1 are the same.
     """
     if value is None or value != value:
         return UNKNOWN
@@ -228,7 +228,7 @@ def _show(value: object) -> object:
 
 
 def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a row whose numbers are Python's own, whatever table it comes from; what is missing is None."""
+    """Convert the cells of a row to Python values; missing cells are None."""
     return {str(name): None if is_missing(value) else plain_value(value) for name, value in row.items()}
 
 

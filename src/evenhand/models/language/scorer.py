@@ -23,7 +23,7 @@ from evenhand.schema import Schema, Value, decode
 from evenhand.typing import Floats, Integers
 
 TEXT_QUESTIONS = 256
-"""Texts or rows per call: what is answered is kept, and limits of time are looked at, after each."""
+"""Texts or rows per batch. Answers are stored and time limits are checked after each batch."""
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class RepeatedAsker:
         """Return the mean value of new answers to each prompt, scaled to 0 to 1, shape (n,).
 
         Raises:
-            BudgetError: a budget does not pay for all; answers so far are kept.
+            BudgetError: The limits do not allow all answers; those so far are stored.
             FetchError: the service is down, or a prompt stayed without an answer.
             ModelError: no answer to a prompt can be read, and such answers are excluded.
         """
@@ -87,7 +87,7 @@ class RepeatedAsker:
 
 @dataclass(frozen=True, eq=False)
 class LanguageScorer:
-    """A language model that is asked about rows of a table.
+    """A language model as a model of rows.
 
     Attributes:
         schema: what its individuals are.
@@ -110,12 +110,12 @@ class LanguageScorer:
 
     @property
     def ledger(self) -> QuestionLedger:
-        """What counts the answers that are paid for."""
+        """Ledger of the answers."""
         return self.asker.ledger
 
     @property
     def can_vary(self) -> bool:
-        """Whether it may answer differently when it is asked again."""
+        """Whether answers to the same question may differ."""
         return can_vary(self.asker)
 
     def scores(self, individuals: Floats) -> Floats:
@@ -127,7 +127,7 @@ class LanguageScorer:
         return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels; nobody is asked about twice."""
+        """Return scores and labels. Each individual is asked about once."""
         found = ask_once(individuals, self.known, self._ask, batch=self.batch, width=1)
         return self._as_reply(found[:, 0])
 
@@ -167,7 +167,7 @@ class TextAsker:
 
     @property
     def can_vary(self) -> bool:
-        """Whether it may answer differently when it is asked again."""
+        """Whether answers to the same question may differ."""
         return can_vary(self.asker)
 
     def __call__(self, texts: Sequence[str]) -> Floats:
