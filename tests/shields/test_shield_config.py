@@ -79,6 +79,7 @@ def test_toml_json_and_mappings_say_the_same(tmp_path):
     """
     plan = read(tmp_path, CONTRACT)
     assert read(tmp_path, toml, "shield.toml") == plan
+    assert read(tmp_path, "\ufeff" + toml, "marked.toml") == plan
     assert read(tmp_path, json.dumps(plan_to_mapping(plan)), "shield.json") == plan
     assert read_plan(plan_to_mapping(plan)) == plan
     assert read_plan(tmp_path / "shield.yaml") == plan

@@ -35,7 +35,7 @@ def read_configuration(
         EvenhandError: the file cannot be read, is not a mapping, or has an entry twice.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise error("this is not text", location=str(path), hint="write it in YAML or TOML, as UTF-8") from None
     except OSError as fault:
