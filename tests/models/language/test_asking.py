@@ -391,6 +391,18 @@ def test_resumed_runs_share_a_limit(seed: int, at_once: int, money: int) -> None
     assert provider.bill <= money
 
 
+def test_a_resumed_run_names_what_earlier_ones_paid(tmp_path: Path) -> None:
+    plan = {"money": 400.0, "price": PRICE}
+    with FakeChat() as chat:
+        for _ in range(2):
+            with LanguageModel(screening(chat.url, plan=plan), answers=tmp_path / "kept.jsonl") as model:
+                with pytest.raises(BudgetError) as raised:
+                    model.ask(questions(model, 90, 2))
+                assert str(model.spent) in raised.value.message
+    assert model.spent.calls == 0
+    assert model.spent.remembered_money == sum(chat.tokens) > 0
+
+
 def test_the_bill_of_an_interrupted_run_includes_calls_in_flight() -> None:
     provider, budget = Provider(3), CallBudget(None, None, (1e6, 1e6))
 

@@ -497,7 +497,8 @@ class QuestionPool:
                 finally:
                     gate.stop()  # calls in flight are paid for: wait for them and keep their answers
         except EvenhandError as error:
-            if (spent := self.budget.spent).calls:
+            spent = self.budget.spent
+            if spent.calls or spent.remembered_money:
                 error.message = f"{error.message}; {spent}"
             raise
         except KeyboardInterrupt as interrupt:
