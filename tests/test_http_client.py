@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
+import sys
 import threading
 from collections.abc import Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -114,7 +117,54 @@ def test_an_answer_comes(server: Server) -> None:
     assert server.received[0]["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("status", http.RETRY_STATUSES)
+@given(
+    seconds=st.floats(0, 1e6),
+    now=st.integers(0, 2**31),
+    form=st.sampled_from(["seconds", "milliseconds", "date"]),
+)
+def test_the_requested_pause_is_read_in_every_form(seconds: float, now: int, form: str) -> None:
+    if form == "date":
+        seconds = float(round(seconds))
+        headers = {"Retry-After": formatdate(now + seconds, usegmt=True)}
+    elif form == "seconds":
+        headers = {"Retry-After": repr(seconds)}
+    else:
+        headers = {"Retry-After-Ms": repr(seconds * 1000), "Retry-After": "7"}
+    assert http.parse_retry_after(headers, float(now)) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3", "nan", "inf", "1e999", "Thu, 01 Jan 1970 00:00:00 GMT", "0, 1"])
+def test_an_invalid_or_past_pause_is_none(text: str) -> None:
+    assert http.parse_retry_after({"Retry-After": text}, 1e9) == 0
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(-9, 9),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8),
+       st.booleans())  # fmt: skip
+def test_a_response_is_repaired_and_otherwise_kept(value: object, escaped: bool) -> None:
+    parsed = http.parse_json_response(json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass"))
+    json.dumps(parsed, ensure_ascii=False, allow_nan=False).encode()
+    try:
+        plain = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:  # also UnicodeEncodeError
+        return
+    assert json.dumps(parsed, ensure_ascii=False).encode() == plain
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (rb'"She waves \ud83d"', "She waves \ufffd"),
+        (rb'"\ude00 \ud83d\ude00 \ud83dx"', "\ufffd \U0001f600 \ufffdx"),
+        (b'"She waves \xf0\x9f"', "She waves \ufffd"),
+        (b"\xef\xbb\xbf[NaN, 1e400, -Infinity]", [None, sys.float_info.max, -sys.float_info.max]),
+    ],
+)
+def test_half_characters_and_numbers_that_json_has_not_are_repaired(body: bytes, value: object) -> None:
+    assert http.parse_json_response(body) == value
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 529])
 @pytest.mark.usefixtures("both_ways")
 def test_an_overloaded_server_is_asked_again(server: Server, pauses: list[float], status: int) -> None:
     server.answers = [(status, {}, b""), (status, {"Retry-After": "3"}, b""), (200, {}, b"fine")]

@@ -12,12 +12,14 @@ EvenhandError                 root: what went wrong, where, and how to go on (ex
 ├── TrustError (PermissionError)   loading the file could run code, and that was not allowed
 ├── MissingExtraError (ImportError) an optional part is not installed
 ├── StoreError (OSError)           where the service keeps its state cannot be read or written
-├── FetchError (OSError)           something that must come over the network did not come
+├── FetchError (OSError)           a request over the network failed
 └── LimitError (RuntimeError)      a limit stopped the work before there was any result (exit code 3)
     └── BudgetError                the model may be asked no more
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 
 class EvenhandError(Exception):
@@ -110,20 +112,44 @@ class TrustError(EvenhandError, PermissionError):
     """Loading this file could run code, and that was not allowed."""
 
 
+class FetchFailure(Enum):
+    """Reason for a `FetchError`."""
+
+    UNREACHABLE = "unreachable"
+    """No connection was made, so the request was not sent."""
+    BROKEN = "broken"
+    """The connection broke before the response was complete."""
+    TIMEOUT = "timeout"
+    """The response was not complete in time."""
+    STATUS = "status"
+    """The server responded with an error status."""
+    OTHER = "other"
+    """Any other reason."""
+
+
 class FetchError(EvenhandError, OSError):
-    """Something that must come over the network did not come.
+    """A request over the network failed.
 
     Attributes:
-        status: of the answer over HTTP; None: there was none.
-        body: the beginning of that answer.
-        retry_after: seconds after which it makes sense to ask again; None: it makes no sense.
-        sent: whether the request reached the other side, as far as that can be known.
+        failure: Reason of the failure.
+        status: Status of the response. None without a response.
+        body: First bytes of the error response.
+        code: Error code in the response, such as ``context_length_exceeded``. Empty if there is none.
+        reason: Error message in the response, without secrets. Empty if there is none.
+        retry_after: Seconds after which a retry makes sense. None if it does not.
     """
 
+    failure: FetchFailure = FetchFailure.OTHER
     status: int | None = None
     body: bytes = b""
+    code: str = ""
+    reason: str = ""
     retry_after: float | None = None
-    sent: bool = True
+
+    @property
+    def sent(self) -> bool:
+        """Whether the request was sent."""
+        return self.failure is not FetchFailure.UNREACHABLE
 
 
 class StoreError(EvenhandError, OSError):

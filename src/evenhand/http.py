@@ -1,57 +1,62 @@
-"""One HTTP client: pooled connections, a few more tries, limits on time and size, and messages without secrets."""
+"""HTTP client with pooled connections, retries, limits of time and size, and error messages without secrets."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
+import sys
 from asyncio import sleep as sleep_async
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import cached_property
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from evenhand.coroutines import is_blocking, run_blocking
-from evenhand.errors import EvenhandError, FetchError, MissingExtraError, ModelError
+from evenhand.errors import EvenhandError, FetchError, FetchFailure, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
     import aiohttp
     import urllib3
 
-RETRY_STATUSES = (429, 500, 502, 503, 504)
-"""Statuses after which it makes sense to ask again."""
+RETRY_STATUSES = (408, 409, 425, 429)
+"""Statuses below 500 after which a request is repeated. It is also repeated after every status from 500 on."""
 
 MAX_ANSWER_BYTES = 48 << 20
-"""Bytes of an answer that are read; the largest pictures that services make are smaller, also as base64."""
+"""Maximum size of a response. Images of known services are smaller, also in base64."""
 
 MAX_PAUSE_SECONDS = 30.0
-"""Seconds between two attempts, whatever the other side asks for."""
+"""Maximum number of seconds between two attempts, whatever the server asks for."""
 
 MAX_CONNECTIONS = 64
-"""Connections to one server that are kept open."""
+"""Maximum number of open connections to one server."""
 
 MAX_QUOTED = 200
-"""Characters of the other side's own words in a message."""
+"""Maximum number of characters of a response in a message."""
+
+_ERROR_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 _OWN_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "evenhand"}
 
 
 @dataclass(frozen=True, eq=False)
 class HttpClient:
-    """Somebody who is asked over HTTP. Redirects are not followed, and compressed answers are refused.
+    """HTTP client for one server. Redirects are not followed, and compressed responses are an error.
 
     Attributes:
-        name: how to call the other side in a message, such as ``the service``.
-        location: its address for messages, without credentials.
-        timeout: seconds to wait for a connection, and again for a whole answer.
-        retries: how often to ask again when it is overloaded or out of reach.
-        backoff: seconds before the first of these; twice as long before each further one.
-        retries_when_late: whether to ask again too when no answer came in time: where asking twice costs nothing.
-        hints: how to go on, by status.
-        hint: how to go on after an answer that makes no sense.
+        name: Name of the server in messages, such as ``the service``.
+        location: Address of the server in messages, without credentials.
+        timeout: Time limit in seconds for the connection, and again for the whole response.
+        retries: Maximum number of retries if the server is overloaded or cannot be reached.
+        backoff: Seconds before the first retry. Each further pause is twice as long.
+        retries_when_late: Whether to retry after a timeout. Use it only if repeated requests cost nothing.
+        hints: Hints of error messages by status.
+        hint: Hint of the error message for an invalid response.
     """
 
     name: str
@@ -73,17 +78,19 @@ class HttpClient:
         *,
         count: Callable[[int], None] = lambda tries: None,
     ) -> bytes:
-        """Return the answer.
+        """Send a request and return the body of the response.
 
         Args:
-            method, url, body: what to ask.
-            headers: besides those that every request has.
-            secrets: what no message repeats.
-            count: called with 1 before each try, and with -1 after one that did not reach the server; may raise.
+            method: HTTP method.
+            url: URL of the request.
+            headers: Headers of the request.
+            secrets: Texts that are removed from messages.
+            body: Body of the request.
+            count: Called with 1 before each attempt, and with -1 if the server was not reached. May raise an error.
 
         Raises:
-            FetchError: it does not answer, or refuses.
-            ModelError: its answer is too large, or compressed.
+            FetchError: The server does not answer, or responds with an error status.
+            ModelError: The response is too large or compressed.
         """
         return run_blocking(self.ask_async(method, url, headers, secrets, body, count=count))
 
@@ -97,25 +104,25 @@ class HttpClient:
         *,
         count: Callable[[int], None] = lambda tries: None,
     ) -> bytes:
-        """Return the answer, as ``ask`` does, without holding up the event loop that waits for it.
+        """Do the same as ``ask`` without blocking the event loop.
 
         Raises:
-            EvenhandError: as for ``ask``.
-            MissingExtraError: the part that asks without blocking is not installed.
+            EvenhandError: As for ``ask``.
+            MissingExtraError: aiohttp is not installed.
         """
         tried = 0
-        given = {**_OWN_HEADERS, **headers}
+        headers = {**_OWN_HEADERS, **headers}
         while True:
             count(1)
-            answer, sent = (
-                self._attempt(method, url, given, secrets, body)
+            answer = (
+                self._attempt(method, url, headers, secrets, body)
                 if is_blocking()
-                else await self._attempt_async(method, url, given, secrets, body)
+                else await self._attempt_async(method, url, headers, secrets, body)
             )
-            if not sent:
-                count(-1)
             if isinstance(answer, bytes):
                 return answer
+            if isinstance(answer, FetchError) and not answer.sent:
+                count(-1)
             pause = answer.retry_after if isinstance(answer, FetchError) else None
             if pause is None or tried == self.retries:
                 raise answer
@@ -138,8 +145,8 @@ class HttpClient:
 
     def _attempt(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
-    ) -> tuple[bytes | EvenhandError, bool]:
-        """Return the answer or an error, and whether the request was sent."""
+    ) -> bytes | EvenhandError:
+        """Send a request once and return the body of the response, or an error after which a retry may make sense."""
         import urllib3
         from urllib3 import exceptions
 
@@ -151,43 +158,46 @@ class HttpClient:
             )  # fmt: skip
             try:
                 if not 200 <= response.status < 300:
-                    said = response.read(1 << 16, decode_content=False)
-                    return self._refusal(response.status, said, secrets, response.headers), True
+                    start = response.read(1 << 16, decode_content=False)
+                    return self._status_error(response.status, start, secrets, response.headers)
                 self._check_encoding(response.headers)
                 received = bytearray()
                 while part := response.read1(1 << 16, decode_content=False):
                     received += part
                     self._check_size(received, response.headers)
                     if monotonic() > deadline:
-                        return self._late(), True
+                        return self._timeout_error()
                 self._check_size(received, response.headers)
-                return bytes(received), True
+                return bytes(received)
             finally:
                 response.close()
         except exceptions.ReadTimeoutError:
-            return self._late(), True
+            return self._timeout_error()
         except exceptions.HTTPError as error:
-            unreached = isinstance(error, exceptions.NewConnectionError | exceptions.ConnectTimeoutError)
-            broken = isinstance(error, exceptions.ProtocolError)
-            return self._silent(_error_reason(error), secrets, unreached=unreached, broken=broken), not unreached
+            if isinstance(error, exceptions.NewConnectionError | exceptions.ConnectTimeoutError):
+                failure = FetchFailure.UNREACHABLE
+            else:
+                broken = isinstance(error, exceptions.ProtocolError)
+                failure = FetchFailure.BROKEN if broken else FetchFailure.OTHER
+            return self._connection_error(_error_reason(error), secrets, failure)
 
     async def _attempt_async(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Sequence[str], body: bytes | None
-    ) -> tuple[bytes | EvenhandError, bool]:
-        """Do the same without blocking."""
+    ) -> bytes | EvenhandError:
+        """Do the same as ``_attempt`` without blocking the event loop."""
         session = _loop_session()
         import aiohttp
 
         deadline = monotonic() + self.timeout
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=self.timeout)
         try:
-            # Its own parts of the URL are kept as they are: they are quoted already.
+            # The URL is quoted already.
             async with session.request(
                 method, _as_written(url), data=body, headers=headers, allow_redirects=False, timeout=limits
             ) as response:
                 if not 200 <= response.status < 300:
-                    said = await response.content.read(1 << 16)
-                    return self._refusal(response.status, said, secrets, response.headers), True
+                    start = await response.content.read(1 << 16)
+                    return self._status_error(response.status, start, secrets, response.headers)
                 self._check_encoding(response.headers)
                 self._check_size(b"", response.headers)
                 received = bytearray()
@@ -195,75 +205,105 @@ class HttpClient:
                     received += part
                     self._check_size(received, response.headers)
                     if monotonic() > deadline:
-                        return self._late(), True
-                return bytes(received), True
+                        return self._timeout_error()
+                return bytes(received)
         except aiohttp.SocketTimeoutError as error:
             if isinstance(error, aiohttp.ConnectionTimeoutError):
-                return self._silent("the connection timed out", secrets, unreached=True), False
-            return self._late(), True
+                return self._connection_error("the connection timed out", secrets, FetchFailure.UNREACHABLE)
+            return self._timeout_error()
         except aiohttp.ClientConnectorError as error:
-            return self._silent(error.os_error.strerror or str(error.os_error), secrets, unreached=True), False
+            reason = error.os_error.strerror or str(error.os_error)
+            return self._connection_error(reason, secrets, FetchFailure.UNREACHABLE)
         except (aiohttp.ClientError, OSError) as error:
-            said_of_it = _error_reason(error) or type(error).__name__
-            return self._silent(said_of_it, secrets, broken=True), True
+            return self._connection_error(_error_reason(error), secrets, FetchFailure.BROKEN)
 
     def _check_encoding(self, headers: Mapping[str, str]) -> None:
-        """Raise a ModelError if an answer is compressed."""
+        """Raise a ModelError if the response is compressed."""
         if headers.get("Content-Encoding", "identity").lower() != "identity":
             raise ModelError("the answer is compressed, which was not asked for", location=self.location)
 
     def _check_size(self, received: bytes | bytearray, headers: Mapping[str, str]) -> None:
-        """Raise a ModelError if an answer is, or says that it is, too large."""
+        """Raise a ModelError if the response or its Content-Length is too large."""
         claimed = headers.get("Content-Length", "")
         if max(len(received), int(claimed[:18]) if claimed.isdecimal() else 0) > MAX_ANSWER_BYTES:
             message = f"the answer is larger than {MAX_ANSWER_BYTES >> 20} MiB"
             raise ModelError(message, location=self.location, hint=self.hint)
 
-    def _silent(
-        self, reason: str, secrets: Sequence[str], *, unreached: bool = False, broken: bool = False
-    ) -> FetchError:
-        silent = FetchError(
+    def _connection_error(self, reason: str, secrets: Sequence[str], failure: FetchFailure) -> FetchError:
+        error = FetchError(
             f"{self.name} does not answer: {quote_answer(reason, secrets)}",
             location=self.location,
             hint="check that it runs, and host, port and path of its URL",
         )
-        silent.sent = not unreached
-        silent.retry_after = 0.0 if unreached or broken else None
-        return silent
+        error.failure = failure
+        error.retry_after = None if failure is FetchFailure.OTHER else 0.0
+        return error
 
-    def _late(self) -> FetchError:
-        late = FetchError(
+    def _timeout_error(self) -> FetchError:
+        error = FetchError(
             f"no answer came within {self.timeout:g} seconds",
             location=self.location,
             hint="try later, or raise timeout",
         )
-        late.retry_after = 0.0 if self.retries_when_late else None
-        return late
+        error.failure = FetchFailure.TIMEOUT
+        error.retry_after = 0.0 if self.retries_when_late else None
+        return error
 
-    def _refusal(self, status: int, said: bytes, secrets: Sequence[str], headers: Mapping[str, str]) -> FetchError:
+    def _status_error(self, status: int, body: bytes, secrets: Sequence[str], headers: Mapping[str, str]) -> FetchError:
         hint = self.hints.get(status, f"see the log of {self.name}")
         if 300 <= status < 400:
             hint = "it points elsewhere: give the final URL"
-        # A service that refuses a key may quote parts of it in its answer.
-        words = "" if status == 401 else f": {quote_answer(said, secrets)}"
-        error = FetchError(f"{self.name} refused with status {status}{words}", location=self.location, hint=hint)
-        error.status, error.body = status, said
-        if status in RETRY_STATUSES:
-            wanted = headers.get("Retry-After", "")
-            error.retry_after = float(wanted[:6]) if wanted.isdecimal() else 0.0
+        message, code = _read_error(body)
+        # The response to an invalid key may contain parts of it.
+        hidden = status == 401
+        quoted = "" if hidden else f": {quote_answer(body if message is None else message, secrets)}"
+        error = FetchError(f"{self.name} refused with status {status}{quoted}", location=self.location, hint=hint)
+        error.failure, error.status, error.body, error.code = FetchFailure.STATUS, status, body, code
+        error.reason = "" if hidden or message is None else quote_answer(message, secrets)[1:-1]
+        if status in RETRY_STATUSES or status >= 500:
+            error.retry_after = parse_retry_after(headers, time())
         return error
 
 
-# Connections of an event loop, shared by all that ask in it.
+def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
+    """Parse the pause that a server asks for: ``Retry-After-Ms``, or ``Retry-After`` in seconds or as a date.
+
+    Args:
+        headers: Headers of the response.
+        now: Current time in seconds since 1970.
+
+    Returns:
+        Seconds, at least 0. 0 if there is no valid header.
+
+    Examples:
+        >>> parse_retry_after({"Retry-After": "2.5"}, 0.0)
+        2.5
+        >>> parse_retry_after({"Retry-After": "Thu, 01 Jan 1970 00:01:00 GMT"}, 45.0)
+        15.0
+    """
+    try:
+        if "Retry-After-Ms" in headers:
+            seconds = float(headers["Retry-After-Ms"]) / 1000
+        else:
+            seconds = float(headers.get("Retry-After", "0"))
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(headers.get("Retry-After", "")).timestamp() - now
+        except (ValueError, OverflowError):
+            return 0.0
+    return seconds if 0 <= seconds < math.inf else 0.0
+
+
+# Connections of an event loop, shared by all clients in it.
 
 _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 
 
 def _loop_session() -> aiohttp.ClientSession:
-    """Return the open connections of the running event loop.
+    """Return the connections of the running event loop.
 
     Raises:
-        MissingExtraError: the part that asks without blocking is not installed.
+        MissingExtraError: aiohttp is not installed.
     """
     try:
         import aiohttp
@@ -272,7 +312,7 @@ def _loop_session() -> aiohttp.ClientSession:
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
     if session is None or session.closed:
-        # However many ask at once, none waits for another one's connection; no caller gets another one's cookies.
+        # No limit: a request never waits for the connection of another one. No cookies: callers share the session.
         session = _sessions[loop] = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
         )
@@ -293,50 +333,77 @@ def _as_written(url: str) -> Any:
 
 
 async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the body of an answer as it comes."""
+    """Yield the chunks of a response."""
     while part := await response.content.readany():
         yield part
 
 
-def quote_answer(said: bytes | str, secrets: Sequence[str] = ()) -> str:
-    """Return somebody's words for a message, without secrets: those of an error, or else the beginning."""
-    text = said if isinstance(said, str) else _error_text(said)
+_UNUSUAL_JSON = re.compile(r"\\u[dD][89A-Fa-f]|NaN|Infinity|[eE]\+?\d{3}")
+"""Text of JSON that may have a surrogate or a number that is not finite."""
+
+
+def parse_json_response(body: bytes) -> Any:
+    """Parse JSON that a server sent, and repair what JSON or UTF-8 does not allow but servers send.
+
+    Parts of characters, such as half an emoji, become U+FFFD. NaN becomes null, and an infinity the largest number.
+
+    Raises:
+        ValueError, RecursionError: The body is not JSON, or it is nested too deeply.
+    """
+    text = body.decode("utf-8-sig", "replace")
+    if not _UNUSUAL_JSON.search(text):
+        return json.loads(text)
+    value = json.loads(text, parse_float=_finite_number, parse_constant=_finite_number)
+    whole = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return json.loads(whole)
+
+
+def _finite_number(text: str) -> float | None:
+    number = float(text)
+    return None if math.isnan(number) else max(-sys.float_info.max, min(sys.float_info.max, number))
+
+
+def quote_answer(response: bytes | str, secrets: Sequence[str] = ()) -> str:
+    """Quote a response in a message, without secrets: the error message in it, or else its first characters."""
+    text = response if isinstance(response, str) else _read_error(response)[0] or response.decode("utf-8", "replace")
     for secret in filter(None, secrets):
         text = text.replace(secret, HIDDEN_TEXT)
     text = " ".join(SecretRedactor()(text).split())
     return repr(text[:MAX_QUOTED] + "..." if len(text) > MAX_QUOTED else text)
 
 
-def _error_text(said: bytes) -> str:
-    """Return what an error says, in any of the shapes that services give it."""
-    text = said.decode("utf-8", "replace")
+def _read_error(body: bytes) -> tuple[str | None, str]:
+    """Return the message and the code of an error in JSON, in any of the forms that services use."""
     try:
-        found = json.loads(text)
+        error = json.loads(body)
     except (ValueError, RecursionError):
-        return text
+        return None, ""
+    code = ""
     for _ in range(2):
-        if isinstance(found, dict):
-            found = found.get("error") or found.get("message") or found.get("detail") or found
-    return found if isinstance(found, str) else text
+        if isinstance(error, dict):
+            codes = (error.get("code"), error.get("type"))
+            code = next((one for one in codes if isinstance(one, str) and _ERROR_CODE.fullmatch(one)), code)
+            error = error.get("error") or error.get("message") or error.get("detail") or error
+    return (error if isinstance(error, str) else None), code
 
 
 def _error_reason(error: BaseException) -> str:
-    """Return the innermost cause, in the words after urllib3's naming of the connection: they may hold the URL."""
+    """Return the message of the innermost cause, without the prefix of urllib3 that may contain the URL."""
     cause: object = error
     while isinstance(inner := getattr(cause, "reason", None), Exception):
         cause = inner
     return re.sub(r"^.*?\bHTTPS?Connection\b[^:]*: |^.*\): ", "", str(cause)) or type(cause).__name__
 
 
-# Secrets in the words of others.
+# Secrets in messages of other programs.
 
 HIDDEN_TEXT = "***"
 
 MIN_SECRET_LENGTH = 6
-"""A secret with fewer characters is found in too many words to be taken out of them."""
+"""Minimum length of a secret from the environment. A shorter one occurs in too many words to be removed."""
 
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-"""Environment variables whose names say that they hold a secret."""
+"""Names of environment variables with secrets."""
 
 _SHAPES = tuple(re.compile(shape) for shape in (
     r"(evenhand_)[A-Za-z0-9_-]{20,}",
@@ -349,18 +416,18 @@ _SHAPES = tuple(re.compile(shape) for shape in (
     r"(?i)((?:api|access|private|secret|subscription|auth)[ _-]?key[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
     r"(?i)((?:token|secret|password|passwd|credentials?|signature)[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
 ))  # fmt: skip
-"""What keys and passwords look like, behind what is kept: ours and others', in headers, addresses and settings."""
+"""Keys and passwords in headers, URLs and settings. The first group is kept."""
 
 
 _SECRET_ENTRIES = re.compile(r"(?i)(?:api|access|private|secret)[_-]?key|token$|secret|passw|authorization|credential")
-"""Entries of JSON whose names say that they hold a secret."""
+"""Names of JSON entries with secrets."""
 
 
 class SecretRedactor:
-    """Takes out of texts what looks like a secret, and the secrets that are known.
+    """Redact secrets in text: values of environment variables, and everything in the form of a key or password.
 
     Args:
-        environment: whose secrets are known; that of the process by default.
+        environment: Environment variables. Default: those of the process.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -370,7 +437,7 @@ class SecretRedactor:
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def __call__(self, text: str) -> str:
-        """Return the text without them."""
+        """Redact secrets in a text."""
         if self._known is not None:
             text = self._known.sub(HIDDEN_TEXT, text)
         for shape in _SHAPES:
@@ -378,32 +445,34 @@ class SecretRedactor:
         return text
 
     def redact_json(self, value: Any) -> Any:
-        """Return a value of JSON without them, and without the texts whose names say that they are secret."""
+        """Redact secrets in a JSON value, including all texts of entries such as ``api_key``."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, list):
-            return [self.redact_json(one) for one in value]
+            return [self.redact_json(element) for element in value]
         if not isinstance(value, dict):
             return value
-        secret = {name for name, one in value.items() if isinstance(one, str) and _SECRET_ENTRIES.search(name)}
-        return {name: HIDDEN_TEXT if name in secret else self.redact_json(one) for name, one in value.items()}
+        return {
+            name: HIDDEN_TEXT if isinstance(entry, str) and _SECRET_ENTRIES.search(name) else self.redact_json(entry)
+            for name, entry in value.items()
+        }
 
 
 def redact_url(url: str) -> str:
-    """Return a URL without credentials, nor a query that may hold a key as well: where it is, not how to get in.
+    """Remove credentials, query and fragment from a URL; a query may contain a key.
 
     Raises:
-        ModelError: it is not a URL.
+        ModelError: The text is not a URL.
     """
     parts = split_url(url)[0]
     return str(parts._replace(query=None, fragment=None).url)
 
 
 def split_url(url: str) -> tuple[urllib3.util.Url, str | None]:
-    """Return a URL without credentials, and the credentials, ``user:password``.
+    """Split a URL into the URL without credentials and the credentials, ``user:password``.
 
     Raises:
-        ModelError: it is not a URL.
+        ModelError: The text is not a URL.
     """
     import urllib3
 
@@ -416,10 +485,10 @@ def split_url(url: str) -> tuple[urllib3.util.Url, str | None]:
     return parsed._replace(auth=None), parsed.auth
 
 
-# ---- files that anybody may have
+# ---- public files
 
 DownloadProgress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the bytes received so far and the bytes expected (None where the publisher does not say)."""
+"""Called with the number of received bytes and the total number of bytes, or None if it is unknown."""
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -427,10 +496,10 @@ CHUNK_BYTES = 1 << 16
 
 
 def download(url: str, write: Callable[[bytes], object], progress: DownloadProgress | None = None) -> None:
-    """Hand on what lies at a public address, piece by piece; redirects are followed, proxies of the system used.
+    """Download a public file and pass its chunks to `write`. Redirects are followed; proxies of the system are used.
 
     Raises:
-        FetchError: no connection, or an answer that is incomplete or other than 200.
+        FetchError: The connection failed, or the response is incomplete or has another status than 200.
     """
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from evenhand.coroutines import run_blocking
 from evenhand.errors import FetchError, ModelError, OptionError
-from evenhand.http import HttpClient, quote_answer
+from evenhand.http import HttpClient, parse_json_response, quote_answer
 
 _PORTS = {"http": 80, "https": 443}
 _HINT = "check the URL: does the service speak like OpenAI's?"
@@ -116,7 +116,7 @@ class ServiceConnection:
         for _ in range(1 + self.retries * self.repeatable):
             said = await self.send_async(path, asked, "application/json", key=key)
             try:
-                answer = json.loads(said)
+                answer = parse_json_response(said)
                 break
             except (ValueError, RecursionError):
                 continue

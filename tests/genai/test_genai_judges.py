@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai import Enforcer, FunctionJudge, GenerationConfig, KeywordJudge
@@ -34,6 +36,64 @@ def test_keywords_of_a_configuration_are_whole_words(prompt: str, held: set[str]
     judged = KeywordJudge.of(configuration).conditions(prompt)
     assert judged == held
     assert len(Enforcer(configuration, seed=0).admit(judged).counts) == len(held)
+
+
+HIDDEN = st.sampled_from("\u00ad\u200b\u200c\u200d\u2060\ufeff\u034f\ufe0f\u202e\U000e0061\x00\u0332\u0336\u0301")
+
+
+@given(st.data())
+def test_a_keyword_that_readers_see_is_found(data: st.DataObject) -> None:
+    letters = list(data.draw(st.sampled_from(["leader", "Chief Executive", "CEO"])))
+    for k in data.draw(st.sets(st.integers(1, len(letters)))):
+        letters[k - 1] += data.draw(HIDDEN)
+    style = data.draw(st.sampled_from([str, str.upper, str.title, _full_width, _bold]))
+    before, after = data.draw(st.tuples(*[st.sampled_from([" ", "\u201c", "_", "(", "\n", "**", "-"])] * 2))
+    prompt = f"x{before}{style(''.join(letters))}{after}x"
+    judge = KeywordJudge({"leader": ["leader", "chief executive", "CEO"]})
+    assert judge.conditions(prompt) == {"leader"}, ascii(prompt)
+
+
+def _full_width(text: str) -> str:
+    return "".join(chr(ord(letter) + 0xFEE0) if "!" <= letter <= "~" else letter for letter in text)
+
+
+def _bold(text: str) -> str:
+    return "".join(
+        chr(0x1D400 + ord(letter) - ord("A")) if "A" <= letter <= "Z"
+        else chr(0x1D41A + ord(letter) - ord("a")) if "a" <= letter <= "z" else letter
+        for letter in text
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keyword", "prompt", "held"),
+    [
+        ("leader", "two leaders", True),
+        ("leader", "a\u200bleader\u200bwho", True),
+        ("leader", "the leaders' table", True),
+        ("leader", "leadership of leaderboards", False),
+        ("boss", "all bosses", True),
+        ("secretary", "Secretaries", True),
+        ("boy", "boys", True),
+        ("policeman", "policemen", True),
+        ("salesperson", "salespersons", True),
+        ("person", "old people", True),
+        ("child", "children", True),
+        ("wife", "wives", True),
+        ("chief executive", "chief-executives", True),
+        ("business leader", "businessleader", False),
+        ("he", "hes", False),
+        ("it", "its", False),
+        ("año", "el ano", False),
+        ("año", "el an\u0303o", True),
+        ("Straße", "STRASSE", True),
+        ("women's wear", "women\u2019s wear", True),
+        ("co-founder", "a co\u2011founder", True),
+    ],
+)
+def test_forms_of_keywords(keyword: str, prompt: str, held: bool) -> None:
+    assert bool(KeywordJudge({"it": [keyword]}).conditions(prompt)) is held
+    assert bool(KeywordJudge({"it": ["x"]}, {"group": {"value": [keyword]}}).fixed_groups(prompt)) is held
 
 
 def test_a_condition_that_nothing_tells_is_refused() -> None:

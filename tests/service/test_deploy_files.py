@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -72,6 +73,93 @@ def test_caddy_takes_its_configuration() -> None:
     _run("caddy", "validate", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile")
 
 
+def _find(value: Any, name: str) -> list[Any]:
+    """Return the values under a name anywhere in JSON."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    own = [value[name]] if isinstance(value, dict) and name in value else []
+    return own + [found for child in children for found in _find(child, name)]
+
+
+def test_caddy_blocks_metrics_before_it_forwards_anything() -> None:
+    adapted = json.loads(_run("caddy", "adapt", "--config", DEPLOY / "Caddyfile").partition("\n")[0])
+    routes = [route for routes in _find(adapted, "routes") for route in routes if "group" in route]
+    assert len(routes) == 3
+    assert len({route["group"] for route in routes}) == 1, "only the first matching route applies"
+    assert routes[0]["match"][0]["path"] == ["/metrics"]
+    assert _find(routes[0], "status_code") == [403]
+    assert "match" not in routes[-1]
+
+
+def _seconds(text: str, pattern: str) -> list[int]:
+    return [int(number) for number in re.findall(pattern, text)]
+
+
+def test_stop_times_are_longer_than_the_longest_stop_of_the_service() -> None:
+    pytest.importorskip("fastapi", reason="needs the extra serve")
+    from evenhand.service import LimitsConfig
+    from evenhand.service.settings import ServerConfig
+
+    longest = ServerConfig().drain_seconds + LimitsConfig().upstream_seconds
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    unit, compose = ((DEPLOY / name).read_text("utf-8") for name in ("evenhand.service", "compose.yaml"))
+    stops = _seconds(unit, r"TimeoutStopSec=(\d+)") + _seconds(compose, r"stop_grace_period: (\d+)s")
+    assert len(stops) == 2
+    assert min(*stops, values["terminationGracePeriodSeconds"] - values["preStopSeconds"]) > longest + 10
+
+
+def test_proxies_take_the_largest_request_and_wait_for_the_slowest_answer() -> None:
+    pytest.importorskip("fastapi", reason="needs the extra serve")
+    from evenhand.service import LimitsConfig
+
+    limits = LimitsConfig()
+    nginx = [(DEPLOY / name).read_text("utf-8") for name in ("nginx.conf", "nginx-compose.conf")]
+    (ingress,) = [one for one in _chart(ingress={"enabled": True}) if one["kind"] == "Ingress"]
+    notes = {name.partition("/")[2]: value for name, value in ingress["metadata"]["annotations"].items()}
+    nginx.append(f"client_max_body_size {notes['proxy-body-size']}; proxy_read_timeout {notes['proxy-read-timeout']}s;")
+    for text in nginx:
+        assert min(_seconds(text, r"client_max_body_size (\d+)m")) * 2**20 >= limits.body_bytes
+        assert min(_seconds(text, r"proxy_read_timeout (\d+)s")) > limits.upstream_seconds
+    for text in nginx[:2]:
+        for location in ("/", "/v1/events"):
+            assert "proxy_buffering off" in re.search(rf"location {location} \{{(.*?)\}}", text, re.DOTALL)[1]
+    assert notes["proxy-buffering"] == "off"
+    caddy = (DEPLOY / "Caddyfile").read_text("utf-8")
+    assert min(_seconds(caddy, r"max_size (\d+)MB")) * 10**6 >= limits.body_bytes
+
+
+def test_installing_makes_every_path_that_is_used_later() -> None:
+    guide = (DEPLOY.parent / "docs" / "how-to" / "operate-the-service.md").read_text("utf-8")
+    unit = (DEPLOY / "evenhand.service").read_text("utf-8")
+    commands = re.findall(r"^\$ (.*)$", guide, re.M)
+    made = {f"/var/lib/{name}" for name in re.findall(r"^StateDirectory=(\S+)", unit, re.M)}
+    for command in commands:
+        words = command.split()
+        for word in words:
+            assert not word.startswith(("deploy/", "examples/")) or (DEPLOY.parent / word).exists(), command
+        if words[0] in ("install", "python3"):
+            made.add(words[-1])
+        elif words[0] == "cp":
+            assert words[-1].rstrip("/") in (*made, "/etc/systemd/system")
+            made |= {f"{words[-1].rstrip('/')}/{Path(source).name}" for source in words[1:-1]}
+        elif words[0] == "ln":
+            assert any(words[2].startswith(f"{folder}/") for folder in made)
+            made.add(words[-1])
+    exec_start = re.findall(r"^ExecStart=(.*)$", unit, re.M)
+    for command in [*exec_start, *(one for one in commands if " evenhand " in f" {one}")]:
+        for path in re.findall(r"(?<![:/\w])(/(?:opt|etc|var)/\S+)", command):
+            if path.endswith("/bin/evenhand"):
+                assert any(path.startswith(f"{folder}/") for folder in made), command
+            elif path.startswith("/etc"):
+                assert path in made or path.startswith("/etc/systemd"), command
+            else:
+                assert any(path.startswith(folder) for folder in made), command
+    assert "/usr/local/bin/evenhand" in made, "the guide runs `evenhand` without its folder"
+    example = (DEPLOY.parent / "examples" / "service" / "evenhand.toml").read_text("utf-8")
+    old, new = next(re.findall(r"s\|([^|]*)\|([^|]*)\|", one)[0] for one in commands if one.startswith("sed "))
+    assert f'database = "{old}"' in example
+    assert new == "sqlite:////var/lib/evenhand/evenhand.db"
+
+
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     text = (DEPLOY / "evenhand.service").read_text("utf-8").replace("/opt/evenhand/bin/evenhand", "/bin/true")
     unit = tmp_path / "evenhand.service"
@@ -139,9 +227,11 @@ def _render(text: str, values: dict[str, Any]) -> str:
     def value(expression: str) -> str:
         first, *pipes = [one.strip() for one in expression.split("|")]
         words = first.split()
-        if words[0] == "include":
+        if words[:2] == ["include", "(print"]:
+            found: Any = (CHART / "templates" / words[3].strip('"/)')).read_text("utf-8")
+        elif words[0] == "include":
             body = (CHART / "templates" / "_helpers.tpl").read_text("utf-8")
-            found: Any = _render(re.sub(r"{{-? (define .*?|end) -?}}", "", body), values).strip()
+            found = _render(re.sub(r"{{-? (define .*?|end) -?}}", "", body), values).strip()
         elif words[0] == "toYaml":
             found = yaml.safe_dump(look(words[1])).strip()
         else:
@@ -152,6 +242,8 @@ def _render(text: str, values: dict[str, Any]) -> str:
                 found = found or look(rest[0])
             elif name == "nindent":
                 found = "\n" + "\n".join(" " * int(rest[0]) + line for line in str(found).strip().splitlines())
+            elif name == "sha256sum":
+                found = hashlib.sha256(str(found).encode()).hexdigest()
         return str(found)
 
     whole = re.fullmatch(r"\s*{{- if (\.\S+) }}\n(.*){{- end }}\s*", text, re.DOTALL)
@@ -180,6 +272,10 @@ def test_the_chart_renders_what_it_says() -> None:
     (container,) = pod["containers"]
     assert container["image"] == "evenhand:0.1.0"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "5"]
+    notes = found["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    assert re.fullmatch("[0-9a-f]{64}", notes["checksum/config"]), "a changed configuration restarts the pods"
+    assert not any("snippet" in name for name in found["Ingress"]["metadata"]["annotations"])
     assert container["resources"]["requests"]["memory"] == "512Mi"
     assert "[[shields]]" in found["ConfigMap"]["data"]["evenhand.toml"]
     assert {one["kind"] for one in _chart()} == found.keys() - {"Ingress", "ServiceMonitor"}

@@ -114,6 +114,10 @@ def test_what_makes_nothing_is_handed_on(client, upstream_of_this_test):
     upstream_of_this_test.always = 400
     with pytest.raises(openai.BadRequestError, match="refused this with status 400"):
         client.moderations.create(input="a tree")
+    upstream_of_this_test.always, upstream_of_this_test.headers = 429, {"Retry-After": "0.4"}
+    with pytest.raises(openai.RateLimitError) as limited:
+        client.with_options(max_retries=0).embeddings.create(model="small", input="a tree")
+    assert limited.value.response.headers["retry-after"] == "1"
     upstream_of_this_test.always = 401
     with pytest.raises(openai.InternalServerError, match="failed with status 401"):
         client.moderations.create(input="a tree")
@@ -140,7 +144,7 @@ def test_edits_of_pictures_are_handed_on_as_they_came(client, service, upstream_
 @pytest.mark.parametrize(
     ("status", "code", "words", "raised"),
     [
-        (400, "invalid_image", "refused this with status 400", "BadRequestError"),
+        (400, "invalid_image", "refused this with status 400: Your request", "BadRequestError"),
         (400, "content_policy_violation", "rejected by our safety system", "BadRequestError"),
         (401, "invalid_api_key", "failed with status 401", "InternalServerError"),
     ],
@@ -169,11 +173,55 @@ def test_what_the_service_refuses_to_draw_is_refused_in_its_own_words(client, up
     assert caught.value.code == "content_policy_violation"
     assert "rejected by our safety system" in caught.value.message
     assert caught.value.response.headers["x-evenhand-status"] == "refused"
-    # Any other refusal is still a fault behind the service.
-    upstream_of_this_test.error = None
+
+
+CONTEXT: dict[str, Any] = {
+    "code": "context_length_exceeded",
+    "message": "This model's maximum context length is 4096 tokens.",
+    "type": "invalid_request_error",
+}
+
+
+@pytest.mark.parametrize("model", ["pictures", "stories"])
+@pytest.mark.parametrize(
+    ("status", "error", "code"),
+    [
+        (400, CONTEXT, "context_length_exceeded"),
+        (400, {"message": "no", "type": "invalid_request_error", "code": None}, "invalid_request_error"),
+        (413, {"message": "too large"}, "refused"),
+        (422, {"message": "no", "code": "a code with blanks"}, "refused"),
+        (429, {"message": "slow down", "code": "rate_limit_exceeded"}, "rate_limit_exceeded"),
+    ],
+)
+def test_an_error_about_the_request_keeps_its_meaning(client, upstream_of_this_test, model, status, error, code):
+    upstream_of_this_test.always, upstream_of_this_test.error = status, error
+    upstream_of_this_test.headers = {"Retry-After-Ms": "1200", "Retry-After": "50"}
+    once = client.with_options(max_retries=0)
+
+    def generate():
+        if model == "pictures":
+            return once.images.generate(model=model, prompt="a tree")
+        return once.chat.completions.create(model=model, messages=[{"role": "user", "content": "a tale of a tree"}])
+
+    with pytest.raises(openai.APIStatusError) as caught:
+        generate()
+    assert (caught.value.status_code, caught.value.code) == (status, code)
+    assert error["message"] in caught.value.message
+    headers = caught.value.response.headers
+    assert headers["x-evenhand-status"] == "refused"
+    assert headers.get("retry-after") == ("2" if status == 429 else None)
+    assert "x-should-retry" not in headers, "the client decides, as if it called the generator itself"
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
+def test_an_error_about_the_service_is_not_the_clients(client, upstream_of_this_test, status):
+    upstream_of_this_test.always, upstream_of_this_test.error = status, {"message": "secret place", "code": "x"}
+    upstream_of_this_test.headers = {"Retry-After": "0.01"}
     with pytest.raises(openai.InternalServerError) as caught:
-        client.images.generate(model="pictures", prompt="a tree")
-    assert caught.value.status_code == 502
+        client.with_options(max_retries=0).images.generate(model="pictures", prompt="a tree")
+    assert (caught.value.status_code, caught.value.code) == (502, "generator_failed")
+    assert "secret place" not in caught.value.message
+    assert caught.value.response.headers.get("retry-after") == ("1" if status == 503 or status == 500 else None)
 
 
 def test_a_model_that_declines_is_an_ordinary_answer(client, upstream_of_this_test):
@@ -225,6 +273,40 @@ def test_words_go_around_the_texts_of_a_message_with_a_picture(sent, texts):
     found = asked[0]["content"]
     assert [part["text"] for part in found if part["type"] == "text"] == texts
     assert picture in found
+
+
+@pytest.mark.parametrize(
+    ("messages", "prompt", "sent", "expected"),
+    [
+        ([("user", "a leader"), ("user", "make it long")], "a leader\nmake it long", "a leader\nmake it long (x)",
+         ["a leader", "make it long (x)"]),
+        ([("user", "a leader"), ("system", "s"), ("user", "long")], "a leader\nlong", "(x) a leader\nlong",
+         ["(x) a leader", "s", "long"]),
+        ([("user", "a leader"), ("assistant", "ok"), ("user", "long")], "long", "long (x)",
+         ["a leader", "ok", "long (x)"]),
+        ([("user", "a leader"), ("user", ""), ("user", "long")], "a leader\nlong", "a leader\nlong (x)",
+         ["a leader", "", "long (x)"]),
+        ([("user", "a leader"), ("user", "long")], "a leader\nlong", "a rewritten prompt", ["a rewritten prompt"]),
+        ([("system", "s"), ("user", "a leader"), ("assistant", "Once")], "a leader", "a leader (x)",
+         ["s", "a leader (x)", "Once"]),
+    ],
+)  # fmt: skip
+def test_consecutive_messages_of_the_user_are_read_together(messages, prompt, sent, expected):
+    from evenhand.service.generation.generators import ConversationGenerator
+
+    asked: list[Any] = []
+
+    class Chat(OpenAIChat):
+        async def ask_async(self, messages):
+            asked.extend(messages)
+            return {"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}
+
+    chat = Chat(ServiceConnection("http://127.0.0.1:9/v1"), "m")
+    talk = ConversationGenerator(chat, [{"role": role, "content": text} for role, text in messages], {})
+    assert talk.prompt == prompt
+    talk.generate(sent)
+    kept = [message["content"] for message in asked]
+    assert kept == [text for text in expected if text]
 
 
 def test_options_are_handed_on_and_the_prompt_that_was_sent_is_told(client, service, upstream_of_this_test):

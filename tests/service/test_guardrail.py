@@ -142,6 +142,15 @@ def test_what_the_user_asks_is_found_among_messages(service):
     assert answer["texts"][1] == "Hello."
 
 
+def test_consecutive_messages_of_the_user_are_read_together(service):
+    messages = [{"role": "user", "content": "a leader"}, {"role": "user", "content": "Make it long."}]
+    for number in range(4):
+        texts = ["a leader", "Make it long."]
+        answer = call(service, "request", f"n-{number}", texts, structured_messages=messages).json()
+    assert answer["texts"][0] == "a leader"
+    assert answer["texts"][1].startswith("Make it long. (showing")
+
+
 @pytest.mark.parametrize(("change", "status", "code"), [
     ({"litellm_call_id": None}, 400, "litellm_call_id"),
     ({"additional_provider_specific_params": {"guard": "nothing"}}, 404, "guard"),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 from collections import Counter
 from contextlib import contextmanager
 
@@ -62,8 +63,8 @@ def policy():
 class World:
     """A shield in a store that fails, and what callers were told."""
 
-    def __init__(self, folder, policy, when_down="pass"):
-        self.database = Failing(f"sqlite:///{folder / 'evenhand.db'}")
+    def __init__(self, folder, policy, when_down="pass", database=Failing):
+        self.database = database(f"sqlite:///{folder / 'evenhand.db'}")
         self.ledger = Ledger(self.database, {"loans": ShieldMachine(Shield(policy), {})}, pauses=())
         self.decider = shields.ShieldDecider(self.ledger, "loans", GROUPS, when_down)
         self.told = {}
@@ -175,16 +176,17 @@ def test_who_asks_again_is_told_the_same_also_while_the_store_is_away(world):
     asyncio.run(run())
 
 
-def test_who_asks_the_same_at_the_same_time_is_told_the_same(world):
+def test_who_asks_the_same_at_the_same_time_is_told_the_same(world, monkeypatch):
+    monkeypatch.setattr(shields, "PATIENCE_SECONDS", 0.05)
+
     async def run():
         with world.database.transaction():  # What is asked now waits for this.
-            waiting = asyncio.create_task(world.ask("1"))
-            await asyncio.sleep(0)
-            passed = world.decider._let_pass({"op": "decide", "id": "1", "group": "women", "recommendation": 1})
-        assert not passed.guarded
-        assert (await waiting).answer == passed.answer
+            answers = await asyncio.gather(*(world.ask("1") for _ in range(3)), world.ask("1", recommendation=0))
+        assert [one.guarded for one in answers[:3]] == [False] * 3
+        assert isinstance(answers[3], DecisionError)
         await world.settled()
-        assert (await world.ask("1")).answer == passed.answer
+        assert (await world.ask("1")).answer == answers[0].answer
+        assert [one["input"]["op"] for one in world.log()] == ["unguarded"]
 
     asyncio.run(run())
 
@@ -236,12 +238,100 @@ def test_a_store_that_hangs_is_not_waited_for(world, monkeypatch):
         await world.settled()
         assert (await world.ask("3")).guarded
         said = [(one["id"], one["input"]["op"]) for one in world.log()]
-        # The first was begun, so it was decided in the end; what its caller was told is there as well.
-        assert said == [("1", "decide"), ("1", "unguarded"), ("2", "unguarded"), ("3", "decide")]
+        # The first was begun, and given up: what its caller was told is all that is logged.
+        assert said == [("1", "unguarded"), ("2", "unguarded"), ("3", "decide")]
         again = await world.ask("1")
         assert (again.guarded, again.repeated) == (False, True)
 
     asyncio.run(run())
+
+
+class Stalling(Failing):
+    """A store that stalls once in one step of a transaction, until it is released."""
+
+    def __init__(self, url):
+        self.stage = ""
+        self.reached, self.released = threading.Event(), threading.Event()
+        super().__init__(url)
+
+    def stall(self, stage):
+        if self.stage == stage:
+            self.stage = ""
+            self.reached.set()
+            assert self.released.wait(60)
+
+    @contextmanager
+    def transaction(self, *, durable=True):
+        self.stall("begin")
+        with super().transaction(durable=durable) as connection:
+            yield connection
+            self.stall("commit")
+        self.stall("answer")
+
+
+@pytest.mark.parametrize("then", ["works", "fails"])
+@pytest.mark.parametrize("stage", ["begin", "apply", "claim", "commit", "answer"])
+def test_the_log_has_what_was_delivered_wherever_a_decision_stalls(tmp_path, policy, monkeypatch, stage, then):
+    monkeypatch.setattr(shields, "PATIENCE_SECONDS", 0.05)
+    world = World(tmp_path, policy, database=Stalling)
+    database = world.database
+    apply, claim = ShieldMachine.apply, Ledger._claim
+
+    def stalling_apply(self, operation, number):
+        database.stall("apply")
+        return apply(self, operation, number)
+
+    def stalling_claim(self, tasks):
+        tasks = list(tasks)
+        database.stall("claim")
+        claim(self, tasks)
+
+    monkeypatch.setattr(ShieldMachine, "apply", stalling_apply)
+    monkeypatch.setattr(Ledger, "_claim", stalling_claim)
+
+    async def run():
+        database.stage = stage
+        waiting = [asyncio.create_task(world.ask(str(k), GROUPS[k % 2], k % 2)) for k in range(4)]
+        await asyncio.to_thread(database.reached.wait, 60)
+        claimed = stage in ("commit", "answer")
+        if not claimed:
+            # Nothing is committed yet, so nobody waits for it.
+            assert not any(one.guarded for one in await asyncio.gather(*waiting))
+        else:
+            await asyncio.sleep(0.2)
+            assert not any(one.done() for one in waiting), "a commit that has begun is waited for"
+        if then == "fails":
+            database.plan = ["before"]
+        database.released.set()
+        answers = await asyncio.gather(*waiting)
+        if claimed:
+            assert all(one.guarded for one in answers)
+        await world.settled()
+        return answers
+
+    answers = asyncio.run(run())
+    logged = {entry["id"]: entry for entry in world.log()}
+    assert len(logged) == len(world.log()) == len(answers), "each is in the log once"
+    for k, made in enumerate(answers):
+        entry = logged[str(k)]
+        assert (entry["input"]["op"] == "decide") is made.guarded
+        assert entry["output"] == (pack_output(made.answer)[0] if made.guarded else dict(made.answer))
+    assert world.ledger.machine("loans").shield.certificate().step == sum(made.guarded for made in answers)
+    world.close()
+
+
+def test_a_caller_who_leaves_does_not_stop_others(world):
+    async def run():
+        with world.database.transaction():  # What is asked now waits for this.
+            first = asyncio.create_task(world.ask("1"))
+            second = asyncio.create_task(world.ask("1"))
+            await asyncio.sleep(0)
+            first.cancel()
+        assert (await second).guarded
+        assert not world.decider._running
+
+    asyncio.run(run())
+    assert [entry["id"] for entry in world.log()] == ["1"]
 
 
 def test_what_is_left_at_the_end_is_logged_or_told(tmp_path, policy, caplog):

@@ -66,7 +66,7 @@ def test_it_serves_until_it_is_told_to_stop_and_goes_on_where_it_was(served):
     again.process.send_signal(signal.SIGHUP)
     until(lambda: "the file was read again" in again.err, "SIGHUP was not told of")
     assert post(f"{again.url}/v1/shields/loans/decisions", ONE) == first
-    assert service.stop(signal.SIGTERM) == 0
+    assert service.stop(signal.SIGINT) == 0
 
 
 def test_without_a_file_it_serves_a_demonstration_and_says_so(served):
@@ -134,6 +134,38 @@ def test_what_is_under_way_when_it_stops_is_answered(served):
         assert service.process.wait(60) == 0
 
 
+def test_sigterm_drains_before_the_socket_closes(served):
+    with Upstream() as upstream:
+        service = served(_pictures(upstream).replace("keys = false", "keys = false\ndrain_seconds = 600"))
+        upstream.hang()
+        answers = []
+
+        def ask():
+            answers.append(post(f"{service.url}/v1/images/generations", {"prompt": "a leader"}))
+
+        first, second = threading.Thread(target=ask), threading.Thread(target=ask)
+        first.start()
+        _until(lambda: len(upstream.received) == 1)
+        service.process.send_signal(signal.SIGTERM)
+        _until(lambda: _status(f"{service.url}/readyz") == 503)
+        assert _status(f"{service.url}/healthz") == 200
+        second.start()
+        _until(lambda: len(upstream.received) == 2)
+        service.process.send_signal(signal.SIGTERM)
+        _until(lambda: not _listens(service.url))
+        assert service.process.poll() is None, "it completes the running requests"
+        upstream.release()
+        first.join(60)
+        second.join(60)
+        assert len(answers) == 2
+        assert service.process.wait(60) == 0
+
+
+def test_without_drain_seconds_sigterm_closes_the_socket_at_once(served):
+    service = served("[service]\nkeys = false\ndrain_seconds = 0\n")
+    assert service.stop(signal.SIGTERM) == 0
+
+
 def test_told_twice_it_does_not_wait(served):
     with Upstream() as upstream:
         service = served(_pictures(upstream))
@@ -171,6 +203,14 @@ def _until(holds: Callable[[], object]) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("it did not come to that in time")
+
+
+def _status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def _listens(url: str) -> bool:

@@ -81,6 +81,23 @@ def test_nothing_that_a_caller_sends_is_a_label(client):
     assert of(samples, "evenhand_http_requests_total", method="GET", route="none", status="404") == 1
 
 
+def test_every_counter_exists_before_anything_happens(client):
+    samples, _ = sampled(client)
+    metrics = client.app.state.context.metrics
+    empty = [metric.name for metric in metrics.registry.collect()
+             if metric.type in ("counter", "histogram") and not metric.samples]  # fmt: skip
+    assert empty in ([], ["evenhand_judge_answers"]), "an alert compares the first value with 0"
+    for decision in ("0", "1"):
+        assert of(samples, "evenhand_decisions_total", stream="loans", decision=decision) == 0
+    for status in ("ok", "violation", "unguarded", "refused"):
+        assert of(samples, "evenhand_items_total", stream="studio", status=status) == 0
+    assert of(samples, "evenhand_interventions_total", stream="loans") == 0
+    assert of(samples, "evenhand_upstream_seconds_count", stream="studio") == 0
+    path = "/v1/images/generations"
+    for status in ("200", "502", "503"):
+        assert of(samples, "evenhand_http_requests_total", method="POST", route=path, status=status) == 0
+
+
 def test_every_application_counts_for_itself(settings, client):
     from starlette.testclient import TestClient
 
@@ -89,6 +106,6 @@ def test_every_application_counts_for_itself(settings, client):
     client.post("/v1/shields/loans/decisions", json={"id": "1", "group": "men", "recommendation": 1})
     with TestClient(create_app(settings)) as other:
         samples, _ = sampled(other)
-        assert of(samples, "evenhand_decisions_total", stream="loans", decision="1") is None
+        assert of(samples, "evenhand_decisions_total", stream="loans", decision="1") == 0
         # Where a stream stands is the same everywhere.
         assert of(samples, "evenhand_log_entries", stream="loans") == 1

@@ -39,14 +39,14 @@ class Judge(Protocol):
 
 
 class KeywordJudge:
-    """A condition holds if one of its keywords is in the prompt, as a whole word or phrase in whatever case.
+    """Judge of prompts by keywords.
 
-    In the same way a concept group is fixed if words for one of its values are there. No grammar is read: "not a child"
-    fixes the age.
+    A condition holds if one of its keywords or its English plural is in the prompt, as a whole word or phrase. A group
+    is fixed if words for one of its values are in the prompt. Grammar is not analysed: "not a child" fixes the age.
 
     Args:
-        keywords: by condition.
-        words: by concept group and value, what fixes it; groups left out are never fixed.
+        keywords: Keywords by condition.
+        words: Words by concept group and value. Groups without words are never fixed.
 
     >>> judge = KeywordJudge({"leader": ["leader", "chief executive"]}, {"age": {"elderly": ["elderly", "old"]}})
     >>> prompt = "an old Chief Executive at work"
@@ -59,9 +59,11 @@ class KeywordJudge:
         keywords: Mapping[str, Collection[str]],
         words: Mapping[str, Mapping[str, Collection[str]]] | None = None,
     ) -> None:
-        self._words = {condition: WordMatcher(said) for condition, said in keywords.items()}
+        self._words = {condition: WordMatcher(words_of, plurals=True) for condition, words_of in keywords.items()}
         self._fixing = {
-            group: [WordMatcher(said) for said in values.values()] for group, values in (words or {}).items() if values
+            group: [WordMatcher(words_of, plurals=True) for words_of in values.values()]
+            for group, values in (words or {}).items()
+            if values
         }
 
     @classmethod

@@ -8,18 +8,20 @@ store, and is the same everywhere.
 from __future__ import annotations
 
 from collections import Counter as TallyOf
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand.genai import CachedClassifier, CachedJudge, Enforcer
-from evenhand.service.state_machines import Operation
+from evenhand.genai import AnswerStatus, CachedClassifier, CachedJudge, Enforcer
+from evenhand.service.state_machines import GUARD_OPERATIONS, Operation
 from evenhand.service.store.database import read_heads, read_state
 from evenhand.service.store.ledger import Ledger
 
@@ -34,8 +36,11 @@ COMMIT_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
-COUNTED_OPERATIONS = frozenset({"decide", "label", "unguarded", "admit", "complete", "fail", "abandon", "record",
-                                "checkpoint", "replace", "events", "posted"})  # fmt: skip
+SHIELD_OPERATIONS = ("decide", "label", "unguarded")
+COUNTED_OPERATIONS = frozenset((*SHIELD_OPERATIONS, *GUARD_OPERATIONS, "checkpoint", "replace", "events", "posted"))
+
+EXPECTED_STATUSES = (200, 400, 500, 502, 503, 504)
+"""Statuses whose counters exist from the start."""
 
 
 class Metrics:
@@ -99,8 +104,38 @@ class Metrics:
         ledger.measurers.append(self._observe_commit)
         ledger.listeners.append(self._count_operations)
 
+    def watch_shield(self, name: str) -> None:
+        """Create the counters of a shield with the value 0: alerts compare with it."""
+        self._create_operations(name, SHIELD_OPERATIONS)
+        for decision in ("0", "1"):
+            self._decisions.labels(name, decision)
+        self._interventions.labels(name)
+
+    def watch_routes(self, routes: Iterable[BaseRoute]) -> None:
+        """Create the request counters of all routes with the value 0."""
+        for route in routes:
+            if isinstance(route, APIRoute):
+                for method in sorted(route.methods or ()):
+                    for status in EXPECTED_STATUSES:
+                        self._requests.labels(method, route.path, str(status))
+
+    def _create_operations(self, stream: str, operations: Iterable[str]) -> None:
+        for operation in operations:
+            self._operations.labels(stream, operation)
+
     def watch_guard(self, guard: ServedGuard) -> None:
-        """Count what a guarded generator answers."""
+        """Count the requests of a guarded generator. All counters start with the value 0."""
+        name, values = guard.name, guard.pipeline.configuration.values
+        self._create_operations(name, GUARD_OPERATIONS)
+        for status in get_args(AnswerStatus):
+            self._items.labels(name, status)
+        for used in ("yes", "no"):
+            self._cost.labels(name, used)
+        for group, known in values.items():
+            for value in (*known, "none"):
+                self._cost_by_value.labels(name, group, value)
+        for metric in (self._changed, self._upstream, self._guarding):
+            metric.labels(name)
 
         def count_answer(served: ServedAnswer) -> None:
             self._items.labels(guard.name, served.answer.status).inc()
@@ -151,7 +186,8 @@ class Metrics:
                     self._describe_stream(name, state)
             for name, decider in deciders.items():
                 self._passing.labels(name).set(decider.unlogged_count)
-                self._allowed.labels(name).set(allowed[name])
+            for name, bias in allowed.items():
+                self._allowed.labels(name).set(bias)
             return generate_latest(self.registry)
 
     def count_response(self, method: str, route: str, status: int) -> None:

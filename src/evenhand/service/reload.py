@@ -25,7 +25,6 @@ from evenhand.service.served_streams import (
     read_managed_streams,
 )
 from evenhand.service.settings import ServedGuardConfig, ServiceConfig
-from evenhand.service.shields import ServedShield, ShieldDecider
 from evenhand.service.state_machines import SETTINGS_STREAM, Operation, SettingsMachine
 from evenhand.service.store.database import read_heads
 from evenhand.service.store.ledger import OperationResult
@@ -314,28 +313,18 @@ class _Change:
                 guard.close(0.0)
             raise
         waiting = {name for name in numbers or {} if name in done and not done[name].answer["in_force"]}
-        self._serve_shields({name: one for name, one in built.shields.items() if name not in waiting})
-        # A later version takes the place of one that waits.
-        kept = {name: one for name, one in context.coming.items() if name not in fresh and name not in self.gone}
-        context.coming = {**kept, **built.coming, **{name: built.shields[name] for name in waiting}}
+        context.registry.update(
+            {name: shield for name, shield in built.shields.items() if name not in waiting},
+            {**built.pending, **{name: built.shields[name] for name in waiting}},
+            self.gone,
+        )
+        for name in built.shields:
+            context.metrics.watch_shield(name)
         self._serve_guards(guards)
         context.settings = context.settings.with_streams(entries_by_name(self.after).values())
         if SETTINGS_STREAM in done:
             context.settings_number = done[SETTINGS_STREAM].number
         return done
-
-    def _serve_shields(self, shields: Mapping[str, ServedShield]) -> None:
-        context = self._context
-        for name, shield in shields.items():
-            if name in context.deciders:
-                context.deciders[name].when_down = shield.when_down
-                context.deciders[name].groups = shield.plan.inputs.groups
-            else:
-                groups = shield.plan.inputs.groups
-                context.deciders[name] = ShieldDecider(context.ledger, name, groups, shield.when_down)
-        # Requests look these up once each: they meet the old or the new, and nothing between.
-        kept = {name: one for name, one in context.shields.items() if name not in self.gone}
-        context.shields = {**kept, **shields}
 
     def _serve_guards(self, guards: Mapping[str, ServedGuard]) -> None:
         context = self._context

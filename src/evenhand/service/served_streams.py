@@ -155,14 +155,14 @@ class BuiltStreams:
         managed: what was set over the API, by name.
         machines: by name, what keeps each.
         shields: by name, what never changes about each shield.
-        coming: by name, the same of a version that waits for the end of a period.
+        pending: Versions of shields that take effect after the period of the one in force, by name.
     """
 
     folder: Path
     managed: Mapping[str, ManagedStream] = field(default_factory=dict)
     machines: dict[str, StateMachine] = field(default_factory=dict)
     shields: dict[str, ServedShield] = field(default_factory=dict)
-    coming: dict[str, ServedShield] = field(default_factory=dict)
+    pending: dict[str, ServedShield] = field(default_factory=dict)
 
     def add(self, entry: Served) -> None:
         """Build what one entry describes.
@@ -181,7 +181,7 @@ class BuiltStreams:
             following, waiting = build_entry(one.latest.entry, self.folder)
             versioned.offer(waiting)
             if following is not None:
-                self.coming[name] = replace(following, version=one.latest.number)
+                self.pending[name] = replace(following, version=one.latest.number)
 
     def version(self, name: str) -> int:
         """Return the number of a guard's version; of a guard the latest decides."""

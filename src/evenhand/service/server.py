@@ -1,11 +1,13 @@
-"""Runs the service on a socket until it is told to stop; nothing is started if anything is wrong."""
+"""Run the service on a socket until a signal stops it."""
 
 from __future__ import annotations
 
 import errno
 import gc
+import math
 import signal
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -27,7 +29,9 @@ SOCKET_BACKLOG = 2048
 
 
 def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str], None]) -> bool:
-    """Serve until the process is told to stop (SIGINT or SIGTERM), then answer what is under way and return.
+    """Serve until SIGINT or SIGTERM, complete the running requests and return.
+
+    After SIGTERM, ``/readyz`` answers 503 for `drain_seconds` before the socket is closed. A second signal skips this.
 
     Args:
         settings: as read.
@@ -107,11 +111,12 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and tells what never ends that it is to end."""
+    """A server that reports when it is ready and drains before it stops."""
 
     def __init__(self, config: uvicorn.Config, context: ServiceContext, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._context, self._ready = context, ready
+        self._drained_at = math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -120,10 +125,18 @@ class _Server(uvicorn.Server):
                 self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and not self._context.draining.is_set():
+            self._context.draining.set()
+            self._drained_at = time.monotonic() + self._context.settings.service.drain_seconds
+            return
         super().handle_exit(sig, frame)
         if self.force_exit:
             self._context.grace = 0.0
 
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or time.monotonic() >= self._drained_at
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._context.draining.set()
         self._context.stopping.set()
         await super().shutdown(sockets)

@@ -140,6 +140,8 @@ class ServerConfig(_StrictModel):
         trusted_proxies: addresses and networks whose word is taken on which address a request came from
             (``X-Forwarded-For``) and how (``X-Forwarded-Proto``).
         public_url: the address that callers use; pictures are answered by address under it.
+        drain_seconds: Seconds after SIGTERM in which ``/readyz`` answers 503 and requests are still accepted.
+            Default: 5.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -149,6 +151,7 @@ class ServerConfig(_StrictModel):
     log_requests: StrictBool = False
     trusted_proxies: tuple[Annotated[str, BeforeValidator(_check_network)], ...] = ()
     public_url: Annotated[str, BeforeValidator(_check_public_url)] | None = None
+    drain_seconds: Annotated[float, Field(ge=0)] = 5.0
 
     @model_validator(mode="after")
     def _check_open_address(self) -> ServerConfig:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, DecisionError, EvenhandError, OptionError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
 from evenhand.service.state_machines import ShieldMachine, unguarded_output
 from evenhand.service.store.ledger import Ledger, OperationResult
+from evenhand.service.versions import VersionedMachine
 from evenhand.shields import (
     PeriodicShield,
     Shield,
@@ -114,7 +116,7 @@ def _synthesize_from_plan(described: dict[str, Any] | None) -> ShieldPolicy | Pe
 logger = logging.getLogger("evenhand.service")
 
 PATIENCE_SECONDS = 2.0
-"""Seconds that a decision is waited for, where a recommendation may be passed on instead."""
+"""Seconds after which a recommendation passes unless the decision is being committed."""
 
 PAUSE_SECONDS = 0.5
 """Seconds between two attempts to tell the store what was passed on."""
@@ -145,25 +147,30 @@ class DecisionReply:
 
 
 class ShieldDecider:
-    """Asks a shield in the store; where the settings say so, lets recommendations pass while the store is away.
+    """Decisions of one shield, also while the store is unavailable if the settings allow that.
 
-    What passed is remembered, as far as there is room, and logged in its order when the store is back; until then
-    everything passes, so that the log has it in the order in which it was answered. It belongs to one event loop.
+    Recommendations that pass are remembered, as far as there is room, and logged in their order when the store is back.
+    Until then, all recommendations pass, so that the log has them in the order of the answers. A decision of the shield
+    and a passed recommendation exclude each other: an operation whose caller was answered otherwise is not committed.
+
+    It belongs to one event loop.
 
     Args:
-        ledger: the store.
-        stream: the shield's name.
-        groups: that there are.
+        ledger: Ledger of the store.
+        stream: Name of the shield.
+        groups: Groups of the shield.
         when_down: ``refuse`` or ``pass``.
 
     Attributes:
-        groups, when_down: see there; a file that is read again, or another version, may change them.
-        passed: recommendations that passed since the start.
-        lost: of these, those that there was no room to remember.
+        passed: Number of recommendations that passed since the start.
+        lost: Number of these that there was no room to remember.
     """
 
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
-        self._ledger, self._stream, self.groups, self.when_down = ledger, stream, groups, when_down
+        self._ledger, self._stream = ledger, stream
+        self._settings = groups, when_down
+        # By id of a request that is being decided, a future that is done afterwards.
+        self._running: dict[str, asyncio.Future[None]] = {}
         self._left: deque[dict[str, Any]] = deque()
         self._told: dict[str, dict[str, Any]] = {}
         self._recent: OrderedDict[str, tuple[dict[str, Any], DecisionReply]] = OrderedDict()
@@ -172,9 +179,13 @@ class ShieldDecider:
         self.passed = 0
         self.lost = 0
 
+    def configure(self, groups: tuple[str, ...], when_down: WhenDown) -> None:
+        """Use other settings from now on; any thread may call this."""
+        self._settings = groups, when_down
+
     @property
     def unlogged_count(self) -> int:
-        """What passed, and is not in the log yet."""
+        """Number of recommendations that passed and are not in the log yet."""
         return len(self._left)
 
     async def decide(self, operation: dict[str, Any]) -> DecisionReply:
@@ -191,26 +202,34 @@ class ShieldDecider:
         return await (self._decide(operation) if tracing is None else self._decide_traced(tracing, operation))
 
     async def _decide(self, operation: dict[str, Any]) -> DecisionReply:
-        if self.when_down == "refuse":
-            return _guarded_reply(await self._ask(operation))
+        id = operation["id"]
+        _groups, when_down = self._settings
+        if when_down == "refuse":
+            return _guarded_reply(await self._ledger.ask(self._stream, operation, id=id))
+        # One request after the other, so that all of them get the same answer.
+        while (running := self._running.get(id)) is not None:
+            await asyncio.wait((running,))
         if self._left or self._missing:
             return self._let_pass(operation)
+        running = self._running[id] = asyncio.get_running_loop().create_future()
         try:
-            made = _guarded_reply(await asyncio.wait_for(self._ask(operation), PATIENCE_SECONDS))
+            asked = self._ledger.ask_within(self._stream, operation, id=id, seconds=PATIENCE_SECONDS)
+            made = _guarded_reply(await asked)
         except (StoreError, TimeoutError):
             return self._let_pass(operation)
-        if operation["id"] in self._told:
-            # Somebody asked the same at the same time, and was told that it passed.
-            return self._let_pass(operation)
-        self._recent[operation["id"]] = (operation, made)
+        finally:
+            del self._running[id]
+            running.set_result(None)
+        self._recent[id] = (operation, made)
         if len(self._recent) > MAX_WAITING:
             self._recent.popitem(last=False)
         return made
 
     def close(self) -> None:
-        """Tell the store what is left, if it takes it; else how much is lost."""
-        if self._telling is not None:
-            self._telling.cancel()
+        """Log the remaining recommendations, or report how many are lost. Not to be called in the event loop."""
+        task = self._telling
+        if task is not None and task.get_loop().is_running():
+            asyncio.run_coroutine_threadsafe(_cancel(task), task.get_loop()).result()
         try:
             for told in [self._log_passed(one) for one in self._left]:
                 told.result()
@@ -222,9 +241,6 @@ class ShieldDecider:
             about = {"stream": self._stream, "recommendations": len(self._left) + self._missing}
             logger.error("passed on, and never logged: the store does not answer", extra={"about": about})
 
-    def _ask(self, operation: dict[str, Any]) -> asyncio.Future[OperationResult]:
-        return self._ledger.ask(self._stream, operation, id=operation["id"])
-
     async def _decide_traced(self, tracing: Tracing, operation: dict[str, Any]) -> DecisionReply:
         with tracing.span("evenhand.decide", stream=self._stream) as add:
             made = await self._decide(operation)
@@ -234,9 +250,10 @@ class ShieldDecider:
             return made
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
-        if operation["group"] not in self.groups:
+        groups, _when_down = self._settings
+        if operation["group"] not in groups:
             raise DecisionError(
-                f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self.groups)}"
+                f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(groups)}"
             )
         known, made = self._recent.get(operation["id"], (None, None))
         before = self._told.get(operation["id"], known)
@@ -294,6 +311,80 @@ class ShieldDecider:
         return self._ledger.submit(self._stream, {"op": "unguarded", "missing": self._missing})
 
 
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
 def _guarded_reply(done: OperationResult) -> DecisionReply:
     # An answer may be repeated that was given while the store was away.
     return DecisionReply(done.answer, done.number, done.repeated, guarded=done.answer.get("guarded", True))
+
+
+class ShieldRegistry:
+    """The served shields and their deciders.
+
+    The event loop, the thread that writes to the store and the thread that reloads the file use one registry. Changes
+    are made under one lock, and mappings are replaced as a whole, so that readers need no lock.
+
+    Args:
+        ledger: Ledger of the store.
+        shields: Shields in force by name.
+        pending: Versions that take effect after the period of the one in force, by name.
+
+    Attributes:
+        shields: Shields in force by name.
+        deciders: Deciders by name. Those of removed shields stay, as they may have recommendations to log.
+    """
+
+    def __init__(
+        self, ledger: Ledger, shields: Mapping[str, ServedShield], pending: Mapping[str, ServedShield]
+    ) -> None:
+        self._ledger = ledger
+        self._lock = Lock()
+        self._pending: Mapping[str, ServedShield] = {}
+        self.shields: Mapping[str, ServedShield] = {}
+        self.deciders: Mapping[str, ShieldDecider] = {}
+        self.update(shields, pending)
+        ledger.listeners.append(self._follow)
+
+    def update(
+        self, shields: Mapping[str, ServedShield], pending: Mapping[str, ServedShield], removed: Collection[str] = ()
+    ) -> None:
+        """Serve other shields.
+
+        Args:
+            shields: New and changed shields.
+            pending: Versions that take effect later. They replace those of the same names.
+            removed: Names of shields that are not served any more.
+        """
+        with self._lock:
+            kept = {name: one for name, one in self._pending.items() if name not in shields and name not in removed}
+            self._pending = {**kept, **pending}
+            self._serve({name: one for name, one in self.shields.items() if name not in removed} | dict(shields))
+
+    def activate(self, name: str, version: int) -> None:
+        """Serve the pending version of a shield if this is its number."""
+        with self._lock:
+            following = self._pending.get(name)
+            if following is not None and following.version == version:
+                self._pending = {other: one for other, one in self._pending.items() if other != name}
+                self._serve({**self.shields, name: following})
+
+    def _serve(self, shields: Mapping[str, ServedShield]) -> None:
+        deciders = dict(self.deciders)
+        for name, shield in shields.items():
+            groups = shield.plan.inputs.groups
+            if name in deciders:
+                deciders[name].configure(groups, shield.when_down)
+            else:
+                deciders[name] = ShieldDecider(self._ledger, name, groups, shield.when_down)
+        # A shield that is served has a decider.
+        self.deciders = deciders
+        self.shields = shields
+
+    def _follow(self, stream: str, _done: object) -> None:
+        if stream in self._pending:
+            machine = self._ledger.machine(stream)
+            assert isinstance(machine, VersionedMachine)
+            self.activate(stream, machine.version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,29 +141,85 @@ def parse_instruction(prompt: str, groups: Mapping[str, Collection[str]]) -> dic
 
 # Whole words and phrases in a text: 'asian' is not in 'caucasian'.
 
+_IGNORABLE = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Control characters, and the code points that Unicode calls default ignorable: readers do not see them."""
+
+_MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
+"""Combining marks of Latin, Greek and Cyrillic letters."""
+
+_DASHES = re.compile("[\u2010-\u2015\u2212]")
+_APOSTROPHES = re.compile("[\u2018\u2019\u02bc]")
+
+_IRREGULAR_PLURALS = {"person": "people", "child": "children"}
+
 
 class WordMatcher:
-    """Finds any of several words or phrases in texts, as whole words, in whatever case and spacing.
+    """Find words or phrases in texts, as whole words.
+
+    Case, spacing, hyphens between words, invisible characters, added accents and compatibility forms such as full-width
+    letters do not matter.
 
     Args:
-        words: at least one, none of them empty.
+        words: Words or phrases, at least one.
+        plurals: Whether English plurals of the words match, too.
 
-    >>> WordMatcher(["business leader"]).is_in("a Business  leader."), WordMatcher(["asian"]).is_in("Caucasian")
-    (True, False)
+    Examples:
+        >>> WordMatcher(["business leader"]).is_in("a Business  leader."), WordMatcher(["asian"]).is_in("Caucasian")
+        (True, False)
+        >>> WordMatcher(["leader"], plurals=True).is_in("two lea\\u00adders")
+        True
     """
 
-    def __init__(self, words: Collection[str]) -> None:
-        given = [words] if isinstance(words, str) else list(words)
-        parts = [r"\s+".join(re.escape(part) for part in word.split()) for word in given]
-        if not parts or not all(parts):
+    def __init__(self, words: Collection[str], *, plurals: bool = False) -> None:
+        phrases = [words] if isinstance(words, str) else list(words)
+        patterns = []
+        for phrase in phrases:
+            parts = [_plural_forms(part) if plurals else [part] for part in _fold(phrase).split()]
+            patterns.append(r"[\s-]+".join(f"(?:{'|'.join(map(re.escape, forms))})" for forms in parts))
+        if not patterns or not all(patterns):
             raise OptionError(
-                f"{given!r} names no words to look for", hint="Give at least one word, none of them empty."
+                f"{phrases!r} names no words to look for", hint="Give at least one word, none of them empty."
             )
-        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)", re.IGNORECASE)
+        # An underscore is a mark of emphasis in Markdown, and no part of a word.
+        self._pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(patterns)})(?![^\W_])")
 
     def is_in(self, text: str) -> bool:
-        """Return whether any of them is in the text."""
-        return self._pattern.search(text) is not None
+        """Return whether any of the words is in the text."""
+        # Invisible characters may be in a word or between two words.
+        for folded in {_fold(text), _fold(_IGNORABLE.sub(" ", text))}:
+            # Accents may be added to a keyword without accents, but those of a keyword must be there.
+            plain = _MARKS.sub("", unicodedata.normalize("NFD", folded))
+            if self._pattern.search(folded) or self._pattern.search(unicodedata.normalize("NFC", plain)):
+                return True
+        return False
+
+
+def _fold(text: str) -> str:
+    """Fold case and compatibility forms, and remove what readers do not see."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _IGNORABLE.sub("", text)).casefold())
+    return _MARKS.sub("", _APOSTROPHES.sub("'", _DASHES.sub("-", text)))
+
+
+def _plural_forms(word: str) -> list[str]:
+    """Return a word and its possible English plurals."""
+    if len(word) < 3 or not (word.isascii() and word.isalpha()):
+        return [word]
+    forms = [word]
+    if word in _IRREGULAR_PLURALS:
+        forms.append(_IRREGULAR_PLURALS[word])
+    if word.endswith("man"):
+        forms.append(f"{word[:-3]}men")
+    if word.endswith(("f", "fe")):
+        forms.append(f"{word.removesuffix('e').removesuffix('f')}ves")
+    if word.endswith("y") and word[-2] not in "aeiou":
+        forms.append(f"{word[:-1]}ies")
+    elif word.endswith(("s", "x", "z", "ch", "sh", "o")):
+        forms.append(f"{word}es")
+    return [*forms, f"{word}s"]
 
 
 # A sequence of items that was recorded, played back.

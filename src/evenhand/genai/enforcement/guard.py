@@ -17,7 +17,7 @@ from evenhand.errors import BudgetError, DecisionError, OptionError
 from evenhand.genai.backends.generator import Generator, Item, add_instruction
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
-from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, Spending, describe_failure
+from evenhand.genai.enforcement.supply import ItemAttempt, ItemSupply, ItemValues, PartFailure, Spending
 from evenhand.genai.judges import Judge
 from evenhand.genai.spec.pipeline_config import WhenUnsure
 from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
@@ -86,7 +86,7 @@ ONE_BY_ONE = AttemptLimits()
 
 @dataclass(frozen=True)
 class GuardedAnswer:
-    """What came of a prompt.
+    """Answer to a prompt.
 
     Attributes:
         item: to deliver; None if there is none.
@@ -99,7 +99,8 @@ class GuardedAnswer:
         must: what the last prompt had to ask for.
         slots: the slot of the item, by specification.
         attempts: in their order.
-        reason: why it is not ok.
+        notice: Sentence of the guard on why the status is not ``ok``, other than by a failure.
+        failures: Failures that explain the status; the last one decided.
         budget: why no other attempt was made, where the budget of the request did not pay for one.
     """
 
@@ -112,8 +113,14 @@ class GuardedAnswer:
     must: Instruction = field(default_factory=dict)
     slots: Mapping[str, int] = field(default_factory=dict)
     attempts: tuple[ItemAttempt, ...] = ()
-    reason: str = ""
+    notice: str = ""
+    failures: tuple[PartFailure, ...] = ()
     budget: BudgetError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why the status is not ``ok``; it may contain text of other services."""
+        return "; ".join(filter(None, (self.notice, *map(str, self.failures))))
 
     @property
     def values(self) -> ItemValues:
@@ -299,9 +306,9 @@ class AnswerSeries:
                 )  # fmt: skip
             except OptionError as error:
                 # It names a condition that there is none of.
-                return await self._answer_unjudged(describe_failure("the judge", error))
-            except _JudgeFailedError as failure:
-                return await self._answer_unjudged(str(failure))
+                return await self._answer_unjudged(PartFailure.of("judge", error))
+            except _JudgeFailedError as error:
+                return await self._answer_unjudged(error.failure)
             return await self._make_item(conditions, fixed, admission)
         finally:
             self._left -= 1
@@ -314,22 +321,22 @@ class AnswerSeries:
                 # What a prompt fixes is of no account where it counts for nothing.
                 fixed = frozenset(await call(judge.fixed_groups, self._prompt)) if conditions else frozenset()
             except Exception as error:
-                raise _JudgeFailedError(describe_failure("the judge", error)) from None
+                raise _JudgeFailedError(PartFailure.of("judge", error)) from None
             self._judged = conditions, fixed
         return self._judged
 
-    async def _answer_unjudged(self, reason: str) -> GuardedAnswer:
-        """Answer a prompt of which it is unknown what it counts for."""
+    async def _answer_unjudged(self, failure: PartFailure) -> GuardedAnswer:
+        """Answer a prompt whose conditions are unknown."""
         if self._guard.when_unsure == "refuse":
-            return GuardedAnswer(None, "refused", self._prompt, reason=reason)
+            return GuardedAnswer(None, "refused", self._prompt, failures=(failure,))
         try:
             attempt = await self.supply.take(self._prompt, self._left, look=False)
         except BudgetError as error:
-            return GuardedAnswer(None, "refused", self._prompt, reason=error.message, budget=error)
+            return GuardedAnswer(None, "refused", self._prompt, notice=error.message, budget=error)
         self._watch(attempt)
-        reasons = "; ".join(filter(None, (reason, attempt.error)))
+        failures = (failure,) if attempt.failure is None else (failure, attempt.failure)
         status: AnswerStatus = "refused" if attempt.item is None else "unguarded"
-        return GuardedAnswer(attempt.item, status, self._prompt, attempts=(attempt,), reason=reasons)
+        return GuardedAnswer(attempt.item, status, self._prompt, attempts=(attempt,), failures=failures)
 
     async def _make_item(
         self, conditions: frozenset[str], fixed: frozenset[str], admission: Admission
@@ -367,7 +374,7 @@ class AnswerSeries:
                     answer,
                     attempts=tuple(attempts),
                     budget=spent,
-                    reason="; ".join(filter(None, (answer.reason, spent.message))),
+                    notice="; ".join(filter(None, (answer.notice, spent.message))),
                 )
             )
         except BaseException as error:
@@ -403,7 +410,11 @@ class AnswerSeries:
 
 
 class _JudgeFailedError(Exception):
-    """The judge cannot say; the text says why."""
+    """Raised when the judge fails."""
+
+    def __init__(self, failure: PartFailure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 def _build_answer(
@@ -423,7 +434,6 @@ def _build_answer(
         status = "refused"
     else:
         status = "unguarded" if last.error else "ok"
-    reason = "; ".join(filter(None, (outcome.reason, last.error)))
     return GuardedAnswer(
         item,
         status,
@@ -434,7 +444,8 @@ def _build_answer(
         must,
         outcome.slots,
         tuple(attempts),
-        reason,
+        outcome.reason,
+        () if last.failure is None else (last.failure,),
     )
 
 

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.coroutines import call, is_blocking
-from evenhand.errors import BudgetError, EvenhandError, FetchError, ModelError
+from evenhand.errors import BudgetError, EvenhandError, FetchError, FetchFailure, ModelError
 from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
@@ -46,25 +46,72 @@ class SeveralGenerator(Protocol):
         ...
 
 
+GuardPart: TypeAlias = Literal["guard", "judge", "generator", "classifier", "store"]
+
+
 @dataclass(frozen=True)
-class ItemAttempt:
-    """One item that was asked for.
+class PartFailure:
+    """A failure of a part of a guard.
 
     Attributes:
-        prompt: as it was sent.
-        values: what the item shows, by concept group; empty if it was not classified.
-        error: why there is no item, or no answer about it; empty if nothing went wrong.
-        refusal: the same, if the generator works and refuses what was asked of it.
-        item: what was made; None if there is none.
-        cost: what it cost, as the prices say; that of a call for several items is with the first.
+        part: The part that failed.
+        message: Message of the error; it may contain text of other services.
+        error: The error, or None if the message says it all.
+    """
+
+    part: GuardPart
+    message: str = ""
+    error: Exception | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, part: GuardPart, error: Exception) -> PartFailure:
+        """Build from the error that the part raised."""
+        message = error.message if isinstance(error, EvenhandError) else summarize_error(error)
+        return cls(part, f"{message} ({error.code})" if isinstance(error, ContentRefusedError) else message, error)
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether there was no response in time."""
+        return isinstance(self.error, FetchError) and self.error.failure is FetchFailure.TIMEOUT
+
+    @property
+    def summary(self) -> str:
+        """Sentence without text of other services."""
+        verb = "refused" if isinstance(self.error, ContentRefusedError) else "failed"
+        return f"the {self.part} {'did not answer in time' if self.timed_out else verb}"
+
+    def __str__(self) -> str:
+        return f"{self.summary}: {self.message}" if self.message else self.summary
+
+
+@dataclass(frozen=True)
+class ItemAttempt:
+    """One item that was requested.
+
+    Attributes:
+        prompt: Prompt that was sent.
+        values: Values that the item shows by concept group. Empty if it was not classified.
+        failure: Failure of the generator or the classifier. None if there was none.
+        item: The item. None if there is none.
+        cost: Cost by the configured prices. The first of several items of one request carries the cost of the request.
     """
 
     prompt: str
     values: ItemValues = field(default_factory=dict)
-    error: str = ""
-    refusal: ContentRefusedError | None = None
+    failure: PartFailure | None = None
     item: Item | None = field(default=None, repr=False)
     cost: float = 0.0
+
+    @property
+    def error(self) -> str:
+        """Description of the failure. Empty if there was none."""
+        return "" if self.failure is None else str(self.failure)
+
+    @property
+    def refusal(self) -> ContentRefusedError | None:
+        """Error with which the generator refused the content of the prompt. None if it did not."""
+        error = None if self.failure is None else self.failure.error
+        return error if isinstance(error, ContentRefusedError) else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values, without the item."""
@@ -280,7 +327,7 @@ class ItemSupply:
         try:
             values = known_values(await call(self._classifier.classify, item), self._groups) if look else {}
         except Exception as failure:
-            return ItemAttempt(words, error=describe_failure("the classifier", failure), item=item, cost=cost)
+            return ItemAttempt(words, failure=PartFailure.of("classifier", failure), item=item, cost=cost)
         return ItemAttempt(words, values, item=item, cost=cost)
 
     async def _time_call(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -313,17 +360,8 @@ def known_values(answers: object, groups: Mapping[str, Sequence[str]]) -> ItemVa
     return {group: value if value in groups[group] else None for group, value in found.items()}
 
 
-def describe_failure(who: str, error: Exception) -> str:
-    """Return what went wrong, in one line."""
-    what = error.message if isinstance(error, EvenhandError) else summarize_error(error)
-    if isinstance(error, ContentRefusedError):
-        return f"{who} refused: {what} ({error.code})"
-    return f"{who} failed: {what}"
-
-
 def _failed_attempt(words: str, error: Exception, cost: float) -> ItemAttempt:
-    refusal = error if isinstance(error, ContentRefusedError) else None
-    return ItemAttempt(words, error=describe_failure("the generator", error), refusal=refusal, cost=cost)
+    return ItemAttempt(words, failure=PartFailure.of("generator", error), cost=cost)
 
 
 def _refuses_several(error: Exception) -> bool:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import Depends, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Depends, Request
 
 from evenhand.service.auth.keys import KeyCache
 from evenhand.service.auth.limits import FailureThrottle
@@ -28,13 +26,11 @@ from evenhand.service.served_streams import (
     read_managed_streams,
 )
 from evenhand.service.settings import ServiceConfig
-from evenhand.service.shields import ServedShield, ShieldDecider
-from evenhand.service.store.chain import unique_names
+from evenhand.service.shields import ServedShield, ShieldDecider, ShieldRegistry
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.upkeep import Readiness, Replicas, RetentionJob, UpkeepThread
 from evenhand.service.tracing import open_tracing
-from evenhand.service.versions import VersionedMachine
 
 
 @dataclass
@@ -44,7 +40,7 @@ class ServiceContext:
     Attributes:
         settings: as read.
         database, ledger: the store.
-        shields: by name, what never changes about each.
+        registry: The served shields and their deciders.
         guards: by name, each guarded generator.
         monitors: by name.
         replica: this process's name, new at every start.
@@ -52,28 +48,27 @@ class ServiceContext:
         logins: where people log in; None: with keys alone.
         failures: holds up addresses from which only requests without a valid key come.
         pictures: that were delivered.
-        deciders: by name, what asks each shield.
         metrics: what is counted.
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
         readiness: whether the store takes decisions now.
         monitor_thread: takes what shields decide to their monitors, and posts alarms.
         written: the file's settings, without what was set over the API.
-        coming: by name, versions of shields that wait for the end of a period.
         settings_number: of the last entry of ``evenhand:settings`` that was taken up.
-        stopping: set when the service begins to stop; whatever is sent without an end must end then.
+        draining: set when the service is about to stop; requests are still answered.
+        stopping: set when the service stops; event streams end.
         grace: seconds that work under way has to end when all of it is closed.
     """
 
     settings: ServiceConfig
     database: Database
     ledger: Ledger
-    shields: dict[str, ServedShield] = field(default_factory=dict)
+    registry: ShieldRegistry
     guards: dict[str, ServedGuard] = field(default_factory=dict)
     monitors: dict[str, ServedMonitor] = field(default_factory=dict)
     written: ServiceConfig = field(init=False)
-    coming: dict[str, ServedShield] = field(default_factory=dict)
     settings_number: int = field(default=-1, init=False)
     replica: str = field(default_factory=lambda: uuid4().hex)
+    draining: Event = field(default_factory=Event)
     stopping: Event = field(default_factory=Event)
     grace: float = GRACE_SECONDS
     closed: bool = field(default=False, init=False)
@@ -82,14 +77,12 @@ class ServiceContext:
     failures: FailureThrottle = field(default_factory=FailureThrottle, init=False)
     pictures: PictureStore = field(init=False)
     upkeep: UpkeepThread = field(init=False)
-    deciders: dict[str, ShieldDecider] = field(init=False)
     metrics: Metrics = field(init=False)
     readiness: Readiness = field(init=False)
     monitor_thread: MonitorThread = field(init=False)
 
     def __post_init__(self) -> None:
         self.written = self.settings
-        self.ledger.listeners.append(self._take_over)
         self.metrics = Metrics(self.ledger)
         self.readiness = Readiness(self.ledger, self.replica)
         self.monitor_thread = MonitorThread(self.monitors)
@@ -101,31 +94,23 @@ class ServiceContext:
             Replicas(self.database, self.ledger, self.replica),
             RetentionJob(self.database, self.ledger, log_days=kept.log_days, picture_days=kept.picture_days),
         )
-        self.deciders = {
-            name: ShieldDecider(self.ledger, name, one.plan.inputs.groups, one.when_down)
-            for name, one in self.shields.items()
-        }
 
-    def serve_version(self, name: str, version: int) -> None:
-        """Serve the version of a shield that was waiting, if it is this one that decides now."""
-        coming = self.coming.get(name)
-        if coming is not None and coming.version == version:
-            self.shields = {**self.shields, name: coming}
-            self.deciders[name].groups = coming.plan.inputs.groups
-            self.deciders[name].when_down = coming.when_down
-            self.coming = {one: about for one, about in self.coming.items() if one != name}
+    @property
+    def shields(self) -> Mapping[str, ServedShield]:
+        """Shields in force by name."""
+        return self.registry.shields
 
-    def _take_over(self, stream: str, _done: object) -> None:
-        if stream in self.coming:
-            machine = self.ledger.machine(stream)
-            assert isinstance(machine, VersionedMachine)
-            self.serve_version(stream, machine.version)
+    @property
+    def deciders(self) -> Mapping[str, ShieldDecider]:
+        """Deciders of the shields by name."""
+        return self.registry.deciders
 
     def close(self) -> None:
         """Carry out what was submitted, and close the store. Closing twice does nothing."""
         if self.closed:
             return
         self.closed = True
+        self.draining.set()
         self.stopping.set()
         until = time.monotonic() + self.grace
         for decider in self.deciders.values():
@@ -150,31 +135,6 @@ async def context_of(request: Request) -> ServiceContext:
 
 Here = Annotated[ServiceContext, Depends(context_of)]
 """What a route says that works with the service."""
-
-
-class UniqueNamesRequest(Request):
-    """A request in whose body no name occurs twice in an object, or it is refused as one that is not JSON."""
-
-    async def json(self) -> Any:
-        """Return the value of the body.
-
-        Raises:
-            JSONDecodeError: it is not JSON.
-        """
-        return json.loads(await self.body(), object_pairs_hook=unique_names)
-
-
-class JsonRoute(APIRoute):
-    """A route that takes a JSON body."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
-        handler = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            return await handler(UniqueNamesRequest(request.scope, request.receive))
-
-        return answer
 
 
 def example_response(example: Any) -> dict[int | str, dict[str, Any]]:
@@ -208,9 +168,12 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
     except BaseException:
         database.close()
         raise
-    context = ServiceContext(effective, database, ledger, streams.shields, coming=streams.coming)
+    registry = ShieldRegistry(ledger, streams.shields, streams.pending)
+    context = ServiceContext(effective, database, ledger, registry)
     context.written, context.logins = settings, logins
     try:
+        for name in context.shields:
+            context.metrics.watch_shield(name)
         for entry in effective.guards:
             guard = open_guard(entry, settings.folder, ledger, context.replica, context.pictures,
                                version=streams.version(entry.name))  # fmt: skip

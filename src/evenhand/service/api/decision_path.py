@@ -19,6 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api.context import ServiceContext
+from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.json_bodies import parse_json_body
 from evenhand.service.api.routes import shields
 from evenhand.service.api.routes.shield_bodies import BatchRequest, DecisionRequest
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, Caller
@@ -26,7 +28,6 @@ from evenhand.service.auth.limits import COUNTED, PROBES, RequestCounts, address
 from evenhand.service.auth.logging import request_id, tells_every_request
 from evenhand.service.auth.middleware import SECURITY_HEADERS, check_host_name
 from evenhand.service.settings import STREAM_NAME, LimitsConfig
-from evenhand.service.store.chain import unique_names
 
 OUTCOME = "evenhand.outcome"
 """In the scope of a request that was carried out here and failed: what was raised, for its route to answer."""
@@ -140,9 +141,8 @@ class DecisionPathMiddleware:
         if message["type"] != "http.request" or message.get("more_body", False):
             return again, None
         try:
-            value = json.loads(message["body"], object_pairs_hook=unique_names)
-            return again, body.validate_python(value)
-        except (ValidationError, ValueError, RecursionError):
+            return again, body.validate_python(parse_json_body(message["body"]))
+        except (ValidationError, ServiceHTTPException):
             return again, None
 
     async def _decide(

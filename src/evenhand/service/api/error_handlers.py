@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -128,6 +130,57 @@ def error_response(error: EvenhandError) -> JSONResponse:
     return JSONResponse(describe_error(error), status, headers)
 
 
+EVENT_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Headers of event streams. nginx would otherwise hold back events to fill its buffer."""
+
+RELAYED_STATUSES = (400, 409, 413, 422, 429)
+"""Statuses of other services that are about the request of the caller, and not about how Evenhand calls the service."""
+
+
+def relayed_error(
+    error: Exception | None, headers: Mapping[str, str], statuses: Collection[int] = RELAYED_STATUSES
+) -> ServiceHTTPException | None:
+    """Return the error of another service as an error of this one, or None if it is not about the caller's request.
+
+    Status, code, message and Retry-After are kept, so that clients can react as if they called the service directly.
+
+    Args:
+        error: The error of the other service.
+        headers: More headers of the response.
+        statuses: Statuses that are about the request.
+    """
+    if not isinstance(error, FetchError) or error.status is None or error.status not in statuses:
+        return None
+    reason = f": {error.reason}" if error.reason else ""
+    return ServiceHTTPException(
+        error.status,
+        f"the service behind the guards refused this with status {error.status}{reason}",
+        code=error.code or "refused",
+        hint="ask again later" if error.status == 429 else "correct the request",
+        headers={**headers, **retry_after_header(error)},
+    )
+
+
+def retry_after_header(error: Exception | None) -> dict[str, str]:
+    """Return the header Retry-After with the seconds that another service asked for, if it did."""
+    seconds = error.retry_after if isinstance(error, FetchError) else None
+    return {"retry-after": str(math.ceil(seconds))} if seconds else {}
+
+
+def describe_any_error(error: BaseException) -> dict[str, Any]:
+    """Return the body of the response to an error."""
+    if isinstance(error, EvenhandError):
+        return describe_error(error)
+    if not isinstance(error, HTTPException):
+        return error_body("the service failed", kind="server_error", code=None)
+    kind = "invalid_request_error" if error.status_code < 500 else "server_error"
+    code = str(error.status_code)
+    hint: str | None = None
+    if isinstance(error, ServiceHTTPException):
+        code, hint = error.code, error.hint
+    return error_body(str(error.detail), kind=kind, code=code, hint=hint)
+
+
 def install_handlers(app: FastAPI) -> None:
     """Register the handlers of these errors with the application."""
 
@@ -141,13 +194,7 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _plain(_request: Request, error: HTTPException) -> JSONResponse:
-        kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-        code, hint = (
-            (error.code, error.hint) if isinstance(error, ServiceHTTPException) else (str(error.status_code), None)
-        )
-        return JSONResponse(
-            error_body(str(error.detail), kind=kind, code=code, hint=hint), error.status_code, headers=error.headers
-        )
+        return JSONResponse(describe_any_error(error), error.status_code, headers=error.headers)
 
 
 def _describe_validation_error(error: RequestValidationError) -> dict[str, Any]:
@@ -155,16 +202,9 @@ def _describe_validation_error(error: RequestValidationError) -> dict[str, Any]:
     faults = error.errors()
     # A misspelt entry is unknown, and the one that was meant is missing: the first of these says more.
     fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
-    hint: str | None = "see /openapi.json"
-    if fault["type"] == "json_invalid":
-        hint = None
-        message = f"the body is not valid JSON: {fault.get('ctx', {}).get('error', 'it ends too early')}"
-    else:
-        entry = ".".join(map(str, fault["loc"][1:]))
-        said = {
-            "extra_forbidden": "there is no such entry",
-            "missing": "this is missing",
-            "finite_number": "this is not a finite number",
-        }.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
-        message = f"{entry}: {said}" if entry else said
-    return error_body(message, kind="invalid_request_error", code="request", hint=hint)
+    entry = ".".join(map(str, fault["loc"][1:]))
+    problem = {"extra_forbidden": "there is no such entry", "missing": "this is missing"}.get(
+        fault["type"], str(fault["msg"]).removeprefix("Value error, ")
+    )
+    message = f"{entry}: {problem}" if entry else problem
+    return error_body(message, kind="invalid_request_error", code="request", hint="see /openapi.json")

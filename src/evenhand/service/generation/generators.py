@@ -76,35 +76,34 @@ def with_picture_options(generator: Generator, options: Mapping[str, Any]) -> tu
 
 
 class ConversationGenerator:
-    """Continues a conversation whose last question a prompt is.
+    """Generator of the next message of a conversation.
 
     Args:
-        generator: of texts.
-        messages: of the conversation, as OpenAI's interface has them.
-        options: of the request.
+        generator: Generator of texts.
+        messages: Messages of the conversation in the format of OpenAI.
+        options: Options of the request.
 
     Attributes:
-        prompt: the text of the last message of the user: what is asked.
-        declined: all that the service said when the model declined last; None where it did not.
-        ignored: options that the generator knows nothing of.
+        prompt: Text of the last user messages without an answer between them. The model reads them together, so the
+            guard does, too.
+        declined: Response of the service when the model declined the last request. None if it did not.
+        ignored: Options that the generator does not support.
 
     Raises:
-        Fault: no message of the user has a text.
+        ServiceHTTPException: There is no text of the user to answer.
     """
 
     def __init__(self, generator: Generator, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
         self._messages = [dict(message) for message in messages]
-        last = [k for k, message in enumerate(self._messages) if message.get("role") == "user"]
-        self._at = last[-1] if last else -1
-        found = _content_texts(self._messages[self._at].get("content")) if last else []
-        if not "".join(found).strip():
+        self._user = last_user_messages([message.get("role") for message in self._messages])
+        self.prompt = join_texts([_content_text(self._messages[k].get("content")) for k in self._user])
+        if not self.prompt.strip():
             raise ServiceHTTPException(
                 400,
-                "the last message of the user has no text, and a text is what the guard reads",
+                "the last user message has no text, which the guard needs",
                 code="messages",
-                hint='give a message {"role": "user", "content": "..."}',
+                hint='add {"role": "user", "content": "..."}',
             )
-        self.prompt = "".join(found)
         self.declined: dict[str, Any] | None = None
         self.ignored: Collection[str] = ()
         if isinstance(generator, OpenAIChat):
@@ -114,20 +113,25 @@ class ConversationGenerator:
         self._generator = generator
 
     def generate(self, prompt: str) -> Item:
-        """Return the answer, if the last message of the user were the prompt.
+        """Generate the next message, with the prompt in place of the text of the user.
 
         Raises:
-            EvenhandError: there is none.
+            EvenhandError: There is no message.
         """
         return run_blocking(self.generate_async(prompt))
 
     async def generate_async(self, prompt: str) -> Item:
-        """Return the same, without holding up the event loop."""
+        """Do the same as ``generate`` without blocking the event loop."""
         if self._chat is None:
             return await call(self._generator.generate, prompt)
-        asked = [*self._messages]
-        asked[self._at] = {**asked[self._at], "content": _replace_text(asked[self._at]["content"], self.prompt, prompt)}
-        answer = await self._chat.ask_async(asked)
+        messages = [*self._messages]
+        texts = [_content_text(messages[k].get("content")) for k in self._user]
+        for k, before, after in zip(self._user, texts, replace_texts(texts, prompt), strict=True):
+            messages[k] = {**messages[k], "content": _replace_text(messages[k].get("content"), before, after)}
+        # Messages whose text a rewritten prompt took over may be empty.
+        answer = await self._chat.ask_async(
+            [one for k, one in enumerate(messages) if k not in self._user or one["content"]]
+        )
         try:
             text = self._chat.text_of(answer)
         except ContentRefusedError:
@@ -136,33 +140,74 @@ class ConversationGenerator:
         return replace(Item.of_text(text, answer.get("usage")), answer=answer)
 
     def said_of(self, item: Item | None) -> Mapping[str, Any]:
-        """Return all that the service said with an item, or where there is none, when the model declined."""
+        """Return the response of the service that had the item, or with which the model declined."""
         return self.declined or {} if item is None else item.answer
 
 
-def _content_texts(content: object) -> list[str]:
-    """Return the texts in a message: it is one, or it has parts."""
-    if isinstance(content, str):
-        return [content]
-    parts = content if isinstance(content, list) else []
-    found = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-    return [text for text in found if isinstance(text, str)]
+def last_user_messages(roles: Sequence[object]) -> list[int]:
+    """Return the positions of the last user messages that have no assistant message between them.
+
+    Examples:
+        >>> last_user_messages(["user", "assistant", "user", "system", "user"])
+        [2, 4]
+    """
+    positions: list[int] = []
+    for k in reversed(range(len(roles))):
+        if roles[k] == "user":
+            positions.insert(0, k)
+        elif roles[k] == "assistant" and positions:
+            break
+    return positions
+
+
+def join_texts(texts: Sequence[str]) -> str:
+    """Join the texts of consecutive messages to a prompt."""
+    return "\n".join(text for text in texts if text)
+
+
+def replace_texts(texts: Sequence[str], prompt: str, *, separator: str = "\n") -> list[str]:
+    """Distribute a changed prompt over the texts that it was joined from.
+
+    Text before and after the original prompt is added to the first and the last text. If the prompt was rewritten, it
+    replaces the first text, and the others become empty.
+
+    Examples:
+        >>> replace_texts(["a story", "make it long"], "a story\\nmake it long (showing: gender woman)")
+        ['a story', 'make it long (showing: gender woman)']
+    """
+    filled = [k for k, text in enumerate(texts) if text]
+    before, original, after = prompt.partition(separator.join(texts[k] for k in filled))
+    changed = list(texts) if original else ["" for _ in texts]
+    changed[filled[0]] = before + changed[filled[0]]
+    changed[filled[-1]] += after
+    return changed
+
+
+def _content_text(content: object) -> str:
+    """Return the text of a message, which is a text or a list of parts."""
+    return content if isinstance(content, str) else "".join(text for _, text in _text_parts(content))
+
+
+def _text_parts(content: object) -> list[tuple[int, str]]:
+    """Return position and text of every part of a message that is a text."""
+    parts = enumerate(content) if isinstance(content, list) else ()
+    return [
+        (k, part["text"])
+        for k, part in parts
+        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+    ]
 
 
 def _replace_text(content: Any, before: str, after: str) -> Any:
-    """Return a message's content with its text changed.
-
-    What was put around the text is put around its parts that are texts; a rewritten text stands in the first
-    of them, and the others are left out.
-    """
-    if isinstance(content, str) or before == after:
-        return content if before == after else after
-    texts = [k for k, part in enumerate(content) if isinstance(part, dict) and part.get("type") == "text"]
-    parts = list(content)
-    ahead, found, behind = after.partition(before)
-    if not found:
-        parts[texts[0]] = {**parts[texts[0]], "text": after}
-        return [part for k, part in enumerate(parts) if k not in texts[1:]]
-    parts[texts[0]] = {**parts[texts[0]], "text": ahead + parts[texts[0]]["text"]}
-    parts[texts[-1]] = {**parts[texts[-1]], "text": parts[texts[-1]]["text"] + behind}
-    return parts
+    """Replace the text of a message; parts that become empty are left out."""
+    if before == after:
+        return content
+    if isinstance(content, str):
+        return after
+    positions, texts = zip(*_text_parts(content), strict=True)
+    changed = dict(zip(positions, replace_texts(texts, after, separator=""), strict=True))
+    return [
+        {**part, "text": changed[k]} if k in changed else part
+        for k, part in enumerate(content)
+        if changed.get(k, "kept")
+    ]

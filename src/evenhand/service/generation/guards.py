@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from evenhand import __version__
 from evenhand.coroutines import call
-from evenhand.errors import AccessError, EvenhandError, StoreError, TrustError
+from evenhand.errors import AccessError, EvenhandError, FetchError, FetchFailure, StoreError, TrustError
 from evenhand.genai import (
     AnswerSeries,
     Enforcer,
@@ -31,6 +31,7 @@ from evenhand.genai import (
     build_pipeline,
     check_studio_values,
 )
+from evenhand.genai.enforcement.supply import PartFailure
 from evenhand.http import SecretRedactor
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
 from evenhand.service.generation.guardrail import Guardrail
@@ -231,9 +232,11 @@ class GuardedRequest:
         self._keeper.withdrawn = True
 
     def late(self, seconds: float) -> ServedAnswer:
-        """Return what is said instead of an answer that did not come in time."""
-        reason = f"no answer came within {seconds:g} seconds"
-        return ServedAnswer(GuardedAnswer(None, "refused", self.prompt, reason=reason), self._keeper.number)
+        """Return the answer for an item that is not decided in time."""
+        error = FetchError(f"there was no item within {seconds:g} seconds")
+        error.failure = FetchFailure.TIMEOUT
+        failure = PartFailure.of("guard", error)
+        return ServedAnswer(GuardedAnswer(None, "refused", self.prompt, failures=(failure,)), self._keeper.number)
 
     async def run(self, tell: Callable[[Served], None]) -> None:
         """Have its items made and decided, one after the other; tell what came of each."""
@@ -300,16 +303,15 @@ class GuardedRequest:
 
     async def _without_store(self) -> GuardedAnswer:
         """Return the item without a guarantee, if the configuration allows it."""
-        reason, last = "the store failed", self._notes.attempt
+        store, last = PartFailure("store"), self._notes.attempt
         item, sent = (None, "") if last is None else (last.item, last.prompt)
         if item is None:
             sent = self.prompt
             try:
                 item = await call(self._generator.generate, sent)
             except Exception as error:
-                what = error.message if isinstance(error, EvenhandError) else type(error).__name__
-                return GuardedAnswer(None, "refused", sent, reason=f"{reason}; the generator failed: {what}")
-        return GuardedAnswer(item, "unguarded", sent, sent != self.prompt, reason=reason)
+                return GuardedAnswer(None, "refused", sent, failures=(store, PartFailure.of("generator", error)))
+        return GuardedAnswer(item, "unguarded", sent, sent != self.prompt, failures=(store,))
 
     async def _log_request(self, answer: GuardedAnswer) -> int | None:
         """Log what the entries of admissions and items do not tell; return the number of the request's entry."""

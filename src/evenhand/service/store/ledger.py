@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -57,16 +57,24 @@ MAX_ROUNDS = 3
 
 
 class _LoopFuture:
-    """What waits in an event loop. All that one transaction answered is told to a loop in one call of it."""
+    """A future of an event loop. All results of a transaction are passed to a loop in one call.
 
-    __slots__ = ("future", "loop")
+    Attributes:
+        future: The future.
+        loop: The event loop.
+        claimed: Whether the operation is about to be committed.
+        abandoned: Whether the operation must not be committed any more.
+    """
+
+    __slots__ = ("abandoned", "claimed", "future", "loop")
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[OperationResult] = self.loop.create_future()
+        self.claimed = self.abandoned = False
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Return whether anybody still waits."""
+        """Return whether the caller still waits."""
         return not self.future.cancelled()
 
 
@@ -76,6 +84,15 @@ class _OperationTask:
     durable: bool
     future: Future[OperationResult] | _LoopFuture
     trace: Any = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the operation must not be committed."""
+        return isinstance(self.future, _LoopFuture) and self.future.abandoned
+
+
+class _AbandonedError(Exception):
+    """Roll a transaction back because a caller has abandoned one of its operations."""
 
 
 Outcome: TypeAlias = OperationResult | Exception
@@ -161,6 +178,7 @@ class Ledger:
         self._aside: dict[str, list[_OperationTask]] = {}
         self._rounds: dict[str, int] = defaultdict(int)
         self._gate = threading.Lock()
+        self._claiming = threading.Lock()
         self._closed = False
         with database.transaction() as connection:
             # Replicas that start at the same time must not begin a stream twice.
@@ -221,6 +239,32 @@ class Ledger:
         waiting = _LoopFuture()
         self._put(_OperationTask(self._request(stream, operation, id), True, waiting, self._trace()))
         return waiting.future
+
+    async def ask_within(
+        self, stream: str, operation: Operation, *, id: str | None = None, seconds: float
+    ) -> OperationResult:
+        """Carry out a durable operation unless that takes too long.
+
+        A commit that has begun is waited for, so that the caller always knows whether the operation was carried out.
+
+        Raises:
+            TimeoutError: It took too long. The operation was not carried out, and will not be.
+            DecisionError: The operation is invalid; nothing changed.
+            StoreError: The store failed. Whether the operation was carried out may be unknown; the message says so.
+        """
+        waiting = _LoopFuture()
+        self._put(_OperationTask(self._request(stream, operation, id), True, waiting, self._trace()))
+        try:
+            done, _ = await asyncio.wait((waiting.future,), timeout=seconds)
+        except asyncio.CancelledError:
+            waiting.future.cancel()
+            raise
+        if not done:
+            with self._claiming:
+                waiting.abandoned = not waiting.claimed
+            if waiting.abandoned:
+                raise TimeoutError
+        return await waiting.future
 
     def machine(self, stream: str) -> StateMachine:
         """Return what decides in a stream; to be looked at in the writing thread alone, as by a listener."""
@@ -371,6 +415,8 @@ class Ledger:
         tasks = []
         by_stream: dict[str, list[_OperationTask]] = defaultdict(list)
         for task in asked:
+            if task.is_abandoned:
+                continue
             if task.asked.stream in self._aside:
                 self._aside[task.asked.stream].append(task)
             else:
@@ -381,6 +427,9 @@ class Ledger:
         started = time.perf_counter()
         try:
             pages = self._run_transaction(by_stream, durable=any(task.durable for task in tasks))
+        except _AbandonedError:
+            self._carry_out(tasks)
+            return
         except StoreError as error:
             failed = [(task, StoreError(error.message, location=error.location, hint=error.hint)) for task in tasks]
             _tell_callers(failed)
@@ -432,6 +481,7 @@ class Ledger:
                     patient = self._rounds[stream] < MAX_ROUNDS
                     pages[stream] = self._transaction.apply_operations(connection, stream, asked, patient=patient)
                 self._transaction.store_terms(connection)
+                self._claim(task for stream, page in pages.items() for task in by_stream[stream][: len(page.results)])
                 committing = True
         except BaseException as error:
             for stream in by_stream:
@@ -440,6 +490,19 @@ class Ledger:
                 return pages
             raise
         return pages
+
+    def _claim(self, tasks: Iterable[_OperationTask]) -> None:
+        """Make sure that no caller abandons one of these operations from now on.
+
+        Raises:
+            _AbandonedError: A caller has done so already.
+        """
+        futures = [task.future for task in tasks if isinstance(task.future, _LoopFuture)]
+        with self._claiming:
+            if any(future.abandoned for future in futures):
+                raise _AbandonedError
+            for future in futures:
+                future.claimed = True
 
     def _was_committed(self, pages: Mapping[str, StreamBatch], error: StoreError) -> bool:
         """Return whether a commit happened whose answer was lost: the store itself is asked.

@@ -10,7 +10,8 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.errors import OptionError
-from evenhand.service.api.context import Here, JsonRoute
+from evenhand.service.api.context import Here
+from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.reload import drop_stream, list_versions, put_stream, reload_service
 from evenhand.service.served_streams import Served, entries_by_name

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, select
 from evenhand import __version__
 from evenhand.errors import DecisionError
 from evenhand.service.api.context import Here, ServiceContext
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import EVENT_STREAM_HEADERS, ServiceHTTPException
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.dashboard.hub import EventHub, parse_positions
 from evenhand.service.dashboard.rows import COLUMNS, DashboardRow, RowFilter
@@ -291,9 +291,7 @@ async def stream_events(
         finally:
             await told.aclose()
 
-    # Proxies that collect an answer before they hand it on must not.
-    headers = {"x-accel-buffering": "no"}
-    return StreamingResponse(all_of_it(), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(all_of_it(), media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
 
 
 def get_hub(request: Request, here: ServiceContext) -> EventHub:

@@ -15,10 +15,16 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.errors import EvenhandError
 from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
+from evenhand.genai.enforcement.supply import PartFailure
 from evenhand.service.api.context import Here, ServiceContext, example_response
-from evenhand.service.api.error_handlers import ServiceHTTPException, describe_error, error_body
+from evenhand.service.api.error_handlers import (
+    EVENT_STREAM_HEADERS,
+    ServiceHTTPException,
+    describe_any_error,
+    relayed_error,
+    retry_after_header,
+)
 from evenhand.service.api.routes.idempotency import IdempotentRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
 from evenhand.service.generation.generators import (
@@ -78,40 +84,31 @@ def find_guard(here: ServiceContext, caller: Caller, model: str | None, makes: O
 async def answer_request(
     guard: ServedGuard, request: GuardedRequest, seconds: float, *, what: str
 ) -> tuple[list[ServedAnswer], int]:
-    """Return what came of those items that there are, or a model's own refusal, and how many others there were.
+    """Return the items or the refusal of the model, and the number of missing items.
 
     Raises:
-        Fault: there is none at all.
-        EvenhandError: nothing was answered, because of it.
+        ServiceHTTPException: There is no item at all.
+        EvenhandError: The request was not carried out.
     """
-    found = [one async for one in guard.serve(request, seconds)]
-    good = [one for one in found if is_answered(one)]
-    if good:
-        return good, len(found) - len(good)
-    raise unanswered_error(found, what=what)
+    outcomes = [outcome async for outcome in guard.serve(request, seconds)]
+    answered = [outcome for outcome in outcomes if is_answered(outcome)]
+    if answered:
+        return answered, len(outcomes) - len(answered)
+    raise unanswered_error(outcomes, what=what)
 
 
-def is_answered(found: Served) -> TypeGuard[ServedAnswer]:
-    """Return whether there is an item, or a model's own refusal."""
-    return isinstance(found, ServedAnswer) and (found.answer.item is not None or _is_declined(found.answer))
+def is_answered(outcome: Served) -> TypeGuard[ServedAnswer]:
+    """Return whether there is an item or a refusal of the model."""
+    return isinstance(outcome, ServedAnswer) and (outcome.answer.item is not None or _is_declined(outcome.answer))
 
 
-def unanswered_error(found: Sequence[Served], *, what: str) -> BaseException:
-    """Return the error that says why there is no item at all."""
-    for one in found:
-        if isinstance(one, BaseException):
-            return one
-    bare = [one for one in found if isinstance(one, ServedAnswer)]
-    answers, numbers = [one.answer for one in bare], [one.number for one in bare]
-    if all(one.reason.startswith("no answer came") for one in answers):
-        return ServiceHTTPException(
-            504,
-            answers[0].reason,
-            code="timeout",
-            hint="ask again later, or for less",
-            headers=disclosure_headers(answers, numbers),
-        )
-    return refusal_error(answers, numbers, what=what)
+def unanswered_error(outcomes: Sequence[Served], *, what: str) -> BaseException:
+    """Return the error of a request without any item."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            return outcome
+    served = [outcome for outcome in outcomes if isinstance(outcome, ServedAnswer)]
+    return missing_item_error([one.answer for one in served], [one.number for one in served], what=what)
 
 
 def _is_declined(answer: GuardedAnswer) -> bool:
@@ -123,35 +120,17 @@ def _quote_models(guards: Sequence[ServedGuard]) -> list[str]:
     return [name for guard in guards for name in guard.models]
 
 
-# What clients are told of what the guard did, and what they are not: the log knows more.
+# Disclosure of what the guard did. Messages of other services are in the log only.
 
 STATUSES_BY_SEVERITY: tuple[AnswerStatus, ...] = ("ok", "violation", "unguarded", "refused")
-
-PARTY_NAMES = {"judge": "the judge", "generator": "the generator", "classifier": "the classifier", "store": "the store"}
 
 MAX_HEADER_LENGTH = 4000
 """Characters of a header."""
 
 
-def failed_party(answer: GuardedAnswer) -> str:
-    """Return who failed, if anybody did: ``judge``, ``generator``, ``classifier`` or ``store``; else an empty text."""
-    last = answer.attempts[-1].error if answer.attempts else ""
-    for text in (last, answer.reason):
-        for name, who in PARTY_NAMES.items():
-            if text.startswith((f"{who} failed", f"{who} refused")):
-                return name
-    return ""
-
-
 def public_reason(answer: GuardedAnswer) -> str:
-    """Return why an answer is not ok, without what other services said: that may hold addresses, and is in the log."""
-    last = answer.attempts[-1].error if answer.attempts else ""
-    own = answer.reason.removesuffix(last).rstrip("; ")
-    who = failed_party(answer)
-    parts = ["" if any(own.startswith(f"{one} failed") for one in PARTY_NAMES.values()) else own]
-    verb = "failed" if answer.refusal is None else "refused"
-    parts.append(f"{PARTY_NAMES[who]} {verb}" if who else "")
-    return "; ".join(filter(None, parts))
+    """Return why the status is not ``ok``, without messages of other services, which may contain addresses."""
+    return "; ".join(filter(None, (answer.notice, *(failure.summary for failure in answer.failures))))
 
 
 def disclosure_headers(answers: Sequence[GuardedAnswer], numbers: Sequence[int | None]) -> dict[str, str]:
@@ -184,21 +163,19 @@ def disclosure_body(answer: GuardedAnswer, number: int | None) -> dict[str, Any]
     }
 
 
-def refusal_error(
+def missing_item_error(
     answers: Sequence[GuardedAnswer], numbers: Sequence[int | None], *, what: str
 ) -> ServiceHTTPException:
-    """Return the error that says that there is no item."""
+    """Return the error of a request without any item, from the last answer."""
+    headers = disclosure_headers(answers, numbers)
+    # The guard has retried as often as it may.
+    final = {**headers, "x-should-retry": "false"}
     worst = answers[-1]
-    who = failed_party(worst)
-    entries = ", ".join(str(number) for number in numbers if number is not None)
+    failure = worst.failures[-1] if worst.failures else PartFailure("generator")
     if worst.refusal is not None:
-        # What a service says of something that it does not make is meant for the caller.
+        refusal = worst.refusal
         return ServiceHTTPException(
-            worst.refusal.status,
-            worst.refusal.message,
-            code=worst.refusal.code,
-            hint=worst.refusal.hint,
-            headers={**disclosure_headers(answers, numbers), "x-should-retry": "false"},
+            refusal.status, refusal.message, code=refusal.code, hint=refusal.hint, headers=final
         )
     if worst.budget is not None:
         return ServiceHTTPException(
@@ -206,15 +183,22 @@ def refusal_error(
             f"there is no {what}: {worst.budget.message}",
             code="budget",
             hint="ask for less, or raise request under budget of the guard",
-            headers={**disclosure_headers(answers, numbers), "x-should-retry": "false"},
+            headers=final,
         )
+    if failure.part == "generator" and (relayed := relayed_error(failure.error, headers)) is not None:
+        return relayed
+    if failure.timed_out and failure.part in ("guard", "generator"):
+        return ServiceHTTPException(
+            504, f"there is no {what}: {public_reason(worst)}", code="timeout", hint="ask again later, or for less",
+            headers=headers,
+        )  # fmt: skip
+    entries = ", ".join(str(number) for number in numbers if number is not None)
     return ServiceHTTPException(
-        503 if who in ("judge", "store") else 502,
+        503 if failure.part in ("judge", "store") else 502,
         f"there is no {what}: {public_reason(worst) or 'none was made'}",
-        code=f"{who or 'generator'}_failed",
-        hint=f"ask again later; the log of the service knows more{f', under entry {entries}' if entries else ''}",
-        # The guard has tried as often as it may.
-        headers={**disclosure_headers(answers, numbers), "x-should-retry": "false"},
+        code=f"{failure.part}_failed",
+        hint=f"ask again later; the log of the service has the details{f' in entry {entries}' if entries else ''}",
+        headers=final | retry_after_header(failure.error),
     )
 
 
@@ -308,7 +292,7 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
         missing.append(first)
     else:
         raise unanswered_error(missing, what="picture")
-    said = {**disclosure_headers([first.answer], [first.number]), "cache-control": "no-cache"}
+    said = {**disclosure_headers([first.answer], [first.number]), **EVENT_STREAM_HEADERS}
     if ignored:
         said["x-evenhand-ignored"] = ", ".join(ignored)
 
@@ -322,11 +306,7 @@ async def _stream_pictures(found: AsyncGenerator[Served, None], base: str | None
                     missing.append(one)
             if missing:
                 error = unanswered_error(missing, what="picture")
-                why = describe_error(error) if isinstance(error, EvenhandError) else error_body(
-                    str(getattr(error, "detail", "the service failed")), kind="server_error",
-                    code=getattr(error, "code", None), hint=getattr(error, "hint", None),
-                )  # fmt: skip
-                yield _event("error", {"type": "error", "missing": len(missing), **why})
+                yield _event("error", {"type": "error", "missing": len(missing), **describe_any_error(error)})
         finally:
             # A caller who has gone waits for nothing more.
             await found.aclose()
@@ -479,7 +459,7 @@ async def complete_chat(asked: ChatRequest, here: Here, caller: GeneratingCaller
         return JSONResponse(whole, headers=said)
     usage = bool((asked.stream_options or {}).get("include_usage"))
     events = "".join(f"data: {json.dumps(event)}\n\n" for event in _completion_events(whole, usage=usage))
-    said |= {"x-evenhand-buffered": "true", "cache-control": "no-cache"}
+    said |= {"x-evenhand-buffered": "true", **EVENT_STREAM_HEADERS}
     return Response(f"{events}data: [DONE]\n\n", media_type="text/event-stream", headers=said)
 
 

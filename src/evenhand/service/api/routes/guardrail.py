@@ -13,9 +13,11 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.genai import Item, detect_media_type
-from evenhand.service.api.context import Here, JsonRoute, ServiceContext, example_response
+from evenhand.service.api.context import Here, ServiceContext, example_response
 from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
+from evenhand.service.generation.generators import join_texts, last_user_messages, replace_texts
 from evenhand.service.generation.guardrail import GuardrailVerdict
 from evenhand.service.generation.guards import ServedGuard
 
@@ -79,8 +81,9 @@ async def check_guardrail(
             hint="set mode: [pre_call, post_call] in the guardrail, and use a LiteLLM that sends it",
         )
     texts = asked.texts or []
-    at = _user_text_position(asked, texts) if asked.input_type == "request" else 0
-    prompt = texts[at] if texts else ""
+    positions = _user_text_positions(asked, texts)
+    user_texts = [texts[k] for k in positions]
+    prompt = join_texts(user_texts)
 
     async def ask_guardrail() -> GuardrailVerdict:
         if asked.input_type == "request":
@@ -98,7 +101,8 @@ async def check_guardrail(
     if found.action == "BLOCKED":
         answer["blocked_reason"] = found.reason
     if changed:
-        answer["texts"] = [found.prompt if k == at else text for k, text in enumerate(texts)]
+        replaced = dict(zip(positions, replace_texts(user_texts, found.prompt), strict=True))
+        answer["texts"] = [replaced.get(k, text) for k, text in enumerate(texts)]
     return answer
 
 
@@ -120,9 +124,9 @@ def _find_guardrail(asked: GuardrailRequest, here: ServiceContext) -> ServedGuar
     return found[0]
 
 
-def _user_text_position(asked: GuardrailRequest, texts: list[str]) -> int:
-    """Return which of the texts is what the user asks: the last one of their last message, if that can be told."""
-    roles: list[str] = []
+def _user_text_positions(asked: GuardrailRequest, texts: list[str]) -> list[int]:
+    """Return the positions of the texts of the last user messages. Without roles, it is the last text."""
+    roles: list[object] = []
     flat: list[str] = []
     for message in asked.structured_messages or ():
         content = message.get("content")
@@ -130,11 +134,10 @@ def _user_text_position(asked: GuardrailRequest, texts: list[str]) -> int:
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict) and isinstance(part.get("text"), str):
                 flat.append(part["text"])
-                roles.append(str(message.get("role")))
-    # Texts come without roles: these are known only if the texts are those of the messages, one by one.
-    if flat == texts and "user" in roles:
-        return max(k for k, role in enumerate(roles) if role == "user")
-    return len(texts) - 1
+                roles.append(message.get("role"))
+    # The texts have no roles. They have those of the messages if they are the texts of the messages.
+    positions = last_user_messages(roles) if flat == texts else []
+    return positions or [k for k in (len(texts) - 1,) if k >= 0]
 
 
 def _returned_item(asked: GuardrailRequest, texts: list[str]) -> Item | None:

@@ -1,4 +1,4 @@
-"""Whether the service lives, whether it can work, and what it does in numbers for Prometheus."""
+"""Health checks and metrics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz", responses=example_response({"status": "ok"}))
 async def get_liveness() -> dict[str, str]:
-    """The process answers."""
+    """Liveness: the process answers."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses=example_response({"status": "ready"}))
 async def get_readiness(here: Here) -> dict[str, str]:
-    """A decision could be written now: what it writes was written and taken back within the last second."""
-    if here.stopping.is_set():
+    """Readiness: the service is not stopping, and the store accepted a trial transaction within the last second."""
+    if here.draining.is_set():
         raise StoreError("the service is stopping", hint="ask another replica, or again later")
     await here.readiness.check()
     return {"status": "ready"}
@@ -35,7 +35,7 @@ async def get_readiness(here: Here) -> dict[str, str]:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def get_metrics(here: Here) -> Response:
-    """What the service does and where its streams stand, in the text format of Prometheus."""
+    """Metrics of the service and its streams, in the text format of Prometheus."""
     allowed = {name: float(shield.plan.property.kappa) for name, shield in here.shields.items()}
     text = await run_in_threadpool(here.metrics.text, here.database, here.deciders, allowed)
     return Response(text, media_type=MEDIA_TYPE)

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
-from fastapi.routing import APIRoute
 from sqlalchemy import Connection, delete, select, update
 
 from evenhand.errors import DecisionError, OptionError, StoreError
-from evenhand.service.api.context import ServiceContext, UniqueNamesRequest
+from evenhand.service.api.context import ServiceContext
+from evenhand.service.api.json_bodies import JsonRequest, JsonRoute
 from evenhand.service.auth.keys import Caller
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.tables import insert_if_absent, replicas, responses
@@ -37,7 +37,7 @@ KEPT_HEADERS = ("content-type", "cache-control")
 """Besides the service's own, which begin with ``x-evenhand-``."""
 
 
-class IdempotentRoute(APIRoute):
+class IdempotentRoute(JsonRoute):
     """A route that takes a JSON body and makes something of it, once for each key that its callers give."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -45,7 +45,7 @@ class IdempotentRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def answer(given: Request) -> Response:
-            request = UniqueNamesRequest(given.scope, given.receive)
+            request = JsonRequest(given.scope, given.receive)
             caller: Caller | None = request.scope.get("evenhand.caller")
             key = request.headers.get("idempotency-key")
             # Who may not ask at all is told so by the route itself.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -10,9 +9,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.errors import DataError, DecisionError
+from evenhand.errors import DecisionError
 from evenhand.monitoring import Alarm
-from evenhand.service.api.context import Here, JsonRoute, ServiceContext
+from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, require_scope
 from evenhand.service.monitors import ServedMonitor, alarm_to_dict
 
@@ -128,7 +128,6 @@ async def add_events(name: str, asked: EventsRequest, here: Here) -> JSONRespons
             f"the monitor {name!r} watches the shield {found.shield!r} by itself", code="shield",
             hint="tell labels to the shield",
         )  # fmt: skip
-    _check_texts([asked.events, asked.batch])
     made = await run_in_threadpool(found.add, asked.events, batch=asked.batch)
     alarms = [alarm_to_dict(Alarm.model_validate(one)) for one in made.answer["alarms"]]
     if alarms:
@@ -163,14 +162,6 @@ async def get_monitor_page(name: str, here: Here) -> HTMLResponse:
     found = _find_monitor(here, name)
     page = await run_in_threadpool(lambda: view.render_page(found.result().document(name)))
     return HTMLResponse(page, headers={"content-security-policy": f"script-src {view.SCRIPT_HASH}; {PAGE_POLICY}"})
-
-
-def _check_texts(given: Any) -> None:
-    """Refuse texts that no answer and no page could repeat."""
-    try:
-        json.dumps(given, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise DataError("a text holds half a character: a surrogate without its other half") from None
 
 
 def _find_monitor(here: ServiceContext, name: str) -> ServedMonitor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -11,10 +9,15 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, FetchError, FetchFailure
 from evenhand.genai import ContentRefusedError, OpenAIChat, OpenAIImages, ServiceConnection
 from evenhand.service.api.context import Here, ServiceContext, example_response
-from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.api.error_handlers import (
+    RELAYED_STATUSES,
+    ServiceHTTPException,
+    relayed_error,
+    retry_after_header,
+)
 from evenhand.service.api.routes.idempotency import IdempotentRoute
 from evenhand.service.auth.keys import require_scope
 
@@ -24,8 +27,8 @@ T = TypeVar("T")
 
 PASSED_HEADERS = {"x-evenhand-guarded": "false", "x-evenhand-status": "passed"}
 
-CALLER_ERRORS = (400, 404, 409, 413, 415, 422, 429)
-"""Statuses that are about the request, and not about how the service is asked; they are the caller's to know."""
+CALLER_STATUSES = (*RELAYED_STATUSES, 404, 415)
+"""Statuses that are about the request: callers choose the model and the content type themselves."""
 
 EMBEDDINGS_EXAMPLE: dict[str, Any] = {
     "object": "list",
@@ -124,24 +127,13 @@ async def _ask_behind(here: ServiceContext, ask: Callable[[ServiceConnection], A
             error.status, error.message, code=error.code, hint=error.hint, headers=PASSED_HEADERS
         ) from None
     except EvenhandError as error:
-        # What the service says may hold addresses; its status and its word for programs do not.
-        status = getattr(error, "status", None)
-        if status in CALLER_ERRORS:
-            raise ServiceHTTPException(
-                status, f"the service behind the guards refused this with status {status}",
-                code=_error_code(getattr(error, "body", b"")), hint="correct the request", headers=PASSED_HEADERS,
-            ) from None  # fmt: skip
-        said = "" if status is None else f" with status {status}"
+        if (relayed := relayed_error(error, PASSED_HEADERS, CALLER_STATUSES)) is not None:
+            raise relayed from None
+        late = isinstance(error, FetchError) and error.failure is FetchFailure.TIMEOUT
+        status = f" with status {error.status}" if isinstance(error, FetchError) and error.status else ""
+        problem = "did not answer in time" if late else f"failed{status}"
         raise ServiceHTTPException(
-            502, f"the service behind the guards failed{said}", code="generator_failed", hint="ask again later",
-            headers=PASSED_HEADERS,
+            504 if late else 502, f"the service behind the guards {problem}",
+            code="timeout" if late else "generator_failed", hint="ask again later",
+            headers={**PASSED_HEADERS, **retry_after_header(error)},
         ) from None  # fmt: skip
-
-
-def _error_code(said: bytes) -> str:
-    """Return the word for programs in an error of the service, if it is no more than a word."""
-    try:
-        code = json.loads(said)["error"]["code"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        code = None
-    return code if isinstance(code, str) and re.fullmatch(r"[A-Za-z_]{1,60}", code) else "refused"

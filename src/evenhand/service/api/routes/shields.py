@@ -9,12 +9,12 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.errors import DecisionError, EvenhandError
 from evenhand.service.api import error_handlers
-from evenhand.service.api.context import Here, JsonRoute, ServiceContext, UniqueNamesRequest
+from evenhand.service.api.context import Here, ServiceContext
+from evenhand.service.api.json_bodies import JsonRequest, JsonRoute
 from evenhand.service.api.routes.shield_bodies import (
     MAX_BATCH,
     BatchAnswer,
@@ -39,7 +39,7 @@ UNGUARDED_EXPLANATION = "The recommendation passed: the store could not be used,
 """An explanation."""
 
 
-class DirectRoute(APIRoute):
+class DirectRoute(JsonRoute):
     """A route with a name in its path and a JSON body, called straight away: it is asked thousands of times a second.
 
     Its endpoint takes ``name``, ``asked`` (the body) and ``here`` (the context), and gives a response. It is declared
@@ -55,7 +55,7 @@ class DirectRoute(APIRoute):
         assert len(wanted) == len(self.dependencies), "a route of this kind depends on scopes alone"
 
         async def answer(request: Request) -> Response:
-            request = UniqueNamesRequest(request.scope, request.receive)
+            request = JsonRequest(request.scope, request.receive)
             for one in wanted:
                 await one(request)
             failed: Exception | None = request.scope.get("evenhand.outcome")
@@ -66,7 +66,7 @@ class DirectRoute(APIRoute):
                 return await otherwise(request)
             try:
                 asked = body.validate_python(await request.json())
-            except (ValidationError, ValueError, RecursionError):
+            except ValidationError:
                 return await otherwise(request)
             response: Response = await endpoint(request.path_params["name"], asked, request.app.state.context)
             return response
@@ -241,7 +241,7 @@ def _summarize_shields(
         for one in wanted:
             number, last, state = read_head_and_state(connection, one.name)
             # Another replica may have made the decision with which a new version began.
-            here.serve_version(one.name, version_in_force(state))
+            here.registry.activate(one.name, version_in_force(state))
             one = here.shields.get(one.name, one)
             found.append({**one.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)})
     return found

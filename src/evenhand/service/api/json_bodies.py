@@ -1,0 +1,109 @@
+"""JSON bodies of requests: strict parsing, and routes that use it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.service.store.chain import unique_names
+
+_SURROGATE = re.compile(r"\\u[dD][89A-Fa-f]")
+
+
+def parse_json_body(body: bytes) -> Any:
+    """Parse the body of a request.
+
+    Unlike `json.loads`, reject NaN, infinities, numbers beyond the largest float, repeated names, halves of surrogate
+    pairs, and encodings other than UTF-8. None of these could be logged or sent to other services.
+
+    Raises:
+        ServiceHTTPException: The body is not valid JSON.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+        value = _DECODER.decode(text)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError:
+        problem = "it is not UTF-8"
+    except UnicodeEncodeError:
+        problem = "a text has half a character: a surrogate without its other half"
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} (line {error.lineno}, column {error.colno})" if error.doc else error.msg
+    except RecursionError:
+        problem = "it is nested too deeply"
+    except ValueError as error:
+        problem = str(error) if isinstance(error, _NumberError) else "an integer has too many digits"
+    else:
+        return value
+    raise ServiceHTTPException(
+        400, f"the body is not valid JSON: {problem}", code="json", hint="send JSON as RFC 8259 defines it"
+    )
+
+
+class _NumberError(ValueError):
+    """A number that is not finite."""
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _NumberError("a number is not finite")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_names, parse_float=_parse_float, parse_constant=_parse_float)
+
+
+class JsonRequest(Request):
+    """A request whose JSON body is parsed by `parse_json_body`."""
+
+    async def json(self) -> Any:
+        """Parse the body.
+
+        Raises:
+            ServiceHTTPException: The body is not valid JSON.
+        """
+        return parse_json_body(await self.body())
+
+    async def check_content_type(self) -> None:
+        """Check that a body is sent as JSON.
+
+        Raises:
+            ServiceHTTPException: The content type is missing or is not JSON.
+        """
+        content_type = self.headers.get("content-type", "")
+        kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
+        is_json = kind == "application" and (subtype == "json" or subtype.endswith("+json"))
+        if not is_json and await self.body():
+            received = repr(content_type[:100]) if content_type else "no Content-Type"
+            raise ServiceHTTPException(
+                415,
+                f"expected the Content-Type application/json, got {received}",
+                code="content_type",
+                hint="send the header Content-Type: application/json",
+            )
+
+
+class JsonRoute(APIRoute):
+    """A route with a JSON body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Build the handler of requests."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            if not isinstance(request, JsonRequest):
+                request = JsonRequest(request.scope, request.receive)
+            if self.body_field is not None:
+                await request.check_content_type()
+            return await handler(request)
+
+        return handle
