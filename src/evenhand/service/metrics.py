@@ -14,10 +14,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
-from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.genai import AnswerStatus, CachedClassifier, CachedJudge, Enforcer
@@ -111,13 +109,16 @@ class Metrics:
             self._decisions.labels(name, decision)
         self._interventions.labels(name)
 
-    def watch_routes(self, routes: Iterable[BaseRoute]) -> None:
-        """Create the request counters of all routes with the value 0."""
-        for route in routes:
-            if isinstance(route, APIRoute):
-                for method in sorted(route.methods or ()):
-                    for status in EXPECTED_STATUSES:
-                        self._requests.labels(method, route.path, str(status))
+    def watch_routes(self, routes: Mapping[str, Iterable[str]]) -> None:
+        """Create the request counters of all routes with the value 0.
+
+        Args:
+            routes: HTTP methods by path.
+        """
+        for path, methods in routes.items():
+            for method in methods:
+                for status in EXPECTED_STATUSES:
+                    self._requests.labels(method.upper(), path, str(status))
 
     def _create_operations(self, stream: str, operations: Iterable[str]) -> None:
         for operation in operations:

@@ -53,7 +53,7 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         here = open_service(settings) if context is None else context
         app.state.context = here
-        here.metrics.watch_routes(app.routes)
+        here.metrics.watch_routes(app.openapi()["paths"])
         here.upkeep.duties["follow_streams"] = partial(follow_streams, here)
         try:
             yield
