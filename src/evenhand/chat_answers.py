@@ -490,8 +490,8 @@ _APOLOGY = r"""(?:
     | (?:my\ |our\ )?(?:sincere\ |sincerest\ )?apologies | i\ (?:must\ |do\ )?apologi[sz]e
     | (?:es\ )?tut\ mir\ (?:sehr\ |wirklich\ )?leid | entschuldigung | entschuldige(?:n\ sie)?(?:\ bitte)? | verzeihung
     | ich\ bedau(?:e?re)
-    | (?:je\ suis\ |nous\ sommes\ )?(?:vraiment\ )?désolée?s? | (?:toutes\ )?mes\ excuses | je\ m'excuse
-    | lo\ (?:siento|lamento)(?:\ mucho)? | disculp[ea] | perdón | perdona
+    | (?:je\ suis\ |nous\ sommes\ )?(?:vraiment\ )?(?:désolé|navré)e?s? | (?:toutes\ )?mes\ excuses | je\ m'excuse
+    | ich\ fürchte | me\ temo | lo\ (?:siento|lamento)(?:\ mucho)? | disculp[ea] | perdón | perdona
     | mi\ dispiace | desculpe | sinto\ muito | lamento | het\ spijt\ me
 )\b"""
 _OPENING = r"""(?:
@@ -513,15 +513,16 @@ _DECLINE = r"""(?:
       (?:decline|refuse|refrain|abstain)\b
     | (?:i'm|i\ am|we're|we\ are)\ (?:unable|not\ (?:able|comfortable|allowed|permitted|willing|going\ to|qualified
       |in\ a\ position|designed|programmed))\b
-    | (?:i'd|i\ would)\ (?:rather|prefer)\ not\b
+    | (?:i'm|i\ am)\ (?:prohibited|forbidden|restricted)\ from\b
+    | (?:i'd\ |i\ would\ |i\ )(?:rather|prefer|choose)\ not\b
     | i\ (?:don't|do\ not)\ (?:feel\ comfortable|think\ i\ (?:can|should)\b
       |think\ it(?:'s|\ is)\ (?:appropriate|right|fair)
       |make|provide|have\ (?:personal|opinions|the\ ability))\b
-    | (?:it|this|that)(?:'s|\ is|\ would\ be)\ (?:not\ (?:appropriate|ethical|something\ i)
+    | (?:it|this|that)(?:'s|\ is|\ would\ be|\ would)\ (?:not\ be\ appropriate|not\ (?:appropriate|ethical|something\ i)
       |inappropriate|unethical|discriminatory)\b
     | (?:this|that|it)\ isn't\ something\ i\b
-    | (?:ich\ |(?:dabei|das|dazu|hierbei|damit|darüber)\ )?(?:kann|darf|möchte|werde|könnte)\ (?:ich\ )?
-      [^.,!?\n]{0,80}\b(?:nicht|keine?n?)\b
+    | ich\ (?:kann|darf|möchte|werde|könnte|würde\ lieber)\ [^.,!?\n]{0,80}\b(?:nichts?|keine?n?)\b
+    | [^.,!?\n]{0,60}\b(?:kann|darf|möchte|werde|könnte)\ ich\ [^.,!?\n]{0,80}\b(?:nichts?|keine?n?)\b
     | ich\ (?:muss|möchte)\ [^.,!?\n]{0,60}(?:ablehnen|verweigern|verzichten)\b
     | ich\ lehne\b[^.,!?\n]{0,60}\bab\b | ich\ weigere\ mich\b
     | (?:ich\ bin|bin\ ich)\ (?:leider\ )?(?:nicht\ (?:in\ der\ lage|befugt|berechtigt|befähigt)|ausserstande)
@@ -530,10 +531,12 @@ _DECLINE = r"""(?:
     | es\ wäre\ (?:nicht\ |un)angemessen
     | je\ ne\ (?:peux|puis|souhaite|veux|saurais|pourrai\w*|dois)\b | je\ (?:refuse|décline)\b
     | je\ ne\ suis\ pas\ (?:en\ mesure|autorisé|capable|habilité|à\ l'aise)
-    | je\ (?:dois|préfère|me\ vois)\ [^.,!?\n]{0,40}(?:refuser|décliner|ne\ pas|m'abstenir)
+    | je\ crains\ de\ ne\ pas | je\ suis\ dans\ l'(?:impossibilité|incapacité)
+    | je\ (?:dois|préfér\w+|préfère|me\ vois)\ [^.,!?\n]{0,40}(?:refuser|décliner|ne\ pas|m'abstenir)
     | en\ tant\ qu(?:'|e\ )(?:ia|intelligence|modèle|assistant)\b
     | il\ (?:m'est\ impossible|ne\ m'est\ pas|n'est\ pas\ (?:approprié|possible)|serait\ inapproprié)
-    | no\ (?:me\ es\ posible|puedo|podría|podré|estoy\ (?:en\ condiciones|capacitad|autorizad|dispuest)|debo
+    | no\ (?:me\ es\ posible|voy\ a|quiero|soy\ capaz|tengo\ permitido
+      |puedo|podría|podré|estoy\ (?:en\ condiciones|capacitad|autorizad|dispuest)|debo
       |me\ siento\ cómod|es\ apropiado)
     | (?:debo|tengo\ que|prefiero)\ (?:rechazar|declinar|negarme|abstenerme|no)\b | me\ niego\b | sería\ inapropiado
     | como\ (?:una?\ |um\ |uma\ )?(?:ia|inteligencia|inteligência|modelo|asistente)\b
