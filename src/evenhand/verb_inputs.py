@@ -105,6 +105,6 @@ def read_subject(
     said = {name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings}
     roles = ColumnRoles(target=target, protected=protected, y=y, outcome=OutcomeRole.of(**said), **about)
     people = replace(roles.read(frame, varied=varied), untyped=untyped)
-    names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust") if name in settings}
+    names = {name: settings.pop(name) for name in ("data_name", "model_name", "trust", "output") if name in settings}
     held, memberships = sample.read(frame, people.rows)
     return Subject(model, people, weights=held, memberships=memberships, **names)

@@ -135,12 +135,10 @@ def test_an_object_with_predict_alone_is_asked_by_it():
         (lambda frame: frame["salary"], "KeyError: 'salary'"),
         (lambda frame: 0.5, "a single value"),
         (lambda frame: frame["income"].head(3), r"shape \(3,\)"),
-        (lambda frame: frame["income"], "neither labels nor scores between 0 and 1"),
-        (lambda frame: frame["income"] / 100 - 0.5, "no score between 0 and 1"),
+        (lambda frame: frame["income"], "probability, a logit or a score"),
         (lambda frame: frame["income"] * np.nan, "nan"),
         (lambda frame: frame["sex"], "'Female', which is not one of the labels 'no', 'yes'|'Male', which is not"),
         (lambda frame: [None] * len(frame), "None, which is not one of the labels"),
-        (lambda frame: np.ones((len(frame), 2)), "not probabilities"),
         (lambda frame: np.ones((len(frame), 3)) / 3, r"expected \(32, 2\)"),
         (lambda frame: [[1.0], [2.0, 3.0]], "not an array"),
         (lambda frame: {"yes": 1}, "a single value"),
@@ -154,7 +152,7 @@ def test_what_is_no_reply_is_refused(function, message):
 
 def test_one_score_is_refused_where_it_could_mean_either_label():
     recidivism = schema(values=(0, 1), favourable=0)
-    with pytest.raises(ModelError, match="cannot be told of which label"):
+    with pytest.raises(ModelError, match="no true labels confirm it"):
         load_model(share, recidivism)
     both = load_model(lambda frame: np.stack([share(frame), 1 - share(frame)], axis=1), recidivism)
     np.testing.assert_allclose(favourable_score(both, PEOPLE), INCOME / 100)

@@ -211,11 +211,10 @@ def test_credentials(monkeypatch):
         (predictions(lambda people: [*income(people)[:-1], "perhaps"]), "'perhaps'"),
         (predictions(lambda people: [*income(people)[:-1], None]), "None"),
         (predictions(lambda people: ["yes", *income(people)[1:]]), "labels and with numbers like .* at once"),
-        (predictions(lambda people: [*income(people)[:-1], 7]), "neither labels nor scores between 0 and 1"),
+        (predictions(lambda people: [*income(people)[:-1], 7]), "probability, a logit or a score"),
         (predictions(lambda people: [*income(people)[:-1], float("nan")]), "nan"),
         (predictions(lambda people: [*income(people)[:-1], [0.5, 0.5]]), "different kinds"),
         (predictions(lambda people: [[0.5, 0.5, 0.0]] * len(people)), "expected 2 numbers"),
-        (predictions(lambda people: [[0.9, 0.9]] * len(people)), "not probabilities"),
         (predictions(lambda people: [["0.5", "0.5"]] * len(people)), "expected 2 numbers"),
         (predictions(lambda people: [{"label": "maybe"}] * len(people)), "'maybe'"),
         (predictions(lambda people: [{"label": [1]}] * len(people)), r"\[1\]"),
@@ -239,10 +238,12 @@ JSON = st.recursive(
 @settings(max_examples=scaled(60), deadline=None)
 @given(item=JSON, every=st.booleans())
 def test_whatever_comes_is_understood_or_refused(item, every):
-    from evenhand.models.blackbox.http_endpoint import _read_predictions
+    from evenhand.models.blackbox.http_endpoint import _parse_predictions
 
     try:
-        reply = _read_predictions([item] * 3 if every else ["yes", item, "no"], ("no", "yes"), 1, "service")
+        items = [item] * 3 if every else ["yes", item, "no"]
+        endpoint = HttpEndpoint(WORDS, "http://localhost", ("no", "yes"), 1, "service")
+        reply = endpoint.read(_parse_predictions(items, ("no", "yes"), 1, "service"))
     except ModelError:
         return
     assert reply.scores.shape == (3, 2)

@@ -151,7 +151,7 @@ def test_any_dense_network_gives_keras_numbers(keras, tmp_path, schema, hidden, 
         expected = probabilities(expected)
     elif outputs_for(schema) == 1:
         expected = np.hstack([1 - expected, expected])
-    network = read_keras(saved(model, tmp_path / file), schema)
+    network = read_keras(saved(model, tmp_path / file), schema, output="logit" if logits else "probability")
     np.testing.assert_allclose(network.scores(people), expected, atol=SINGLE)
 
 

@@ -35,7 +35,7 @@ def schema(favourable, values=None):
     ],
 )
 def test_answers_stand_for_labels(favourable, values, answers, expected):
-    assert match_labels(schema(favourable, values), answers, location="m") == expected
+    assert match_labels(schema(favourable, values), answers, location="m")[:2] == expected
 
 
 @pytest.mark.parametrize(

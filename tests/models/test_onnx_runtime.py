@@ -187,7 +187,7 @@ def test_inputs_by_name_get_words_or_numbers_as_each_wants():
     model = graph([*nodes[:5]], inputs, [("t", F)])
     model.graph.initializer.append(male)
     # Sex goes in as a word, the town as its code.
-    scorer = load_model(model, schema(codes=False).with_encodings({"home-town": "code"}))
+    scorer = load_model(model, schema(codes=False).with_encodings({"home-town": "code"}), output="logit")
     expected = (PEOPLE[:, 2] == 1) + PEOPLE[:, 0] + PEOPLE[:, 3]
     np.testing.assert_allclose(favourable_score(scorer, PEOPLE), 1 / (1 + np.exp(-expected)), atol=1e-6)
 

@@ -76,7 +76,7 @@ class Branching(Functional):
 def test_one_output(module, probable):
     scorer = load_model(module, CODES)
     assert isinstance(scorer, TorchModule)
-    assert scorer.probable == probable
+    assert (scorer.reading.kind == "probability") == probable
     expected = alone(network())[:, 0]
     np.testing.assert_allclose(favourable_score(scorer, PEOPLE), 1 / (1 + np.exp(-expected)), atol=1e-6)
     np.testing.assert_array_equal(scorer.predict(PEOPLE), expected > 0)
@@ -185,7 +185,7 @@ def test_a_richer_program_needs_no_trust(tmp_path):
     module = Rich()
     exported(module, tmp_path / "rich.pt2")
     scorer = load_model(tmp_path / "rich.pt2", CODES)
-    assert scorer.probable
+    assert scorer.reading.kind == "probability"
     np.testing.assert_allclose(scorer.scores(PEOPLE), alone(module), atol=1e-6)
 
 

@@ -23,7 +23,7 @@ from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult
 from evenhand.core import WorkClock
 from evenhand.errors import DataError, OptionError
-from evenhand.models import Scorer, Subject
+from evenhand.models import OutputKind, Scorer, Subject
 from evenhand.schema import (
     ColumnRoles,
     People,
@@ -91,6 +91,7 @@ def audit_pieces(
     *,
     state: Path | None = None,
     trust: bool = False,
+    output: OutputKind | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
     **settings: Any,
@@ -104,6 +105,7 @@ def audit_pieces(
         state: a folder, in which what the model answered is counted piece by piece. An audit that was stopped goes on
             from there: the model is not asked again about a piece that is in it.
         trust: whether the model's file may run code.
+        output: as for ``Subject``.
         progress: called as work goes on.
         clock: as for ``audit``.
         settings: fields of ``AuditConfig`` by name, in place of those in ``config``.
@@ -128,7 +130,7 @@ def audit_pieces(
             hint="audit a sample of the rows",
         )
     sample = encode(schema, drawn.frame, location=source.name, locate=source.locate)
-    subject = Subject(model, sample, data_name=source.name, trust=trust)
+    subject = Subject(model, sample, data_name=source.name, trust=trust, output=output)
     if config.threshold:
         thresholds = Thresholds.parse(config.threshold)
         thresholds.check_schema(schema)

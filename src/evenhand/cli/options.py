@@ -96,6 +96,14 @@ AcceptOption = Annotated[
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
 ]
+OutputKindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        metavar="KIND",
+        help="What the model's numbers are: probability, logit or score; by default decided by their values.",
+    ),
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output, alone.")
@@ -185,6 +193,7 @@ class SourceOptions(TableOptions):
 
     schema: SchemaOption = None
     trust: TrustOption = False
+    output: OutputKindOption = None
 
     def read(self, data: str) -> DataSource:
         """Read DATA with the schema that is given or comes with it."""
@@ -270,7 +279,7 @@ class DataOptions(ReadOptions, OutcomeOptions):
         progress("reading the people", 0.0)
         source = self.read(data)
         people, counted = self.weigh(source, sample, varied=varied)
-        return Subject(model, people, data_name=source.name, trust=self.trust, **counted)
+        return Subject(model, people, data_name=source.name, trust=self.trust, output=self.output, **counted)
 
     def weigh(
         self, source: DataSource, sample: SampleRoles | None, *, varied: bool = True

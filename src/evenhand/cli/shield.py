@@ -55,7 +55,7 @@ class ArrivalOptions(ReadOptions):
         read, group = self.read(data), str(self.group)
         progress("reading the people", 0.0)
         people = self.encode(read, [group])
-        scorer = Subject(model, people, trust=self.trust).scorer
+        scorer = Subject(model, people, trust=self.trust, output=self.output).scorer
         costs = plan.inputs.costs
         return source_from_people(
             people,

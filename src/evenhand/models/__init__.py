@@ -44,10 +44,10 @@ from evenhand.models.language.prompts import Prompt
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
 from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, load_stored_object
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
+from evenhand.models.outputs import OutputKind
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
 from evenhand.models.readers.onnx_graph import read_onnx
-from evenhand.models.readers.onnx_signature import PROBABILITIES, SHAPING
 from evenhand.models.regressor import Regressor, ask_numbers
 from evenhand.models.replies import Reply, same_label
 from evenhand.models.scorer import (
@@ -78,9 +78,7 @@ __all__ = [
     "BATCH_ROWS",
     "CHECKED",
     "OBJECT_LOADERS",
-    "PROBABILITIES",
     "PROBE_COUNT",
-    "SHAPING",
     "ZERO_THRESHOLD",
     "AdditiveNetwork",
     "AffineLayer",
@@ -101,6 +99,7 @@ __all__ = [
     "ListedCell",
     "ModelReply",
     "NoiseCheck",
+    "OutputKind",
     "Prompt",
     "QuestionLedger",
     "RampCell",

@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models.blackbox.estimator import wrap_estimator
 from evenhand.models.blackbox.fairlearn_model import adapt_fairlearn, is_fairlearn
@@ -22,9 +24,10 @@ from evenhand.models.blackbox.type_search import with_caution
 from evenhand.models.encodings import require_encodings
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.mlflow_folder import find_model_file, find_registered, is_logged_model, is_registered
+from evenhand.models.outputs import OutputKind, check_output, describe_guess, reference_people, refuse_stated
 from evenhand.models.regressor import Regressor
 from evenhand.models.replies import match_labels
-from evenhand.models.scorer import Scorer
+from evenhand.models.scorer import Scorer, favourable_score
 from evenhand.schema import Schema
 
 
@@ -40,6 +43,7 @@ class LoadRequest:
         name: how to call the model in a report.
         ledger: counts whom a black box is asked about.
         untyped: Whether ``like`` is a text table.
+        output: meaning of the model's numeric outputs if it is stated.
     """
 
     path: Path
@@ -49,6 +53,7 @@ class LoadRequest:
     name: str
     ledger: QuestionLedger | None
     untyped: bool
+    output: OutputKind | None
 
 
 def load_model(
@@ -60,6 +65,7 @@ def load_model(
     name: str | None = None,
     ledger: QuestionLedger | None = None,
     untyped: bool = False,
+    output: OutputKind | None = None,
 ) -> Scorer:
     """Make a model askable.
 
@@ -76,10 +82,13 @@ def load_model(
         ledger: counts whom a black box is asked about, from the first question that tries it; by default a new one.
         untyped: Whether ``like`` was read from a text table, which does not state the types of its columns. A model
             that takes data frames is then asked with the types that it expects.
+        output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default their values
+            and the true labels decide (see ``evenhand.models.outputs``).
 
     Raises:
         ModelError: there is no such model, it is damaged, or it does not fit the schema; or it is fed with numbers for
-            categories, and the schema does not say which number stands for which value (``encoding``).
+            categories, and the schema does not say which number stands for which value (``encoding``); or the meaning
+            of its outputs is open.
         TrustError: loading it could run code, and it is not trusted.
         MissingExtraError: a library that it needs is not installed.
         FetchError: the URL does not answer.
@@ -87,28 +96,49 @@ def load_model(
         SchemaError: the target is a number (see ``load_regressor``).
     """
     schema.target.require_labels("this analysis")
+    check_output(output)
     untyped = untyped and like is not None
+    options = {"like": like, "ledger": ledger, "untyped": untyped, "output": output}
     if isinstance(source, str) and is_registered(source):
         source, name = find_registered(source), name or source
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
-        request = LoadRequest(Path(source), schema, like, trust, name or Path(source).name, ledger, untyped)
-        return _load_file(request, name)
+        request = LoadRequest(Path(source), schema, like, trust, name or Path(source).name, ledger, untyped, output)
+        return _settle_guess(_load_file(request, name), like)
     if not isinstance(source, str):
-        return _load_object(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
+        return _settle_guess(_load_object(source, schema, name=name, **options), like)
     if is_url(source):
         from evenhand.models.blackbox.http_endpoint import connect_model
 
-        return connect_model(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
+        return connect_model(source, schema, name=name, **options)
     if OBJECT_NAME.fullmatch(source):
         from evenhand.models.blackbox.function import import_object
 
-        return _load_object(
-            import_object(source), schema, like=like, name=name or source, ledger=ledger, untyped=untyped
-        )
+        return _settle_guess(_load_object(import_object(source), schema, name=name or source, **options), like)
     raise ModelError(
         f"this is not a model: {source!r}",
         hint=f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function",
     )
+
+
+def _settle_guess(scorer: Scorer, like: Any) -> Scorer:
+    """Check the labels that a model's numbers were taken for against the true labels of the data.
+
+    Raises:
+        ModelError: as ``describe_guess``.
+    """
+    if not getattr(scorer, "guessed", False):
+        return scorer
+    people = reference_people(scorer.schema, like, drawn=0).labelled
+    scores = favourable_score(scorer, people.individuals) if len(people.truth) else np.empty(0)
+    caution = describe_guess(
+        scorer.classes[scorer.favourable],
+        scores,
+        people.truth,
+        number=scorer.favourable,
+        ordered=scorer.classes == scorer.schema.target.values,
+        location=scorer.name,
+    )
+    return dataclasses.replace(scorer, caution=" ".join(filter(None, [getattr(scorer, "caution", ""), caution])))  # type: ignore[type-var]  # scorers with guessed labels are dataclasses
 
 
 def load_regressor(
@@ -261,28 +291,35 @@ def _refuse_damage(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _load_object(
-    source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None, untyped: bool
-) -> Scorer:
+def _load_object(source: Any, schema: Schema, *, name: str | None, like: Any, **options: Any) -> Scorer:
     if isinstance(source, Scorer):
         return _rename_scorer(_adopt_schema(source, schema), name)
-    return require_encodings(_wrap_object(source, schema, like=like, name=name, ledger=ledger, untyped=untyped), like)
+    return require_encodings(_wrap_object(source, schema, name=name, like=like, **options), like)
 
 
 def _wrap_object(
-    source: Any, schema: Schema, *, like: Any, name: str | None, ledger: QuestionLedger | None, untyped: bool
+    source: Any,
+    schema: Schema,
+    *,
+    like: Any,
+    name: str | None,
+    ledger: QuestionLedger | None,
+    untyped: bool,
+    output: OutputKind | None,
 ) -> Scorer:
     family = type(source).__module__.partition(".")[0]
     if family in ("xgboost", "lightgbm") and type(source).__name__ == "Booster":
         from evenhand.models.readers.boosters import read_booster
 
+        refuse_stated(output, name or type(source).__name__)
         return _rename_scorer(read_booster(source, schema), name)
     if family == "onnx" and hasattr(source, "SerializeToString"):
         from evenhand.models.blackbox.onnx_model import open_onnx
 
-        return open_onnx(source.SerializeToString(), schema, name=name)
+        return open_onnx(source.SerializeToString(), schema, data=like, name=name, output=output)
     if is_fairlearn(source):
         name = name or type(source).__name__
+        refuse_stated(output, name)
         adapted = adapt_fairlearn(source, schema, name=name)
         scorer = wrap_estimator(adapted, schema, like=like, name=name, ledger=ledger, untyped=untyped)
         return with_caution(scorer, adapted.caution)
@@ -290,18 +327,21 @@ def _wrap_object(
     if torch is not None and isinstance(source, torch.nn.Module | torch.export.ExportedProgram):
         from evenhand.models.blackbox.torch_module import wrap_module
 
-        return wrap_module(source, schema, name=name)
+        return wrap_module(source, schema, data=like, name=name, output=output)
     if hasattr(source, "predict") and not isinstance(source, type):
         if hasattr(source, "classes_") or hasattr(source, "get_params"):
+            refuse_stated(output, name or type(source).__name__)
             return wrap_estimator(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
         from evenhand.models.blackbox.function import wrap_function
 
         name = name or type(source).__name__
-        return wrap_function(source.predict, schema, like=like, name=name, ledger=ledger, untyped=untyped)
+        asking = {"like": like, "ledger": ledger, "untyped": untyped, "output": output}
+        return wrap_function(source.predict, schema, name=name, **asking)
     if callable(source):
         from evenhand.models.blackbox.function import wrap_function
 
-        return wrap_function(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
+        asking = {"like": like, "ledger": ledger, "untyped": untyped, "output": output}
+        return wrap_function(source, schema, name=name, **asking)
     raise ModelError(
         f"a {type(source).__name__} is not a model",
         hint="give an estimator with predict, a PyTorch module, a function, a file, a URL or module:function",
@@ -337,7 +377,7 @@ def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
             f"{len(schema.attributes)}",
             location=scorer.name,
         )
-    classes, favourable = match_labels(schema, scorer.classes, location=scorer.name)
+    classes, favourable, _ = match_labels(schema, scorer.classes, location=scorer.name)
     if not dataclasses.is_dataclass(scorer):
         return scorer
     return dataclasses.replace(scorer, schema=schema, classes=classes, favourable=favourable)
@@ -346,7 +386,8 @@ def _adopt_schema(scorer: Scorer, schema: Schema) -> Scorer:
 def _load_onnx(request: LoadRequest) -> Scorer:
     from evenhand.models.blackbox.onnx_model import open_onnx
 
-    return require_encodings(open_onnx(request.path, request.schema, name=request.name), request.like)
+    scorer = open_onnx(request.path, request.schema, data=request.like, name=request.name, output=request.output)
+    return require_encodings(scorer, request.like)
 
 
 def _load_exported_program(request: LoadRequest) -> Scorer:
@@ -354,7 +395,8 @@ def _load_exported_program(request: LoadRequest) -> Scorer:
     from evenhand.models.readers.pt2_archive import read_program
 
     program = read_program(request.path, trust=request.trust)
-    return require_encodings(wrap_module(program, request.schema, name=request.name), request.like)
+    scorer = wrap_module(program, request.schema, data=request.like, name=request.name, output=request.output)
+    return require_encodings(scorer, request.like)
 
 
 def _load_torch_object(request: LoadRequest) -> Scorer:
@@ -388,6 +430,7 @@ def _load_tree_json(request: LoadRequest) -> Scorer:
 
     if is_catboost(request.path.read_bytes()):
         return _load_catboost(request)
+    refuse_stated(request.output, request.name)
     return require_encodings(read_xgboost(request.path, request.schema), request.like)
 
 
@@ -395,6 +438,7 @@ def _load_catboost(request: LoadRequest) -> Scorer:
     """Read a CatBoost file; with trust, CatBoost itself answers where more than trees computes."""
     from evenhand.models.readers.catboost.file import read_catboost
 
+    refuse_stated(request.output, request.name)
     try:
         return require_encodings(read_catboost(request.path, request.schema), request.like)
     except NotAdditiveError:
@@ -480,6 +524,7 @@ def _load_contained(source: Any, request: LoadRequest) -> Scorer:
         name=request.name,
         ledger=request.ledger,
         untyped=request.untyped,
+        output=request.output,
     )
 
 
@@ -497,22 +542,31 @@ def _reader(place: str) -> Callable[[LoadRequest], Scorer]:
     module, _, function = place.partition(":")
 
     def read(request: LoadRequest) -> Scorer:
+        refuse_stated(request.output, request.name)
         found: Scorer = getattr(import_module(f"{__package__}.{module}"), function)(request.path, request.schema)
         return require_encodings(found, request.like)
 
     return read
 
 
+def _load_keras(request: LoadRequest) -> Scorer:
+    from evenhand.models.readers.keras_file import read_keras
+
+    network = read_keras(request.path, request.schema, data=request.like, output=request.output)
+    return require_encodings(network, request.like)
+
+
 def _load_screening(request: LoadRequest) -> Scorer:
     from evenhand.models.language.scorer import open_screening_file
 
+    refuse_stated(request.output, request.name)
     return open_screening_file(request.path, request.schema, name=request.name, ledger=request.ledger)
 
 
 LOADERS: dict[str, Callable[[LoadRequest], Scorer]] = {
     ".npz": _reader("readers.npz:read_npz"),
-    ".h5": _reader("readers.keras_file:read_keras"),
-    ".keras": _reader("readers.keras_file:read_keras"),
+    ".h5": _load_keras,
+    ".keras": _load_keras,
     ".onnx": _load_onnx,
     ".pt2": _load_exported_program,
     ".pt": _load_torch_object,

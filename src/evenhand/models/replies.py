@@ -1,10 +1,10 @@
-"""What a black box replied: labels, scores of the favourable label, or one score per label."""
+"""Replies of black boxes: labels, or numeric outputs (see ``outputs`` for their meaning)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
 from evenhand.models.scorer import check_scores
-from evenhand.schema import Schema, Value, looks_like_points
+from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
 
 SUM_TOLERANCE = 1e-3
@@ -61,47 +61,62 @@ def labels_of_outputs(schema: Schema, outputs: int, *, location: str) -> tuple[t
     return labels, labels.index(schema.target.favourable)
 
 
-def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Reply:
-    """Understand what a function or a service replied about n individuals.
+def numeric_outputs(reply: Any, n: int, classes: Sequence[Value], *, location: str) -> Floats | None:
+    """Return a reply about n individuals as outputs (n, k); None for labels.
 
-    Words and booleans are labels. Numbers are labels if all of them are labels of the target, else scores of the
-    favourable label, from 0 to 1 (two labels only; ``favourable_scores`` refuses the one case in which the meaning of a
-    reply would depend on who else was in the batch). A second axis holds one score per class, in their order. With two
-    labels, ``True`` means the favourable one unless the labels themselves are booleans.
+    Words and booleans are labels; whether numbers in one column are labels too is decided with their meaning.
 
     Raises:
-        ModelError: it is not of such a form, or there is not one reply per individual.
+        ModelError: the reply is not an array with one row per individual.
     """
+    array = _reply_array(reply, n, classes, location)
+    if array.ndim == 2:
+        return array.astype(np.float64)
+    values, _ = _distinct_replies(array)
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+        return None
+    return array.astype(np.float64)[:, None]
+
+
+def read_reply(reply: Any, n: int, classes: Sequence[Value], favourable: int, *, location: str) -> Reply:
+    """Return the labels that a function or a service replied about n individuals.
+
+    With two labels, ``True`` means the favourable one unless the labels themselves are booleans.
+
+    Raises:
+        ModelError: a reply is not a label, or there is not one reply per individual.
+    """
+    array = _reply_array(reply, n, classes, location)
+    kinds, inverse = _distinct_replies(array if array.ndim == 1 else array[:, 0])
+    positions = [_find_position(kind, classes, favourable) for kind in kinds]
+    known = [position for position in positions if position is not None]
+    if len(known) == len(kinds):
+        return label_reply(np.array(known, dtype=np.int64)[inverse], len(classes))
+    others = [kind for kind, place in zip(kinds, positions, strict=True) if place is None]
+    words = [kind for kind in others if isinstance(kind, bool) or not isinstance(kind, int | float)]
+    if not words and any(isinstance(kind, bool | str) for kind in kinds):
+        raise ModelError(
+            f"the model replied with labels and with numbers like {others[0]!r} at once", location=location
+        )
+    raise _unknown_label_error((words or others)[0], classes, location)
+
+
+def _reply_array(reply: Any, n: int, classes: Sequence[Value], location: str) -> NDArray[Any]:
+    """Return a reply as an array: labels or numbers (n,), or numbers (n, k)."""
     try:
         array = np.asarray(reply.detach().cpu() if hasattr(reply, "detach") else reply)
     except (TypeError, ValueError) as error:
         raise ModelError(f"the model's reply is not an array: {error}", location=location) from None
     if array.shape == (n, 1):
         array = array[:, 0]
-    if array.ndim == 2 and array.dtype.kind in "fiu":
-        return score_reply(array.astype(np.float64), len(classes), location=location)
-    if array.shape != (n,):
-        shape = "a single value" if array.shape == () else f"shape {array.shape}"
-        raise ModelError(
-            f"asked about {n} individuals, the model replied with {shape}; expected ({n},): one label or score each, "
-            f"or ({n}, {len(classes)}): one score per label",
-            location=location,
-        )
-    kinds, inverse = _distinct_replies(array)
-    positions = [_find_position(kind, classes, favourable) for kind in kinds]
-    known = [position for position in positions if position is not None]
-    # 0 and 1 may be labels or scores: if every reply is a label, labels are meant.
-    if len(known) == len(kinds):
-        return label_reply(np.array(known, dtype=np.int64)[inverse], len(classes))
-    others = [kind for kind, place in zip(kinds, positions, strict=True) if place is None]
-    words = [kind for kind in others if isinstance(kind, bool) or not isinstance(kind, int | float)]
-    if words:
-        raise _unknown_label_error(words[0], classes, location)
-    if any(isinstance(kind, bool | str) for kind in kinds):
-        raise ModelError(
-            f"the model replied with labels and with numbers like {others[0]!r} at once", location=location
-        )
-    return favourable_reply(np.array(kinds, dtype=np.float64)[inverse], classes, favourable, location=location)
+    if array.shape == (n,) or (array.ndim == 2 and len(array) == n and array.dtype.kind in "fiu"):
+        return array
+    shape = "a single value" if array.shape == () else f"shape {array.shape}"
+    raise ModelError(
+        f"asked about {n} individuals, the model replied with {shape}; expected ({n},): one label or score each, "
+        f"or ({n}, {len(classes)}): one score per label",
+        location=location,
+    )
 
 
 def label_reply(labels: Integers, classes: int) -> Reply:
@@ -124,43 +139,6 @@ def score_reply(scores: Floats, classes: int, *, location: str) -> Reply:
             hint="scores are from 0 to 1 and add up to 1: apply a softmax, or reply with labels",
         )
     return Reply(scores, np.argmax(scores, axis=1).astype(np.int64), bool(np.isin(scores, (0, 1)).all()))
-
-
-def favourable_reply(scores: Floats, classes: Sequence[Value], favourable: int, *, location: str) -> Reply:
-    """Return a reply of the favourable label's scores, shape (n,): above 1/2 it is given.
-
-    Raises:
-        ModelError: a score is not between 0 and 1, there are more than two labels, or the labels are numbers of which
-            0 is favourable: then a score of 1 and a label of 1 would mean opposite things.
-    """
-    wrong = ~((scores >= 0) & (scores <= 1))
-    if wrong.any() and looks_like_points(scores):
-        raise ModelError(
-            f"the model replied with numbers between {scores.min():g} and {scores.max():g}, neither labels nor scores "
-            "between 0 and 1",
-            location=location,
-            hint="scores are not rescaled: if these are percentages, let the model divide them by 100; or write them "
-            "into a column and audit it: `y_score=COLUMN` with `threshold=50`",
-        )
-    if wrong.any():
-        raise _unknown_label_error(float(scores[int(np.argmax(wrong))]), classes, location)
-    if len(classes) != 2:
-        raise ModelError(
-            f"the model replied with one score, and there are {len(classes)} labels",
-            location=location,
-            hint="reply with a label, or with one score per label",
-        )
-    if same_label(1, classes[1 - favourable]) or same_label(0, classes[favourable]):
-        raise ModelError(
-            f"the model replied with one score, and it cannot be told of which label: the favourable one is "
-            f"{classes[favourable]!r}",
-            location=location,
-            hint=f"reply with labels, or with a score for each of {', '.join(map(repr, classes))}",
-        )
-    pair = np.empty((len(scores), 2))
-    pair[:, favourable], pair[:, 1 - favourable] = scores, 1 - scores
-    labels = np.where(scores > 0.5, favourable, 1 - favourable).astype(np.int64)
-    return Reply(pair, labels, bool(np.isin(scores, (0, 1)).all()))
 
 
 def sigmoid(logits: Floats) -> Floats:
@@ -208,8 +186,7 @@ def _distinct_replies(array: NDArray[Any]) -> tuple[list[Any], Integers]:
 
 def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) -> ModelError:
     return ModelError(
-        f"the model replied {reply!r}, which is not one of the labels {', '.join(map(repr, classes))}"
-        + (" and no score between 0 and 1" if isinstance(reply, int | float) else ""),
+        f"the model replied {reply!r}, which is not one of the labels {', '.join(map(repr, classes))}",
         location=location,
         hint="name the model's own labels in the schema's target, or reply with scores of the favourable label",
     )
@@ -218,19 +195,30 @@ def _unknown_label_error(reply: Any, classes: Sequence[Value], location: str) ->
 # Which of a model's answers is which label of the schema.
 
 
-def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> tuple[tuple[Value, ...], int]:
-    """Return the labels that a model's answers stand for, and the position of the favourable one.
+class MatchedLabels(NamedTuple):
+    """Labels that a model's answers stand for.
 
-    An answer stands for the label it equals, as a number (``1`` and ``1.0``) or as text (``"1"`` and ``1``). A model
-    that answers 0 and 1 while the target has two other labels means the favourable one by 1.
+    Attributes:
+        classes: labels in the order of the answers.
+        favourable: position of the favourable label in ``classes``.
+        guessed: whether the answers are 0 and 1, the target has two other labels, and 1 was taken for the favourable
+            label.
+    """
+
+    classes: tuple[Value, ...]
+    favourable: int
+    guessed: bool
+
+
+def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> MatchedLabels:
+    """Match a model's answers with the labels of the target.
+
+    An answer stands for the label it equals, as a number (``1`` and ``1.0``) or as text (``"1"`` and ``1``).
 
     Args:
         schema: its target names the labels.
         answers: what the model can answer, in the order of its scores.
         location: how to call the model in messages.
-
-    Returns:
-        ``(classes, favourable)`` as in ``Scorer``.
 
     Raises:
         ModelError: an answer is none of the target's labels, or the favourable label is never given.
@@ -244,11 +232,11 @@ def match_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> tu
     if favourable is not None and complete:
         classes = tuple(value if label is None else label for value, label in zip(given, matched, strict=True))
         if len(set(map(str, classes))) == len(classes):
-            return classes, favourable
+            return MatchedLabels(classes, favourable, False)
     zero_one = len(given) == 2 and same_label(given[0], 0) and same_label(given[1], 1)
     two = target.values is None or len(target.values) == 2
     if zero_one and two and matched[0] is None and favourable in (None, 1) and matched[1] in (None, target.favourable):
-        return binary_labels(schema), 1
+        return MatchedLabels(binary_labels(schema), 1, favourable is None)
     raise ModelError(
         f"the model answers {_list_values(given)}, but the target {target.name!r} has the labels {_list_values(known)}"
         if target.values is not None

@@ -10,6 +10,7 @@ from evenhand.core import SubjectCard
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import load_model, load_regressor
+from evenhand.models.outputs import OutputKind, refuse_stated
 from evenhand.models.regressor import Regressor
 from evenhand.models.scorer import Scorer
 from evenhand.models.thresholds import ThresholdScorer
@@ -28,6 +29,7 @@ class Subject:
         data_name: how to call them in reports.
         model_name: how to call the model; by default its file, URL or type.
         trust: whether the model's file may run code.
+        output: meaning of the model's numeric outputs; None to decide it by their values (see ``load_model``).
         thresholds: from which score on the favourable label is given, in place of the model's own decision.
         weights: how much each person counts in what is measured of groups; None where all count alike.
         memberships: groups of the people that are known by probability alone.
@@ -39,6 +41,7 @@ class Subject:
     data_name: str = "data"
     model_name: str | None = None
     trust: bool = False
+    output: OutputKind | None = None
     thresholds: Thresholds | None = None
     weights: PeopleWeights | None = None
     memberships: tuple[ProbableMembership, ...] = ()
@@ -51,7 +54,7 @@ class Subject:
         Raises:
             EvenhandError: there is no such model, or it does not fit the people.
         """
-        scorer = load_model(self.model, self.people.schema, **self._load_options)
+        scorer = load_model(self.model, self.people.schema, output=self.output, **self._load_options)
         return scorer if self.thresholds is None else ThresholdScorer(scorer, self.thresholds)
 
     @cached_property
@@ -61,6 +64,7 @@ class Subject:
         Raises:
             EvenhandError: there is no such model, or it gives no numbers for these people.
         """
+        refuse_stated(self.output, self.model_name or "model")
         return load_regressor(self.model, self.people.schema, **self._load_options)
 
     @property

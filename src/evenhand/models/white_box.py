@@ -17,8 +17,9 @@ from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model, load_regressor
+from evenhand.models.outputs import OutputKind
 from evenhand.models.regressor import Regressor
-from evenhand.models.scorer import Scorer, WrappedScorer
+from evenhand.models.scorer import Scorer, WrappedScorer, find_caution
 from evenhand.population import uniform_population
 from evenhand.schema import Schema
 
@@ -37,6 +38,7 @@ def load_white_box(
     trust: bool = False,
     name: str | None = None,
     untyped: bool = False,
+    output: OutputKind | None = None,
 ) -> AdditiveNetwork | TreeEnsemble:
     """Return the inside of whatever ``load_model`` takes; what can only answer is refused before it is asked anything.
 
@@ -47,7 +49,8 @@ def load_white_box(
     refuse_opaque(source)
     if schema.target.is_number:
         return extract_white_box(load_regressor(source, schema, like=like, trust=trust, name=name, untyped=untyped))
-    return extract_white_box(load_model(source, schema, like=like, trust=trust, name=name, untyped=untyped))
+    scorer = load_model(source, schema, like=like, trust=trust, name=name, untyped=untyped, output=output)
+    return extract_white_box(scorer)
 
 
 def refuse_opaque(source: Any) -> None:
@@ -101,7 +104,7 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
             location=scorer.name,
             hint=None if isinstance(error, NotAdditiveError) else error.hint,
         ) from None
-    return dataclasses.replace(network, name=scorer.name)
+    return dataclasses.replace(network, name=scorer.name, caution=find_caution(scorer))
 
 
 def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
@@ -112,6 +115,10 @@ def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Score
         raise NotAdditiveError(
             f"read from the inside, it decides {differ} of {COMPARED_PEOPLE} people differently than when asked"
         )
+
+
+def _output_kind(scorer: OnnxModel | TorchModule) -> str | None:
+    return None if scorer.reading is None else scorer.reading.kind
 
 
 def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
@@ -127,11 +134,11 @@ def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
     if isinstance(scorer, OnnxModel):
         from evenhand.models.readers.onnx_graph import read_onnx
 
-        return read_onnx(scorer.source, scorer.schema)
+        return read_onnx(scorer.source, scorer.schema, kind=_output_kind(scorer))
     if isinstance(scorer, TorchModule):
         from evenhand.models.readers.torch_graph import read_torch
 
-        return read_torch(scorer.source, scorer.schema, name=scorer.name)
+        return read_torch(scorer.source, scorer.schema, name=scorer.name, kind=_output_kind(scorer))
     while isinstance(scorer, WrappedScorer):
         scorer = scorer.model
     kind = type(scorer).__name__

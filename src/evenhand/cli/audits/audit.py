@@ -449,6 +449,7 @@ def _audit_pieces(
                 config,
                 state=asked.state,
                 trust=people.trust,
+                output=people.output,
                 progress=progress,
                 clock=run.clock,
             )

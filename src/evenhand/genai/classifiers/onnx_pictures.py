@@ -20,13 +20,22 @@ from evenhand.core import first_fault
 from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.backends.pictures import FitMethod, Pixels, decode_picture, fit_pixels
-from evenhand.models import PROBABILITIES, SHAPING, summarize_error
+from evenhand.models import summarize_error
 
 PictureLayout: TypeAlias = Literal["nchw", "nhwc"]
 ScoreKind: TypeAlias = Literal["probabilities", "softmax", "sigmoid"]
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
           "tensor(uint8)": np.uint8}  # fmt: skip
+
+_PROBABILITIES = frozenset(
+    {"Sigmoid", "Softmax", "LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier", "Normalizer", "ZipMap"}
+)
+"""Operators whose results are probabilities."""
+
+_SHAPING = frozenset({"Cast", "Clip", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
+                      "Transpose", "Unsqueeze"})  # fmt: skip
+"""Operators that change the shape of their input and not its numbers."""
 
 _SUMS = frozenset({"Add", "Conv", "Gemm", "GlobalAveragePool", "LogSoftmax", "MatMul", "ReduceMean"})
 """Operators whose results, at the end of a graph, are made for a softmax."""
@@ -305,10 +314,10 @@ def _score_width(shape: list[Any]) -> int | None:
 def _detect_scores(graph: Any, output: str, name: str) -> ScoreKind:
     """Return what a graph makes of its last weighted sums."""
     made = {given: node for node in graph.node for given in node.output}
-    while output in made and made[output].op_type in SHAPING:
+    while output in made and made[output].op_type in _SHAPING:
         output = made[output].input[0]
     end = made[output].op_type if output in made else "nothing"
-    if end in PROBABILITIES:
+    if end in _PROBABILITIES:
         return "probabilities"
     if end in _SUMS:
         return "softmax"

@@ -86,11 +86,12 @@ class TorchGradients:
             outputs = self._scorer.run(taken)
         outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
         outputs = outputs.reshape(len(inputs), -1).to(torch.float64)
+        probable = self._scorer.reading.kind == "probability"
         if outputs.shape[1] == 1:
-            positive = outputs[:, 0] if self._scorer.probable else torch.sigmoid(outputs[:, 0])
+            positive = outputs[:, 0] if probable else torch.sigmoid(outputs[:, 0])
             scores = torch.stack([1 - positive, positive], dim=1)
         else:
-            scores = outputs if self._scorer.probable else torch.softmax(outputs, dim=1)
+            scores = outputs if probable else torch.softmax(outputs, dim=1)
         predicted = scores.max(dim=1).values
         wanted = -torch.log(predicted) if loss else predicted
         (found,) = torch.autograd.grad(wanted.sum(), taken)

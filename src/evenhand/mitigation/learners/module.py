@@ -71,7 +71,8 @@ class ModuleLearner:
             if not _is_program(source):
                 run.train()
             step = run if given.rows is None else _run_in_blocks(run, given.rows)
-            train_parameters(step, trained, seen, labels, probable=given.probable, seed=seed, location=given.name)
+            probable = given.reading.kind == "probability"
+            train_parameters(step, trained, seen, labels, probable=probable, seed=seed, location=given.name)
             if not _is_program(source):
                 run.eval()
         except EvenhandError:
@@ -80,7 +81,7 @@ class ModuleLearner:
             raise ModelError(
                 f"the network cannot be trained on: {summarize_error(error)}", location=given.name, hint=OWN_FIT
             ) from error
-        return load_model(source, given.schema, name=given.name)
+        return load_model(source, given.schema, name=given.name, output=given.reading.output)
 
     def resume_from(self, scorer: Scorer) -> ModuleLearner:
         """Return the same, training on from a model that it made."""

@@ -115,8 +115,30 @@ def are_opposite(logits: LinearTensor) -> bool:
     return bool(np.array_equal(flipped.weights, second.weights) and np.array_equal(flipped.bias, second.bias))
 
 
+def check_ending(output: LinearTensor | OutputTensor, kind: str, *, name: str) -> None:
+    """Check that a single output is computed by a sigmoid if it is read as a probability, and only then.
+
+    A network decides on its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
+
+    Raises:
+        NotAdditiveError: it is not.
+    """
+    single = output.units == 1 if isinstance(output, LinearTensor) else output.form in ("second", "first")
+    if not single or isinstance(output, OutputTensor) == (kind in ("probability", "labels")):
+        return
+    ends = "a sigmoid" if isinstance(output, OutputTensor) else "no sigmoid"
+    raise NotAdditiveError(
+        f"its output is computed by {ends}, and it is read as {'labels' if kind == 'labels' else f'a {kind}'}",
+        location=name,
+    )
+
+
 def network_from_outputs(
-    outputs: Sequence[LinearTensor | OutputTensor], schema: Schema, *, name: str
+    outputs: Sequence[LinearTensor | OutputTensor],
+    schema: Schema,
+    *,
+    name: str,
+    kind: str | None = None,
 ) -> AdditiveNetwork:
     """Return the additive network behind a model's outputs, which must all tell the same.
 
@@ -124,12 +146,15 @@ def network_from_outputs(
         outputs: what the model gives: logits, probabilities, labels.
         schema: what its individuals are.
         name: how to call it in a report.
+        kind: meaning of its outputs, as in ``evenhand.models.outputs``; None if they are what they are computed by.
 
     Raises:
         ModelError: the number of outputs or their labels do not fit the schema's target.
-        NotAdditiveError: the outputs answer different questions.
+        NotAdditiveError: the outputs answer different questions, or a single output is not computed by what it means.
     """
     answers = [out for out in outputs if isinstance(out, OutputTensor)]
+    if kind is not None and len(outputs) == 1:
+        check_ending(outputs[0], kind, name=name)
     logits = answers[0].logits if answers else outputs[0]
     if not isinstance(logits, LinearTensor):
         raise NotAdditiveError("the model gives no scores", location=name)
@@ -141,7 +166,7 @@ def network_from_outputs(
         answers = [replace(answer, classes=None) for answer in answers]
     classes = next((answer.classes for answer in answers if answer.classes is not None), None)
     if classes is not None:
-        matched, favourable = match_labels(schema, classes, location=name)
+        matched, favourable, _ = match_labels(schema, classes, location=name)
     else:
         matched, favourable = labels_of_outputs(schema, logits.units, location=name)
     if answers and not any(answer.probable for answer in answers) and are_opposite(logits):

@@ -143,6 +143,27 @@ def relu(tensor: Tensor) -> Tensor:
     return LinearTensor(HiddenUnits(tensor), np.eye(width), np.zeros(width))
 
 
+def clip_units(tensor: LinearTensor, lower: float, upper: float) -> LinearTensor:
+    """``min(max(tensor, lower), upper)`` by hidden units: ``lower + relu(x - lower) - relu(x - upper)``."""
+    if not lower <= upper or not (np.isfinite(lower) or np.isfinite(upper)):
+        raise NotAdditiveError(f"it clips to [{lower:g}, {upper:g}]")
+    same = np.eye(tensor.units)
+    if not np.isfinite(lower):
+        return LinearTensor(HiddenUnits(scale_units(tensor, -1.0, upper)), -same, np.full(tensor.units, upper))
+    above = scale_units(tensor, 1.0, -lower)
+    if not np.isfinite(upper):
+        return LinearTensor(HiddenUnits(above), same, np.full(tensor.units, lower))
+    units = join_tensors([above, scale_units(tensor, 1.0, -upper)])
+    return LinearTensor(HiddenUnits(units), np.vstack([same, -same]), np.full(tensor.units, lower))
+
+
+def leaky_relu(tensor: LinearTensor, slope: float) -> LinearTensor:
+    """``relu(tensor) - slope * relu(-tensor)`` by hidden units."""
+    units = join_tensors([tensor, scale_units(tensor, -1.0)])
+    same = np.eye(tensor.units)
+    return LinearTensor(HiddenUnits(units), np.vstack([same, -slope * same]), np.zeros(tensor.units))
+
+
 def _tensor_width(tensor: Tensor) -> int:
     return tensor.units if isinstance(tensor, LinearTensor) else len(_require_row(tensor))
 

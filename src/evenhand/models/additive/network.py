@@ -134,6 +134,7 @@ class AdditiveNetwork:
         classes: labels in the order of the outputs.
         favourable: position of the favourable label in ``classes``.
         name: how to call it in a report.
+        caution: assumptions about its outputs, for reports.
 
     Raises:
         ModelError: the numbers do not make a network over this schema.
@@ -146,6 +147,7 @@ class AdditiveNetwork:
     classes: tuple[Value, ...]
     favourable: int
     name: str = "network"
+    caution: str = ""
     label_only: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:

@@ -154,13 +154,31 @@ def relu(value: Any) -> Tensor:
 
 
 def clip_tensor(value: Any, lower: float, upper: float) -> Tensor:
-    """Limit to [lower, upper]; on a mixture of attributes only from below at 0."""
+    """Limit to [lower, upper]."""
     tensor = require_features(value)
     if isinstance(tensor, LinearTensor):
-        if lower == 0 and upper == np.inf:
-            return lin.relu(tensor)
-        raise NotAdditiveError("it clips a mixture of attributes")
+        return lin.clip_units(tensor, lower, upper)
     return cell.clip_cells(tensor, lower, upper)
+
+
+def leaky_relu(value: Any, slope: float) -> Tensor:
+    """``max(0, value) + slope * min(0, value)``."""
+    tensor = require_features(value)
+    if not isinstance(tensor, LinearTensor) and all(isinstance(item, cell.ListedCell) for item in tensor.flat):
+        return cell.apply_elementwise(
+            lambda values: np.where(values < 0, values * values.dtype.type(slope), values), tensor
+        )
+    return lin.leaky_relu(lin.as_linear(tensor), slope)
+
+
+def bound_tensor(values: Sequence[Any], *, upper: bool) -> Tensor:
+    """Return the smaller (``upper``) or larger of a tensor and a number that is the same for all columns."""
+    weights = [value for value in values if is_weights(value)]
+    others = [value for value in values if not is_weights(value)]
+    if len(others) != 1 or len(weights) != 1 or np.ptp(weights[0]) != 0:
+        raise NotAdditiveError("it compares other than one tensor and one number")
+    bound = float(weights[0].reshape(-1)[0])
+    return clip_tensor(others[0], *((-np.inf, bound) if upper else (bound, np.inf)))
 
 
 def cast_tensor(value: Any, dtype: Any) -> Tensor:

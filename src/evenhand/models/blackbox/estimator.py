@@ -24,7 +24,7 @@ from evenhand.models.blackbox.questions import (
 from evenhand.models.blackbox.type_search import settle_types, with_caution
 from evenhand.models.column_types import AS_READ, ColumnTypes, find_unseen
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.replies import Reply, match_labels
+from evenhand.models.replies import MatchedLabels, Reply, match_labels
 from evenhand.models.scorer import check_scores
 from evenhand.schema import Attribute, Schema, Value, decode
 from evenhand.schema.rows import list_values
@@ -53,6 +53,7 @@ class EstimatorModel:
         scored_by: where scores come from. Decision values are squashed to (0, 1), which keeps their order.
         types: Types of the columns of a text table that it expects.
         ledger: counts the individuals that it was asked about.
+        guessed: whether it answers 0 and 1, and 1 was taken for the favourable label.
         caution: what a reader must know about how it is asked.
     """
 
@@ -67,6 +68,7 @@ class EstimatorModel:
     scored_by: Literal["predict_proba", "decision_function", "predict"]
     types: ColumnTypes = AS_READ
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
+    guessed: bool = False
     caution: str = ""
 
     @property
@@ -120,8 +122,16 @@ class EstimatorModel:
         Raises:
             ModelError: it does not know the labels.
         """
-        classes, favourable = _match_classes(model, self.schema, self.name)
-        return replace(self, model=model, classes=classes, favourable=favourable, ledger=QuestionLedger(), caution="")
+        labels = _match_classes(model, self.schema, self.name)
+        return replace(
+            self,
+            model=model,
+            classes=labels.classes,
+            favourable=labels.favourable,
+            guessed=labels.guessed,
+            ledger=QuestionLedger(),
+            caution="",
+        )
 
     def decide(self, frame: Any) -> Integers:
         """Return the estimator's labels of a frame's rows, without going through the schema, shape (n,)."""
@@ -225,7 +235,7 @@ def wrap_estimator(
         ModelError: not fitted, fitted on other columns or labels, or it cannot answer for everyone in the domain.
     """
     name = name or type(model).__name__
-    classes, favourable = _match_classes(model, schema, name)
+    classes, favourable, guessed = _match_classes(model, schema, name)
     columns = input_columns(model, schema, name)
     people = probe_individuals(schema)
     refused: ModelError | None = None
@@ -233,7 +243,7 @@ def wrap_estimator(
     for form in forms:
         estimator = EstimatorModel(
             schema, model, classes, favourable, name, like, form, columns, _scoring_method(model),
-            ledger=ledger or QuestionLedger(),
+            ledger=ledger or QuestionLedger(), guessed=guessed,
         )  # fmt: skip
         try:
             inputs = learnt_inputs(model, columns or schema.names)
@@ -292,8 +302,14 @@ def _name_unseen(error: ModelError, estimator: EstimatorModel, like: Any) -> Mod
     return error
 
 
-def _match_classes(model: Any, schema: Schema, name: str) -> tuple[tuple[Value, ...], int]:
+def learnt_classes(model: Any) -> Any:
+    """Return the labels of a fitted classifier; None for a regressor, whose ``classes_`` may be empty."""
     known = getattr(model, "classes_", None)
+    return None if known is None or np.size(known) == 0 else known
+
+
+def _match_classes(model: Any, schema: Schema, name: str) -> MatchedLabels:
+    known = learnt_classes(model)
     if known is None:
         raise ModelError(
             "the model has no `classes_`: it is not fitted, or no classifier",
@@ -302,10 +318,10 @@ def _match_classes(model: Any, schema: Schema, name: str) -> tuple[tuple[Value, 
         )
     if isinstance(known, list) or np.ndim(known) != 1:
         raise ModelError("the model decides several things at once", location=name, hint="wrap the one to look at")
-    classes, favourable = match_labels(schema, np.asarray(known).tolist(), location=name)
-    if len(classes) < 2:
-        raise ModelError(f"the model knows one label only: {classes[0]!r}", location=name)
-    return classes, favourable
+    labels = match_labels(schema, np.asarray(known).tolist(), location=name)
+    if len(labels.classes) < 2:
+        raise ModelError(f"the model knows one label only: {labels.classes[0]!r}", location=name)
+    return labels
 
 
 def input_columns(model: Any, schema: Schema, name: str) -> tuple[str, ...] | None:

@@ -22,10 +22,19 @@ from evenhand.models.blackbox.questions import (
     refusal_error,
     summarize_error,
 )
-from evenhand.models.blackbox.type_search import settle_types
+from evenhand.models.blackbox.type_search import settle_types, with_caution
 from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.ledger import QuestionLedger, ask_model
-from evenhand.models.replies import Reply, match_labels, read_reply, target_labels
+from evenhand.models.outputs import (
+    OutputKind,
+    OutputReading,
+    check_finite,
+    describe_guess,
+    first_reading,
+    refuse_stated,
+    settle_outputs,
+)
+from evenhand.models.replies import MatchedLabels, Reply, match_labels, numeric_outputs, read_reply, target_labels
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
 from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
@@ -35,9 +44,9 @@ from evenhand.typing import Floats, Integers
 class FunctionModel:
     """A function of a batch of individuals.
 
-    It replies with one label per individual, or one score from 0 to 1 of the favourable label (given above 1/2), or one
-    score per label, in the order of the target's ``values`` in the schema. A bound ``predict_proba`` replies in the
-    order of its own ``classes_``.
+    It replies with one label per individual, or one number for the favourable label, or one number per label, in the
+    order of the target's ``values`` in the schema. Their values decide whether they are probabilities (see
+    ``evenhand.models.outputs``). A bound ``predict_proba`` replies in the order of its own ``classes_``.
 
     Attributes:
         schema: what its individuals are.
@@ -48,6 +57,7 @@ class FunctionModel:
         like: a frame whose type and column types it is asked with.
         form: ``frame``, or ``numbers`` for a function that takes an array.
         label_only: whether it replies with labels.
+        reading: the meaning of numbers that it replies with; None until it is settled.
         types: Types of the columns of a text table that it expects.
         ledger: counts the individuals that it was called with.
         caution: what a reader must know about how it is asked.
@@ -61,6 +71,7 @@ class FunctionModel:
     like: Any
     form: InputForm
     label_only: bool = False
+    reading: OutputReading | None = None
     types: ColumnTypes = AS_READ
     ledger: QuestionLedger = field(default_factory=QuestionLedger, repr=False)
     caution: str = ""
@@ -85,6 +96,10 @@ class FunctionModel:
 
     def reply(self, individuals: Floats) -> Reply:
         """Return the scores and labels with one call."""
+        return self.read(self.answer(individuals), len(individuals))
+
+    def answer(self, individuals: Floats) -> Any:
+        """Return the function's reply about individuals."""
         asked = model_input(self.schema, individuals, self.form, like=self.like, types=self.types, location=self.name)
         return self._call(asked, len(individuals))
 
@@ -101,15 +116,23 @@ class FunctionModel:
         import narwhals as nw
 
         table = nw.from_native(frame, eager_only=True).select(list(self.schema.columns))
-        return self._call(self.types.convert(table.to_native(), self.name), len(table))
+        return self.read(self._call(self.types.convert(table.to_native(), self.name), len(table)), len(table))
 
-    def _call(self, asked: Any, n: int) -> Reply:
+    def _call(self, asked: Any, n: int) -> Any:
         self.ledger.charge(n)
         try:
-            reply = self.function(asked)
+            return self.function(asked)
         except Exception as error:
             raise refusal_error(error, location=self.name, asked=asked) from error
-        return read_reply(reply, n, self.classes, self.favourable, location=self.name)
+
+    def read(self, reply: Any, n: int) -> Reply:
+        """Return the scores and labels of the function's reply about n individuals."""
+        outputs = numeric_outputs(reply, n, self.classes, location=self.name)
+        if outputs is None:
+            return read_reply(reply, n, self.classes, self.favourable, location=self.name)
+        check_finite(outputs, location=self.name)
+        reading = self.reading or first_reading(outputs, self.classes)
+        return reading.reply(outputs, self.classes, self.favourable, location=self.name)
 
 
 def wrap_function(
@@ -120,6 +143,7 @@ def wrap_function(
     name: str | None = None,
     ledger: QuestionLedger | None = None,
     untyped: bool = False,
+    output: OutputKind | None = None,
 ) -> FunctionModel:
     """Wrap a function. It is tried with a data frame in the data's own words, then with an array of plain numbers.
 
@@ -131,16 +155,19 @@ def wrap_function(
         name: how to call it in a report.
         ledger: counts whom it is asked about; by default a new one.
         untyped: Whether ``like`` is a text table. The types of its columns are then found by asking the function.
+        output: meaning of numbers that it replies with; None to decide it by their values.
 
     Raises:
-        ModelError: it fails with both, or its reply cannot be read.
+        ModelError: it fails with both, or its reply cannot be read, or the meaning of its numbers is open.
     """
     name = name or str(getattr(function, "__name__", type(function).__name__))
     known = getattr(getattr(function, "__self__", None), "classes_", None)
     # The bound ``predict_proba`` of an estimator: its columns follow the estimator's own order of labels.
     per_class = known is not None and getattr(function, "__name__", "") == "predict_proba"
-    classes, favourable = (
-        match_labels(schema, np.asarray(known).tolist(), location=name) if per_class else target_labels(schema)
+    classes, favourable, guessed = (
+        match_labels(schema, np.asarray(known).tolist(), location=name)
+        if per_class
+        else MatchedLabels(*target_labels(schema), guessed=False)
     )
     people = probe_individuals(schema)
     refused: list[ModelError] = []
@@ -153,19 +180,54 @@ def wrap_function(
                 scorer = settle_types(
                     scorer, {}, like, probe=lambda box: box.reply(people), answers=FunctionModel.answer_frame
                 )
-            scorer = replace(scorer, label_only=scorer.reply(people).label_only)
+            answer = scorer.answer(people)
+            scorer = replace(scorer, label_only=scorer.read(answer, len(people)).label_only)
         except ModelError as error:
             refused.append(error)
             continue
+        outputs = numeric_outputs(answer, len(people), classes, location=name)
+        if outputs is None:
+            refuse_stated(output, name)
+        else:
+            scorer = _settle_reading(scorer, outputs, output, guessed=guessed)
         if form == "frame" and like is not None:
             check_same_people(scorer.decide, schema, like, location=name)
-        return replace(scorer, caution=describe_retry(form, "frame", refused[0])) if refused else scorer
+        return with_caution(scorer, describe_retry(form, "frame", refused[0])) if refused else scorer
     raise ModelError(
         f"asked with a data frame: {refused[0].message}; "
         f"asked with an array of {schema.width} columns: {refused[1].message}",
         location=name,
         hint=refused[0].hint,
     )
+
+
+def _settle_reading(
+    scorer: FunctionModel, outputs: Floats, output: OutputKind | None, *, guessed: bool
+) -> FunctionModel:
+    """Return a function with the meaning of its numbers, of which it gave some (n, k) for individuals of the domain."""
+
+    def ask(individuals: Floats) -> Floats | None:
+        answer = scorer.answer(individuals)
+        scorer.read(answer, len(individuals))
+        return numeric_outputs(answer, len(individuals), scorer.classes, location=name)
+
+    name, classes, favourable = scorer.name, scorer.classes, scorer.favourable
+    settled = settle_outputs(
+        outputs, ask, scorer.schema, scorer.like, scorer.ledger.left, classes, favourable, stated=output, location=name
+    )
+    reading = settled.reading
+    caution = reading.describe(classes[favourable]) if outputs.shape[1] == 1 else ""
+    if guessed:
+        scores = reading.reply(settled.outputs, classes, favourable, location=name).scores[:, favourable]
+        caution = describe_guess(
+            classes[favourable],
+            scores,
+            settled.truth,
+            number=favourable,
+            ordered=classes == scorer.schema.target.values,
+            location=name,
+        )
+    return with_caution(replace(scorer, reading=reading, label_only=reading.label_only), caution)
 
 
 class RememberingScorer(WrappedScorer):

@@ -13,10 +13,12 @@ and expects a status 2xx and as many predictions, in the same order::
 where every prediction is one of
 
 - a label of the target: ``">50K"``, ``1``, ``true``;
-- the score of the favourable label, from 0 to 1 (two labels only; above 1/2 it is given): ``0.73``;
-- one score per label, adding up to 1, in the order of the target's ``values`` in the schema: ``[0.27, 0.73]``;
+- one number for the favourable label (two labels only), such as its probability: ``0.73``;
+- one number per label, in the order of the target's ``values`` in the schema: ``[0.27, 0.73]``;
 - an object with ``label``, ``scores`` or both. There, scores may also name their labels:
   ``{"label": ">50K", "scores": {"<=50K": 0.27, ">50K": 0.73}}``.
+
+The values decide whether numbers are probabilities (see ``evenhand.models.outputs``).
 
 All predictions of a response are of the same kind. None is asked about twice, but for some people to see whether the
 same person gets the same answer, and everybody where that is not so. A token in the environment variable
@@ -34,7 +36,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,9 +44,17 @@ from evenhand.errors import ModelError
 from evenhand.http import HttpClient, quote_answer, redact_url, split_url
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import model_input, probe_individuals
-from evenhand.models.blackbox.type_search import settle_types
+from evenhand.models.blackbox.type_search import settle_types, with_caution
 from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.ledger import QuestionLedger
+from evenhand.models.outputs import (
+    OutputKind,
+    OutputReading,
+    check_finite,
+    first_reading,
+    refuse_stated,
+    settle_outputs,
+)
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import ask_once
 from evenhand.schema import Schema, Value, is_missing, plain_value
@@ -64,6 +74,7 @@ class HttpEndpoint:
         label_only: whether it replied with labels alone when first asked.
         like: the user's data, whose passthrough columns and words for unknown values are sent.
         types: Types of the columns of a text table that the endpoint expects.
+        reading: The meaning of numbers that it replies with; None until it is settled.
         caution: What a reader must know about how it is asked.
         timeout: seconds to wait for a connection, and again for an answer.
         retries: how often to ask again.
@@ -81,6 +92,7 @@ class HttpEndpoint:
     label_only: bool = False
     like: Any = field(default=None, repr=False)
     types: ColumnTypes = AS_READ
+    reading: OutputReading | None = None
     caution: str = ""
     timeout: float = 30.0
     retries: int = 4
@@ -116,8 +128,21 @@ class HttpEndpoint:
 
     def reply_again(self, individuals: Floats) -> Reply:
         """Return the answers of one new request, whether these individuals are known or not."""
+        return self.read(self.ask(individuals))
+
+    def ask(self, individuals: Floats) -> Predictions:
+        """Return the predictions of one new request."""
         predictions = self._connection.predictions(_request_instances(self, individuals))
-        return _read_predictions(predictions, self.classes, self.favourable, self.name)
+        return _parse_predictions(predictions, self.classes, self.favourable, self.name)
+
+    def read(self, predictions: Predictions) -> Reply:
+        """Return the scores and labels of predictions."""
+        labels, outputs = predictions
+        if outputs is None:
+            return replies.label_reply(labels, len(self.classes))
+        reading = self.reading or first_reading(outputs, self.classes)
+        reply = reading.reply(outputs, self.classes, self.favourable, location=self.name)
+        return reply if labels is None else Reply(reply.scores, labels, False)
 
     def _answers(self, individuals: Floats) -> Floats:
         def ask(rows: Floats) -> Floats:
@@ -143,6 +168,7 @@ def connect_model(
     batch: int = 1000,
     ledger: QuestionLedger | None = None,
     untyped: bool = False,
+    output: OutputKind | None = None,
 ) -> HttpEndpoint:
     """Connect to a model behind an ``http://`` or ``https://`` URL and ask it about a few individuals.
 
@@ -152,10 +178,11 @@ def connect_model(
         name: how to call it in a report; by default the URL without credentials.
         like, timeout, retries, backoff, batch, ledger: see ``HttpEndpoint``.
         untyped: Whether ``like`` is a text table. If the endpoint refuses its types, others are tried.
+        output: meaning of numbers that it replies with; None to decide it by their values.
 
     Raises:
         FetchError: the endpoint does not answer.
-        ModelError: this is not a URL, or what it answers is not a prediction.
+        ModelError: this is not a URL, what it answers is not a prediction, or the meaning of its numbers is open.
     """
     name = name or redact_url(url)
     classes, favourable = replies.target_labels(schema)
@@ -163,10 +190,31 @@ def connect_model(
     options["ledger"] = QuestionLedger() if ledger is None else ledger
     people = probe_individuals(schema)
     endpoint = HttpEndpoint(schema, url, classes, favourable, name, **options)
-    accepted: list[Reply] = []  # the last one is that of the types that are kept
+    accepted: list[Predictions] = []  # the last one is that of the types that are kept
     if untyped:
-        endpoint = settle_types(endpoint, {}, like, probe=lambda box: accepted.append(box.reply_again(people)))
-    reply = accepted[-1] if accepted else endpoint.reply_again(people)
+        endpoint = settle_types(endpoint, {}, like, probe=lambda box: accepted.append(box.ask(people)))
+    predictions = accepted[-1] if accepted else endpoint.ask(people)
+    if predictions.outputs is None:
+        refuse_stated(output, name)
+    else:
+        beside_labels = predictions.labels is not None
+        settled = settle_outputs(
+            predictions.outputs,
+            lambda individuals: endpoint.ask(individuals).outputs,
+            schema,
+            None if beside_labels else like,
+            endpoint.ledger.left,
+            classes,
+            favourable,
+            stated=output,
+            location=name,
+        )
+        people = np.concatenate([people, settled.individuals.reshape(-1, people.shape[1])])
+        predictions = Predictions(predictions.labels, settled.outputs)
+        single = settled.outputs.shape[1] == 1 and not beside_labels
+        caution = settled.reading.describe(classes[favourable]) if single else ""
+        endpoint = with_caution(replace(endpoint, reading=settled.reading), caution)
+    reply = endpoint.read(predictions)
     endpoint = replace(endpoint, label_only=reply.label_only)
     for i, row in enumerate(people):
         endpoint.known[row.tobytes()] = np.concatenate([reply.labels[i : i + 1], reply.scores[i]])
@@ -197,33 +245,45 @@ def _json_cell(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _read_predictions(predictions: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Reply:
+class Predictions(NamedTuple):
+    """Predictions of an endpoint.
+
+    Attributes:
+        labels: positions in the labels of the target, shape (n,); None without labels.
+        outputs: numbers, shape (n, k); None without numbers.
+    """
+
+    labels: Integers | None
+    outputs: Floats | None
+
+
+def _parse_predictions(predictions: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Predictions:
     n = len(predictions)
     kinds = {dict if isinstance(item, dict) else list if isinstance(item, list) else object for item in predictions}
     if len(kinds) > 1:
         raise ModelError("the endpoint's predictions are of different kinds", location=name, hint=EXPECTED_FORMAT)
     if kinds == {list}:
-        return replies.score_reply(
-            _scores_per_class(predictions, classes, favourable, name), len(classes), location=name
-        )
+        return Predictions(None, _scores_per_class(predictions, classes, favourable, name))
     if kinds != {dict}:
         array = np.empty(n, dtype=object)
         array[:] = predictions
-        return replies.read_reply(array, n, classes, favourable, location=name)
+        outputs = replies.numeric_outputs(array, n, classes, location=name)
+        if outputs is not None:
+            check_finite(outputs, location=name)
+            return Predictions(None, outputs)
+        return Predictions(replies.read_reply(array, n, classes, favourable, location=name).labels, None)
     keys = {key for item in predictions for key in ("label", "scores") if key in item}
     if not keys or any(key not in item for item in predictions for key in keys):
         raise ModelError(
             "the endpoint's predictions are objects, but not all with `label` or all with `scores`", location=name
         )
-    labels = None
+    labels = outputs = None
     if "label" in keys:
         positions = [replies.label_position(item["label"], classes, favourable, location=name) for item in predictions]
         labels = np.array(positions, dtype=np.int64)
-        if keys == {"label"}:
-            return replies.label_reply(labels, len(classes))
-    listed = [item["scores"] for item in predictions]
-    reply = replies.score_reply(_scores_per_class(listed, classes, favourable, name), len(classes), location=name)
-    return reply if labels is None else Reply(reply.scores, labels, False)
+    if "scores" in keys:
+        outputs = _scores_per_class([item["scores"] for item in predictions], classes, favourable, name)
+    return Predictions(labels, outputs)
 
 
 def _scores_per_class(rows: list[Any], classes: Sequence[Value], favourable: int, name: str) -> Floats:
@@ -244,6 +304,7 @@ def _scores_per_class(rows: list[Any], classes: Sequence[Value], favourable: int
             else ...
         )
         scores[i, order] = given
+    check_finite(scores, location=name)
     return scores
 
 

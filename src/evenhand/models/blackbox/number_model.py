@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.errors import ModelError
-from evenhand.models.blackbox.estimator import candidate_forms, input_columns, is_repeatable, learnt_form
+from evenhand.models.blackbox.estimator import (
+    candidate_forms,
+    input_columns,
+    is_repeatable,
+    learnt_classes,
+    learnt_form,
+)
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.questions import (
     InputForm,
@@ -123,7 +129,7 @@ def wrap_regressor(
     fitted = hasattr(source, "predict") and not isinstance(source, type)
     kind = type(source).__name__ if fitted else "function"
     name = name or (kind if fitted else str(getattr(source, "__name__", type(source).__name__)))
-    if getattr(source, "classes_", None) is not None:
+    if learnt_classes(source) is not None:
         raise ModelError(
             f"the model gives labels, and the target {schema.target.name!r} is a number",
             location=name,

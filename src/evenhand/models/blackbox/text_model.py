@@ -22,7 +22,8 @@ from evenhand.models.language.scorer import TEXT_QUESTIONS, open_text_file
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
-from evenhand.models.replies import Reply, label_reply, read_reply, score_reply
+from evenhand.models.outputs import OutputKind, check_finite, read_outputs
+from evenhand.models.replies import Reply, label_reply, numeric_outputs, read_reply
 from evenhand.stats import Observed, observed_rate
 from evenhand.typing import Floats, Integers
 
@@ -31,6 +32,9 @@ CHECK_SHARE = 0.1
 
 TEXT_BATCH = 4096
 """Texts per call to a model."""
+
+
+REPLY_HINT = "let the model reply with labels, or with probabilities of the favourable label"
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +187,19 @@ def interpret_replies(
         wanted = names.index(str(favourable))
     if len(classes) == 1:  # it says the same to everything: a constant model
         return label_reply(np.zeros(len(replies), dtype=np.int64), 1), classes, 0
-    if replies.ndim == 2:
-        return score_reply(replies.astype(np.float64), len(classes), location=model.name), classes, wanted
-    return read_reply(replies, len(replies), classes, wanted, location=model.name), classes, wanted
+    outputs = numeric_outputs(replies, len(replies), classes, location=model.name)
+    if outputs is None:
+        return read_reply(replies, len(replies), classes, wanted, location=model.name), classes, wanted
+    check_finite(outputs, location=model.name)
+    unknown = np.full(len(outputs), -1, dtype=np.int64)
+    # A model of texts replies with probabilities: the same one for every text is one too.
+    stated: OutputKind | None = (
+        "probability" if outputs.shape[1] == 1 and 0 < outputs.min() == outputs.max() < 1 else None
+    )
+    reading = read_outputs(
+        outputs, unknown, classes, wanted, wanted, stated=stated, location=model.name, hint=REPLY_HINT
+    )
+    return reading.reply(outputs, classes, wanted, location=model.name), classes, wanted
 
 
 def check_texts(texts: Iterable[str]) -> list[str]:

@@ -12,23 +12,21 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import plain_numbers, probe_individuals, refusal_error
-from evenhand.models.scorer import ask_in_batches, check_scores
+from evenhand.models.outputs import OutputKind, OutputReading, check_finite, read_outputs, reference_people
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import ask_in_batches
 from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
 
-PROBABILITIES = frozenset({"sigmoid", "softmax", "_softmax", "special_expit", "Sigmoid", "Softmax"})
-SHAPING = frozenset(
-    {"squeeze", "unsqueeze", "view", "reshape", "flatten", "contiguous", "detach", "clone", "to", "float", "double",
-     "select", "getitem", "slice", "Flatten", "Unflatten", "Identity", "Dropout", "dropout"}
-)  # fmt: skip
+UNREAD = OutputReading("score", "not read yet")
 
 
 @dataclass(frozen=True, eq=False)
 class TorchModule:
     """A network that takes plain numbers, one input per attribute by its encoding.
 
-    One output is a logit, favourable above 0, or what a final sigmoid made of it, favourable above 1/2. Several outputs
-    are logits, or what a final softmax made of them, one per label in the order of the target's ``values``.
+    One output is of the favourable label; several are one per label, in the order of the target's ``values``. Their
+    values decide whether they are probabilities (see ``evenhand.models.outputs``).
 
     Attributes:
         schema: what its individuals are.
@@ -37,8 +35,9 @@ class TorchModule:
         favourable: position of the favourable label in ``classes``.
         name: how to call it in a report.
         run: what is called.
-        probable: whether the outputs are probabilities, else logits.
+        reading: the meaning of the outputs.
         rows: the number of individuals that a program exported for a fixed number takes at once.
+        caution: assumptions about its outputs, for reports.
     """
 
     schema: Schema
@@ -47,20 +46,22 @@ class TorchModule:
     favourable: int
     name: str
     run: Callable[[Any], Any]
-    probable: bool
+    reading: OutputReading
     rows: int | None = None
-    label_only: bool = False
+    caution: str = ""
+
+    @property
+    def label_only(self) -> bool:
+        """Whether the outputs are labels."""
+        return self.reading.label_only
 
     def scores(self, individuals: Floats) -> Floats:
-        """Return probabilities (sigmoid or softmax of the logits), shape (n, classes).
+        """Return probabilities (sigmoid or softmax of logits and scores), shape (n, classes).
 
         Raises:
             ModelError: a value is missing, or the network fails or gives no numbers.
         """
-        outputs = self.outputs(individuals)
-        if not self.probable:
-            outputs = replies.sigmoid(outputs) if outputs.shape[1] == 1 else replies.softmax(outputs)
-        return check_scores(outputs, len(individuals), len(self.classes), model=self.name)
+        return self.reply(individuals).scores
 
     def predict(self, individuals: Floats) -> Integers:
         """Return the labels as positions in ``classes``, decided on the network's own outputs, shape (n,).
@@ -68,10 +69,11 @@ class TorchModule:
         Raises:
             ModelError: a value is missing, or the network fails or gives no numbers.
         """
-        outputs = self.outputs(individuals)
-        if outputs.shape[1] == 1:
-            return np.asarray(outputs[:, 0] > (0.5 if self.probable else 0.0), dtype=np.int64)
-        return np.asarray(np.argmax(outputs, axis=1), dtype=np.int64)
+        return self.reply(individuals).labels
+
+    def reply(self, individuals: Floats) -> Reply:
+        """Return the scores and labels with one run."""
+        return self.reading.reply(self.outputs(individuals), self.classes, 1, location=self.name)
 
     def outputs(self, individuals: Floats) -> Floats:
         """Return what the network gives, shape (n, outputs)."""
@@ -89,11 +91,7 @@ class TorchModule:
                 f"asked about {len(individuals)} individuals, the network gave outputs of shape {given.shape}",
                 location=self.name,
             )
-        if not np.isfinite(outputs).all():
-            row = int(np.argmax(~np.isfinite(outputs).all(axis=1)))
-            raise ModelError(
-                f"the network gave {outputs[row].tolist()} for individual {row + 1} of a batch", location=self.name
-            )
+        check_finite(outputs, location=self.name)
         return outputs
 
     def _call(self, asked: Floats) -> Floats:
@@ -112,27 +110,37 @@ class TorchModule:
         return np.asarray(given.to("cpu", torch.float64).numpy())
 
 
-def wrap_module(source: Any, schema: Schema, *, name: str | None = None) -> TorchModule:
+def wrap_module(
+    source: Any, schema: Schema, *, data: Any = None, name: str | None = None, output: OutputKind | None = None
+) -> TorchModule:
     """Wrap a ``torch.nn.Module`` (asked in evaluation mode) or a ``torch.export.ExportedProgram``.
 
-    Whether its outputs are probabilities or logits is read off its last operation.
+    Args:
+        source: the module or program.
+        schema: what its individuals are.
+        data: data frame on which the outputs are looked at, besides the domain of the schema.
+        name: how to call it in a report.
+        output: meaning of its outputs; None to decide it by their values.
 
     Raises:
-        ModelError: its inputs do not fit the schema or its outputs the target, or it was exported in training mode.
+        ModelError: its inputs do not fit the schema or its outputs the target, or it was exported in training mode; or
+            the meaning of its outputs is open.
     """
     import torch
 
     name = name or type(source).__name__
     rows: int | None = None
+    run = source
     if isinstance(source, torch.export.ExportedProgram):
-        rows = _program_rows(source, name)
-        run, probable = source.module(), _last_operation(source.graph, source.graph_module) in PROBABILITIES
-    else:
-        run, probable = source, _last_layer_name(source) in PROBABILITIES
-    scorer = TorchModule(schema, source, ("", ""), 1, name, run, probable, rows)
-    outputs = scorer.outputs(probe_individuals(schema)).shape[1]
-    classes, favourable = replies.labels_of_outputs(schema, outputs, location=name)
-    return TorchModule(schema, source, classes, favourable, name, run, probable, rows)
+        rows, run = _program_rows(source, name), source.module()
+    scorer = TorchModule(schema, source, ("", ""), 1, name, run, UNREAD, rows)
+    scorer.outputs(probe_individuals(schema))
+    people = reference_people(schema, data)
+    outputs = scorer.outputs(people.individuals)
+    classes, favourable = replies.labels_of_outputs(schema, outputs.shape[1], location=name)
+    reading = read_outputs(outputs, people.truth, classes, 1, favourable, stated=output, location=name)
+    caution = reading.describe(classes[1]) if outputs.shape[1] == 1 else ""
+    return TorchModule(schema, source, classes, favourable, name, run, reading, rows, caution)
 
 
 def _program_rows(program: Any, name: str) -> int | None:
@@ -183,49 +191,3 @@ def evaluation_mode(run: Any) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def _last_layer_name(module: Any) -> str:
-    """Return the name of a module's last operation: traced, or else its last part."""
-    import torch
-
-    if isinstance(module, torch.jit.ScriptModule):
-        return _last_script_operation(module)
-    try:
-        traced = torch.fx.symbolic_trace(module)
-    except Exception:  # a module that branches on its input cannot be traced
-        leaves = [part for part in module.modules() if not any(part.children())]
-        return str(getattr(leaves[-1], "original_name", type(leaves[-1]).__name__))
-    return _last_operation(traced.graph, traced)
-
-
-def _last_script_operation(module: Any) -> str:
-    """Return the name of the operation that made a TorchScript program's output, as ``_last_operation`` does."""
-    graph = module.inlined_graph  # kept: its nodes end with it
-    made = next(iter(graph.outputs()))
-    while True:
-        node = made.node()
-        name = str(node.kind()).partition("::")[2]
-        inputs = list(node.inputs())
-        if name not in SHAPING or not inputs:
-            return name
-        made = inputs[0]
-
-
-def _last_operation(graph: Any, owner: Any) -> str:
-    """Return the name of the operation that made the output, apart from changes of shape or number type."""
-    node = next(node for node in graph.nodes if node.op == "output").args[0]
-    while True:
-        while isinstance(node, tuple | list) and node:
-            node = node[0]
-        if getattr(node, "op", None) == "call_module":
-            name = type(owner.get_submodule(node.target)).__name__
-        elif getattr(node, "op", None) in ("call_function", "call_method"):
-            # aten operators print as aten.sigmoid.default
-            name = str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-            name = name.split(".")[0]
-        else:
-            return ""
-        if name not in SHAPING or not node.args:
-            return name
-        node = node.args[0]

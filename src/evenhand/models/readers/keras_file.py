@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,11 +21,12 @@ import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError, TrustError
 from evenhand.models.additive import tensors
-from evenhand.models.additive.answer import OutputTensor, network_from_outputs
+from evenhand.models.additive.answer import OutputTensor, check_ending, network_from_outputs
 from evenhand.models.additive.cells import Values, plain_inputs
-from evenhand.models.additive.linear import as_linear
+from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.additive.tensors import Tensor
+from evenhand.models.outputs import OutputKind, read_outputs, reference_people
 from evenhand.models.readers.onnx_signature import attribute_for_input
 from evenhand.models.readers.reading import check_width, locate_errors
 from evenhand.schema import Schema
@@ -68,25 +69,45 @@ class KerasLayer:
     before: tuple[str, ...] = ()
 
 
-def read_keras(path: str | Path, schema: Schema) -> AdditiveNetwork:
+def read_keras(
+    path: str | Path, schema: Schema, *, data: Any = None, output: OutputKind | None = None
+) -> AdditiveNetwork:
     """Read a whole model saved by Keras 2 or 3, ``.keras`` or ``.h5``, as an additive network.
 
     It takes plain numbers, each attribute by its encoding in the schema: as one tensor (n, inputs), or as several, each
     named after its attribute; where no name is one, they hold the schema's columns in the order of the model's inputs.
-    One output is a logit (or its sigmoid), favourable when > 0; several are one per label of the schema's target, in
-    its order.
+    One output is of the favourable label; several are one per label of the schema's target, in its order. The values
+    decide whether they are probabilities (see ``evenhand.models.outputs``).
 
     Dense, ReLU, Activation, Softmax, Flatten, Reshape, Dropout, BatchNormalization, Normalization, Rescaling,
     Embedding, CategoryEncoding, Concatenate and Add layers can be read, with relu between the layers and sigmoid or
     softmax at the end.
 
+    Args:
+        path: the file.
+        schema: what its individuals are.
+        data: data frame on which the outputs are looked at, besides the domain of the schema.
+        output: meaning of its outputs; None to decide it by their values.
+
     Raises:
-        ModelError: the file cannot be read, or its inputs or outputs do not fit the schema.
+        ModelError: the file cannot be read, its inputs or outputs do not fit the schema, or the meaning of its outputs
+            is open.
         NotAdditiveError: a layer is of another kind; the message names it.
         TrustError: a layer is a Lambda: code inside the file.
         MissingExtraError: h5py is not installed.
     """
-    return network_from_layers(read_keras_layers(path), schema, name=Path(path).name)
+    name = Path(path).name
+    last = _apply_layers(read_keras_layers(path), schema, name)
+    network = network_from_outputs([last], schema, name=name)
+    people = reference_people(schema, data)
+    outputs = (
+        network.scores(people.individuals) if isinstance(last, OutputTensor) else network.logits(people.individuals)
+    )
+    single = len(network.classes) == 2 and (network.layers[-1].bias if network.layers else network.bias).shape == (1,)
+    outputs = outputs[:, -1:] if single else outputs
+    reading = read_outputs(outputs, people.truth, network.classes, 1, network.favourable, stated=output, location=name)
+    check_ending(last, reading.kind, name=name)
+    return replace(network, caution=reading.describe(network.classes[1]) if single else "")
 
 
 def read_keras_layers(path: str | Path) -> list[KerasLayer]:
@@ -125,6 +146,11 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
 
 def network_from_layers(layers: Sequence[KerasLayer], schema: Schema, *, name: str) -> AdditiveNetwork:
     """Return the network that layers in the order of their computation make; errors as ``read_keras``."""
+    return network_from_outputs([_apply_layers(layers, schema, name)], schema, name=name)
+
+
+def _apply_layers(layers: Sequence[KerasLayer], schema: Schema, name: str) -> LinearTensor | OutputTensor:
+    """Return the output of layers in the order of their computation."""
     entered = [layer for layer in layers if not layer.before]
     values: dict[str, Tensor] = dict(_enter_inputs(entered, layers, schema, name))
     value: Tensor = np.zeros(0)
@@ -132,7 +158,7 @@ def network_from_layers(layers: Sequence[KerasLayer], schema: Schema, *, name: s
         given = [values[key] for key in layer.before] or [values[layer.key]]
         with locate_errors(f"layer {layer.name!r} ({layer.kind})", location=name, hint=OWN_CODE_HINT):
             value = values[layer.key] = _apply_layer(layer, given)
-    return network_from_outputs([value if isinstance(value, OutputTensor) else as_linear(value)], schema, name=name)
+    return value if isinstance(value, OutputTensor) else as_linear(value)
 
 
 def _enter_inputs(
@@ -402,13 +428,12 @@ def _apply_layer(layer: KerasLayer, given: Sequence[Tensor]) -> Tensor:
     if kind == "Activation":
         return _apply_activation(config.get("activation"), value)
     if kind == "ReLU":
-        if (
-            config.get("max_value") is not None
-            or np.any(config.get("negative_slope"))
-            or np.any(config.get("threshold"))
-        ):
-            raise NotAdditiveError("it is not the plain max(0, x)")
-        return tensors.relu(value)
+        slope, most = float(config.get("negative_slope") or 0), config.get("max_value")
+        if config.get("threshold") or (slope and most is not None):
+            raise NotAdditiveError("it has a threshold, or both a slope and a maximum")
+        if slope:
+            return tensors.leaky_relu(value, float(np.float32(slope)))
+        return tensors.relu(value) if most is None else tensors.clip_tensor(value, 0.0, float(most))
     if kind == "Softmax":
         return tensors.softmax(value, config.get("axis", -1))
     if kind == "BatchNormalization":

@@ -14,12 +14,13 @@ import numpy as np
 
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models.additive.answer import OutputTensor, network_from_outputs
-from evenhand.models.additive.cells import Cells, Values, cell_array, column_cell, data_values, is_listed, plain_inputs
+from evenhand.models.additive.cells import Values, cell_array, column_cell, data_values, is_listed, plain_inputs
 from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.additive.tensors import Tensor, is_weights
+from evenhand.models.readers.onnx_layouts import ColumnTensor, apply_to_columns
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
-from evenhand.models.readers.onnx_signature import attribute_for_input, word_numbers
+from evenhand.models.readers.onnx_signature import attribute_for_input, input_layout, word_numbers
 from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
 from evenhand.schema import Attribute, Schema
 
@@ -27,7 +28,9 @@ OLDEST_OPSET = 7
 """Before this version of the operators, broadcasting had to be written out, and differently."""
 
 
-def read_onnx(model: str | Path | bytes, schema: Schema, *, scores: bool = False) -> AdditiveNetwork:
+def read_onnx(
+    model: str | Path | bytes, schema: Schema, *, scores: bool = False, kind: str | None = None
+) -> AdditiveNetwork:
     """Read an ONNX model, as exported by PyTorch or skl2onnx, as an additive network.
 
     The model takes either one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema, or one
@@ -38,6 +41,7 @@ def read_onnx(model: str | Path | bytes, schema: Schema, *, scores: bool = False
         model: a path or the file's content.
         schema: what its individuals are.
         scores: refuse probabilities and labels: the network's outputs are the model's own, one for each label.
+        kind: meaning of its scores, see ``network_from_outputs``.
 
     Raises:
         ModelError: the file cannot be read, or its inputs or outputs do not fit the schema.
@@ -54,12 +58,13 @@ def read_onnx(model: str | Path | bytes, schema: Schema, *, scores: bool = False
     outputs: list[LinearTensor | OutputTensor] = []
     for wanted in graph.output:
         value = values.get(wanted.name)
+        value = value.rows if isinstance(value, ColumnTensor) else value
         if value is None or is_weights(value):
             raise ModelError(f"the output {wanted.name!r} does not depend on the person", location=name)
         outputs.append(value if isinstance(value, LinearTensor | OutputTensor) else as_linear(value))
     if scores and (len(outputs) != 1 or isinstance(outputs[0], OutputTensor)):
         raise NotAdditiveError("expected one output of scores, not probabilities, labels or several", location=name)
-    return network_from_outputs(outputs, schema, name=name)
+    return network_from_outputs(outputs, schema, name=name, kind=kind)
 
 
 def _load_graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, int]]:
@@ -121,12 +126,13 @@ def _graph_inputs(given: list[Any], schema: Schema, name: str) -> dict[str, Tens
     return columns
 
 
-def _one_tensor(given: Any, schema: Schema, name: str) -> Cells:
+def _one_tensor(given: Any, schema: Schema, name: str) -> Any:
     shape, dtype = _input_shape(given), _input_dtype(given, name)
     words = np.dtype(dtype).kind == "U"
     width = len(schema.attributes) if words else schema.width
-    inner = [size for size in shape[1:] if size is not None]
-    known = len(inner) == len(shape) - 1
+    layout = input_layout(shape, width)
+    inner = [width] if layout else [size for size in shape[1:] if size is not None]
+    known = bool(layout) or len(inner) == len(shape) - 1
     if known and int(np.prod(inner)) != width:
         if not words:
             check_width(int(np.prod(inner)), schema, location=name)
@@ -135,7 +141,8 @@ def _one_tensor(given: Any, schema: Schema, name: str) -> Cells:
         cells = cell_array([_own_column(i, attribute, dtype) for i, attribute in enumerate(schema.attributes)])
     else:
         cells = plain_inputs(schema, dtype)
-    return cells.reshape(inner) if known else cells
+    cells = cells.reshape(inner) if known else cells
+    return ColumnTensor(cells, layout) if layout else cells
 
 
 def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
@@ -192,12 +199,14 @@ def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor]
         raise ModelError(f"{place} needs {error}, which nothing gives", location=name) from None
     with locate_errors(place, location=name):
         results: Any
+        columns = any(isinstance(value, ColumnTensor) for value in inputs)
         if all(value is None or is_weights(value) for value in inputs):
             results = _fold_constant(proto, opsets, inputs)
         elif operator is None or proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
             raise NotAdditiveError("it is not among the operators that can be read")
         else:
-            results = operator(OperatorNode(proto.op_type, _node_attributes(proto), inputs))
+            node = OperatorNode(proto.op_type, _node_attributes(proto), inputs)
+            results = apply_to_columns(node) if columns else operator(node)
     answers = results if isinstance(results, tuple) else (results,)
     values.update(
         {key: answer for key, answer in zip(proto.output, answers, strict=False) if key and answer is not None}

@@ -107,6 +107,16 @@ def _clip(node: OperatorNode) -> Tensor:
     return tensors.clip_tensor(node.inputs[0], node.setting("min", 1, -np.inf), node.setting("max", 2, np.inf))
 
 
+@register_operator("LeakyRelu")
+def _leaky_relu(node: OperatorNode) -> Tensor:
+    return tensors.leaky_relu(node.inputs[0], node.settings.get("alpha", 0.01))
+
+
+@register_operator("Max", "Min")
+def _bound(node: OperatorNode) -> Tensor:
+    return tensors.bound_tensor(node.inputs, upper=node.operator == "Min")
+
+
 @register_operator("Identity")
 def _identity(node: OperatorNode) -> tuple[Tensor | None, ...]:
     return (node.inputs[0],)
@@ -145,9 +155,11 @@ def _reshape(node: OperatorNode) -> Tensor:
 
 @register_operator("Flatten")
 def _flatten(node: OperatorNode) -> Tensor:
-    if node.settings.get("axis", 1) != 1:
+    value, axis = node.inputs[0], node.settings.get("axis", 1)
+    before = value.shape[: axis - 1] if tensors.is_cells(value) and axis > 1 else ()
+    if axis < 1 or (axis > 1 and (not before or np.prod(before) != 1)):
         raise NotAdditiveError("it puts people side by side")
-    return tensors.reshape(node.inputs[0], [0, -1])
+    return tensors.reshape(value, [0, -1])
 
 
 @register_operator("Squeeze")

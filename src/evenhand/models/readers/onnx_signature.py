@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +46,32 @@ def check_inputs(session: Any, schema: Schema, name: str) -> None:
         return
     shape = inputs[0].shape
     width = len(schema.attributes) if inputs[0].type == TEXT_TYPE else schema.width
-    if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] != width):
+    layout = input_layout(shape, width)
+    if layout is None or (inputs[0].type == TEXT_TYPE and (layout > 0 or len(shape) > 2)):
         raise ModelError(
             f"the model takes a tensor of shape {shape}, but the schema's {len(schema.attributes)} attributes give "
             f"{width} inputs",
             location=name,
             hint="describe every input of the model in the schema, in its order, with the right encoding",
         )
+
+
+def input_layout(shape: Sequence[Any], width: int) -> int | None:
+    """Return how a tensor of all attributes holds people.
+
+    Args:
+        shape: Sizes of the axes; a name or None for a size that is not fixed.
+        width: Number of columns.
+
+    Returns:
+        0 for people on the first axis, 1 for a vector of one person, 2 for a column of one person; None for neither.
+    """
+    if list(shape) == [width]:
+        return 1
+    inner = [size if isinstance(size, int) else None for size in shape[1:]]
+    if inner and (inner == [None] or (None not in inner and math.prod(size or 0 for size in inner) == width)):
+        return 0
+    return 2 if list(shape) == [width, 1] else None
 
 
 def attribute_for_input(given: str, schema: Schema) -> Attribute | None:
@@ -71,9 +91,11 @@ def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) ->
     inputs = session.get_inputs()
     if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None:
         if inputs[0].type != TEXT_TYPE:
-            return {
-                inputs[0].name: plain_numbers(schema, individuals, location=name).astype(NUMBER_TYPES[inputs[0].type])
-            }
+            numbers = plain_numbers(schema, individuals, location=name).astype(NUMBER_TYPES[inputs[0].type])
+            shape = inputs[0].shape
+            if input_layout(shape, schema.width):
+                return {inputs[0].name: numbers.reshape(shape)}
+            return {inputs[0].name: numbers.reshape(-1, *shape[1:]) if len(shape) > 2 else numbers}
         frame = decode(schema, individuals)
         columns = [_text_values(frame[attribute].to_numpy(), attribute, name) for attribute in schema.names]
         return {inputs[0].name: np.stack(columns, axis=1)}
@@ -159,39 +181,29 @@ def encoded_attributes(session: Any, schema: Schema) -> list[Attribute]:
     return [attribute for attribute in worded if _own_numbers(attribute) is None]
 
 
-# What the outputs of an ONNX graph are: labels, and scores that are probabilities or logits of those labels.
+# Which outputs of an ONNX graph are labels, and which are scores of these labels.
 
 SCORES = ("tensor(float)", "tensor(double)", "tensor(float16)", "seq(map(")
-
-PROBABILITIES = frozenset(
-    {"Sigmoid", "Softmax", "LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier", "Normalizer", "ZipMap"}
-)
-"""Operators of ONNX whose results are probabilities."""
-SHAPING = frozenset({"Cast", "Clip", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
-                     "Transpose", "Unsqueeze"})  # fmt: skip
-"""Operators of ONNX that change the shape of their input and not its numbers."""
 
 
 @dataclass(frozen=True)
 class OnnxOutputs:
-    """Where a graph gives what.
+    """Outputs of a graph.
 
     Attributes:
         label: name of the output with the labels, if any.
         score: name of the output with the scores, if any.
-        names: the labels in the order of the scores, where the graph says them.
+        names: labels in the order of the scores, if the graph names them.
         position: whether the label output gives positions, not labels.
-        probable: whether a single score is a probability, else a logit.
     """
 
     label: str | None
     score: str | None
     names: tuple[Any, ...] | None
     position: bool
-    probable: bool
 
 
-def read_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
+def find_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
     """Find labels and scores among a graph's outputs, and what the graph says about them.
 
     Raises:
@@ -214,8 +226,7 @@ def read_outputs(graph: Any, session: Any, name: str) -> OnnxOutputs:
     for node in (*_trace_back(made, label), *_trace_back(made, score)):
         names = names or _label_names(node, graph)
         position = position or (node.op_type == "ArgMax" and names is None)
-    end = next((node.op_type for node in _trace_back(made, score) if node.op_type not in SHAPING), "")
-    return OnnxOutputs(label, score, names, position and label is not None, end in PROBABILITIES)
+    return OnnxOutputs(label, score, names, position and label is not None)
 
 
 def _trace_back(made: dict[str, Any], output: str | None) -> Iterator[Any]:

@@ -52,6 +52,9 @@ def read_sklearn_trees(estimator: Any, schema: Schema, *, name: str | None = Non
     return read(estimator, schema, name)
 
 
+SMALLEST_BASE = float(np.finfo(np.float64).tiny)
+"""A start above 0 that changes no sum of leaves but 0 itself."""
+
 TreeReader: TypeAlias = Callable[[Any, Schema, str], TreeEnsemble]
 
 
@@ -102,13 +105,14 @@ def _read_boosting(estimator: Any, schema: Schema, name: str) -> TreeEnsemble:
         for k, member in enumerate(stage):
             trees.append(read_tree(member.tree_, columns, output=k, scale=float(estimator.learning_rate)))
     outputs = estimator.estimators_.shape[1]
-    anybody = np.zeros((1, estimator.n_features_in_))
-    raw = np.ravel(_ask_rows(estimator.decision_function, anybody))
-    reached = [[float(member.predict(anybody)[0]) for member in stage] for stage in estimator.estimators_]
+    base = np.ravel(estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_)))).astype(np.float64)
+    if outputs == 1:
+        # scikit-learn gives the second label at a sum of exactly 0, an ensemble only above it.
+        base = np.maximum(base, SMALLEST_BASE) if base[0] == 0 else base
     ensemble = build_ensemble(
         schema,
         trees,
-        base=raw - estimator.learning_rate * np.sum(reached, axis=0),
+        base=base,
         link="logistic" if outputs == 1 else "softmax",
         answers=estimator.classes_,
         location=name,
@@ -352,9 +356,14 @@ def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) ->
     else:
         read = _read_tree_model(model, plain)
     columns = list_bent(columns, read, box.schema, box.name)
-    classes, favourable = ensemble_labels(box.schema, list(read.classes), location=box.name)
+    labels = ensemble_labels(box.schema, list(read.classes), location=box.name)
     trees = dataclasses.replace(
-        read, schema=box.schema, columns=columns, classes=classes, favourable=favourable, takes_missing=False
+        read,
+        schema=box.schema,
+        columns=columns,
+        classes=labels.classes,
+        favourable=labels.favourable,
+        takes_missing=False,
     )
     from evenhand.population import uniform_population
 

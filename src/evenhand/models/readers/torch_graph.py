@@ -74,6 +74,21 @@ def _clamp(dtype: NumberType, value: Any, lower: float | None = None, upper: flo
     return tensors.clip_tensor(value, -np.inf if lower is None else lower, np.inf if upper is None else upper)
 
 
+@_register_operation("hardtanh.default", "hardtanh_.default")
+def _hardtanh(dtype: NumberType, value: Any, lower: float = -1.0, upper: float = 1.0) -> Tensor:
+    return tensors.clip_tensor(value, lower, upper)
+
+
+@_register_operation("relu6.default")
+def _relu6(dtype: NumberType, value: Any) -> Tensor:
+    return tensors.clip_tensor(value, 0.0, 6.0)
+
+
+@_register_operation("leaky_relu.default", "leaky_relu_.default")
+def _leaky_relu(dtype: NumberType, value: Any, slope: float = 0.01) -> Tensor:
+    return tensors.leaky_relu(value, float(dtype.type(slope)))
+
+
 @_register_operation("batch_norm.default")
 def _batch_norm(
     dtype: NumberType, value: Any, scale: Any, shift: Any, mean: Any, variance: Any, training: bool, *others: Any
@@ -212,17 +227,18 @@ for _name, _function in (("lt", np.less), ("le", np.less_equal), ("gt", np.great
     _register_operation(f"{_name}.Scalar", f"{_name}.Tensor")(_comparison(_function))
 
 
-def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model") -> AdditiveNetwork:
+def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind: str | None = None) -> AdditiveNetwork:
     """Read a PyTorch model as an additive network, as it answers in evaluation mode.
 
     It takes one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema. One output is a
     logit (or its sigmoid), favourable when > 0; several are one per label of the schema's target, in its order.
 
     Args:
-        model: ``nn.Sequential`` (nested) of Linear, ReLU, Dropout, Flatten, Identity, BatchNorm1d and a final Sigmoid,
+        model: ``nn.Sequential`` (nested) of Linear, ReLU, ReLU6, LeakyReLU, Dropout, Flatten, Identity, BatchNorm1d and a final Sigmoid,
             Softmax or LogSoftmax; or what ``torch.export.export`` gives.
         schema: what its individuals are.
         name: how to call it in a report.
+        kind: meaning of its outputs, see ``network_from_outputs``.
 
     Raises:
         ModelError: inputs or outputs do not fit the schema.
@@ -238,7 +254,7 @@ def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model") -> Ad
     else:
         outputs = [_read_sequential(model, schema, name)]
     return network_from_outputs(
-        [out if isinstance(out, OutputTensor) else as_linear(out) for out in outputs], schema, name=name
+        [out if isinstance(out, OutputTensor) else as_linear(out) for out in outputs], schema, name=name, kind=kind
     )
 
 
@@ -282,6 +298,10 @@ def _apply_layer(layer: Any, value: Tensor) -> Tensor:
         return tensors.affine(value, _to_numpy(layer.weight).T, None if layer.bias is None else _to_numpy(layer.bias))
     if kind is nn.ReLU:
         return tensors.relu(value)
+    if kind is nn.ReLU6:
+        return tensors.clip_tensor(value, 0.0, 6.0)
+    if kind is nn.LeakyReLU:
+        return tensors.leaky_relu(value, float(np.float32(layer.negative_slope)))
     if kind is nn.BatchNorm1d:
         if layer.running_mean is None:
             raise NotAdditiveError("it keeps no statistics, so what it answers depends on who else is asked about")

@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.models.additive.cells import Cells, ListedCell, evaluate_cell, plain_inputs
 from evenhand.models.additive.network import hash_numbers, hash_text, require_numbers
-from evenhand.models.replies import match_labels, softmax
+from evenhand.models.replies import MatchedLabels, match_labels, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
 from evenhand.schema import Schema, Value
 from evenhand.typing import Booleans, Floats, Integers
@@ -157,6 +157,8 @@ class TreeEnsemble:
             ``schema.inputs``: what preprocessing made of the attributes.
         name: how to call it in a report.
         label_only: always False: it gives probabilities.
+        guessed: whether the model numbers its labels, and the numbers were matched with the target's labels.
+        caution: assumptions about the labels, for reports.
 
     Raises:
         ModelError: the numbers do not make an ensemble over this schema.
@@ -175,6 +177,8 @@ class TreeEnsemble:
     columns: Cells | None = None
     name: str = "trees"
     label_only: bool = False
+    guessed: bool = False
+    caution: str = ""
 
     def __post_init__(self) -> None:
         number = self.link == "identity"
@@ -295,8 +299,9 @@ def build_ensemble(
     Raises:
         ModelError: they make no ensemble, or the answers are not the schema's labels.
     """
-    labels: tuple[tuple[Value, ...], int] = ((), 0)
-    classes, favourable = labels if link == "identity" else ensemble_labels(schema, answers, location=location)
+    labels = MatchedLabels((), 0, guessed=False)
+    if link != "identity":
+        labels = ensemble_labels(schema, answers, location=location)
     return TreeEnsemble(
         schema=schema,
         nodes=collect_nodes(trees, inputs=schema.width, outputs=len(base), location=location),
@@ -304,14 +309,15 @@ def build_ensemble(
         divisor=divisor,
         link=link,
         steepness=steepness,
-        classes=classes,
-        favourable=favourable,
+        classes=labels.classes,
+        favourable=labels.favourable,
         name=location,
+        guessed=labels.guessed,
     )
 
 
-def ensemble_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> tuple[tuple[Value, ...], int]:
-    """Return the labels that a model's answers stand for, and the position of the favourable one.
+def ensemble_labels(schema: Schema, answers: Sequence[Any], *, location: str) -> MatchedLabels:
+    """Match a model's answers with the labels of the target.
 
     As ``match_labels``; and where a model of three or more classes numbers them 0, 1, ..., and the target's labels are
     no such numbers, they are the target's ``values`` in order.
@@ -326,4 +332,4 @@ def ensemble_labels(schema: Schema, answers: Sequence[Any], *, location: str) ->
         numbered = list(answers) == list(range(len(answers))) and len(answers) > 2
         if not numbered or values is None or len(values) != len(answers):
             raise
-        return values, values.index(schema.target.favourable)
+        return MatchedLabels(values, values.index(schema.target.favourable), guessed=True)

@@ -1,0 +1,504 @@
+"""Meaning of a model's numeric outputs: labels, probabilities, logits or scores.
+
+The values decide, never the operators that compute them. One output is a probability if all values lie within [0, 1],
+else a score, which decides at 0. Several outputs are probabilities if each row adds up to 1. True labels must not
+contradict the reading. Where values and true labels leave two readings open, the caller has to state one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from evenhand.errors import DataError, ModelError, OptionError
+from evenhand.models import replies
+from evenhand.models.replies import Reply, same_label, sigmoid, softmax
+from evenhand.population import uniform_population
+from evenhand.schema import Schema, Value, encode, looks_like_points
+from evenhand.text import format_count
+from evenhand.typing import Floats, Integers
+
+OutputKind: TypeAlias = Literal["probability", "logit", "score"]
+"""Meaning of an output that the caller may state. A logit's sigmoid is a probability; of a score only the order and
+the sign count."""
+
+ROUNDING = 1e-6
+"""A probability may lie outside [0, 1] by this much."""
+
+DOMAIN_PEOPLE = 256
+"""Individuals drawn from the domain of the schema on which outputs are looked at."""
+
+DATA_PEOPLE = 500
+"""Rows of the data on which outputs are looked at."""
+
+PAID_PEOPLE = 100
+"""Rows of the data on which the outputs of a model with a ledger are looked at, at most a quarter of its budget."""
+
+STANDARD_ERRORS = 4.0
+"""True labels contradict a reading from this many standard errors on."""
+
+SUPPORT_ERRORS = 2.0
+"""True labels support a reading from this many standard errors on."""
+
+PROBABILITY_SPAN = 0.9
+"""Values within [0, 1] that span this much are probabilities, whatever the true labels are."""
+
+REGRESSION_RANGE = (-0.5, 1.5)
+"""Outputs of a regression on the labels 0 and 1, which decides at 1/2, lie in this range."""
+
+ASK = "state it: `output=probability`, `output=logit` or `output=score`"
+
+
+@dataclass(frozen=True)
+class OutputReading:
+    """The meaning of a model's numeric outputs.
+
+    Attributes:
+        kind: meaning of the outputs; ``labels`` if they are labels of the target as numbers.
+        evidence: reason for this meaning, as a clause. Empty if the outputs are labels of the target.
+        label_only: whether all outputs that were looked at are labels.
+    """
+
+    kind: OutputKind | Literal["labels"]
+    evidence: str
+    label_only: bool = False
+
+    @property
+    def output(self) -> OutputKind | None:
+        """The meaning as ``output=`` states it, to read the outputs of another model alike; None for labels."""
+        return None if self.kind == "labels" else self.kind
+
+    @property
+    def threshold(self) -> float:
+        """Value above which a single output decides for its label."""
+        return 0.5 if self.kind == "probability" else 0.0
+
+    def describe(self, label: Value) -> str:
+        """Describe the reading of a single output for a label in one sentence. Empty if the outputs are labels."""
+        if not self.evidence:
+            return ""
+        article = "a probability" if self.kind == "probability" else f"a {self.kind}"
+        return (
+            f"The model's output was read as {article} of {label!r} (above {self.threshold:g}: {label!r}): "
+            f"{self.evidence}."
+        )
+
+    def reply(self, outputs: Floats, classes: Sequence[Value], position: int, *, location: str) -> Reply:
+        """Return the scores and labels of outputs (n, k).
+
+        Args:
+            outputs: One column, or one per class.
+            classes: Labels in the order of the scores.
+            position: Class of a single output.
+            location: Name of the model in messages.
+
+        Raises:
+            ModelError: an output is not of this kind.
+        """
+        if outputs.shape[1] == 1 and self.kind == "labels":
+            return replies.read_reply(outputs[:, 0], len(outputs), classes, position, location=location)
+        if outputs.shape[1] > 1:
+            scores = outputs if self.kind == "probability" else softmax(outputs)
+            return replace(replies.score_reply(scores, len(classes), location=location), labels=_largest(outputs))
+        _require_two(classes, location)
+        values = outputs[:, 0]
+        if self.kind == "probability" and not _are_probabilities(values):
+            wrong = values[(values < -ROUNDING) | (values > 1 + ROUNDING)][0]
+            raise ModelError(
+                f"the model gave {wrong:g}, and its output was read as a probability: {self.evidence}",
+                location=location,
+                hint=ASK,
+            )
+        favourable = np.clip(values, 0, 1) if self.kind == "probability" else sigmoid(values)
+        scores = np.empty((len(values), 2))
+        scores[:, position], scores[:, 1 - position] = favourable, 1 - favourable
+        labels = np.where(values > self.threshold, position, 1 - position).astype(np.int64)
+        return Reply(scores, labels, self.label_only)
+
+
+class _OpenReadingError(ValueError):
+    """Reason why the values of an output leave several readings open."""
+
+
+def _largest(outputs: Floats) -> Integers:
+    return np.argmax(outputs, axis=1).astype(np.int64)
+
+
+def _require_two(classes: Sequence[Value], location: str) -> None:
+    if len(classes) != 2:
+        raise ModelError(
+            f"the model replied with one score, and there are {len(classes)} labels",
+            location=location,
+            hint="reply with a label, or with one score per label",
+        )
+
+
+def are_labels(values: Floats, classes: Sequence[Value]) -> bool:
+    """Return whether all numbers (n,) are labels."""
+    return all(any(same_label(number, label) for label in classes) for number in np.unique(values).tolist())
+
+
+def _is_reverse(classes: Sequence[Value], position: int) -> bool:
+    """Return whether the labels are numbers, and a single output of the label 1 would be of the other label."""
+    return same_label(1, classes[1 - position]) or same_label(0, classes[position])
+
+
+def _are_probabilities(values: Floats) -> bool:
+    return bool((values >= -ROUNDING).all() and (values <= 1 + ROUNDING).all())
+
+
+@dataclass(frozen=True)
+class ReferencePeople:
+    """Individuals on which a model's outputs are looked at.
+
+    Attributes:
+        individuals: shape (n, attributes): from the domain of the schema, then rows of the data.
+        truth: 1 where the true label is favourable, 0 where it is not, -1 where it is unknown, shape (n,).
+    """
+
+    individuals: Floats
+    truth: Integers
+
+    @property
+    def labelled(self) -> ReferencePeople:
+        """The individuals whose true label is known."""
+        known = self.truth >= 0
+        return ReferencePeople(self.individuals[known], self.truth[known])
+
+
+def reference_people(
+    schema: Schema, data: Any, *, rows: int = DATA_PEOPLE, drawn: int = DOMAIN_PEOPLE
+) -> ReferencePeople:
+    """Draw individuals from the domain, and rows without missing values from the data if there are any.
+
+    Args:
+        schema: Schema of the individuals.
+        data: Data frame, or None. A frame that does not fit the schema is left out.
+        rows: Maximum number of rows of the data.
+        drawn: Number of individuals from the domain.
+    """
+    individuals = uniform_population(schema).sample(drawn, np.random.default_rng(0))
+    truth = np.full(drawn, -1, dtype=np.int64)
+    if data is not None and rows > 0:
+        import narwhals as nw
+
+        table = nw.from_native(data, eager_only=True)
+        chosen = np.arange(len(table))
+        if len(table) > rows:
+            chosen = np.sort(np.random.default_rng(0).choice(len(table), rows, replace=False))
+        try:
+            people = encode(schema, table[chosen.tolist()].to_native())
+        except DataError:  # a frame of another shape is only a template
+            return ReferencePeople(individuals, truth)
+        people = people.at(np.flatnonzero(~np.isnan(people.individuals).any(axis=1)))
+        people_rows = people.individuals.copy()
+        if schema.carries_rows:
+            people_rows[:, -1] = chosen[people_rows[:, -1].astype(np.int64)]
+        individuals = np.concatenate([individuals, people_rows])
+        known = np.full(len(people), -1, dtype=np.int64) if people.labels is None else people.true_labels
+        truth = np.concatenate([truth, known])
+    return ReferencePeople(individuals, truth)
+
+
+def read_outputs(
+    outputs: Floats,
+    truth: Integers,
+    classes: Sequence[Value],
+    position: int,
+    favourable: int,
+    *,
+    stated: OutputKind | None,
+    location: str,
+    hint: str = ASK,
+) -> OutputReading:
+    """Decide the meaning of outputs by their values and the true labels.
+
+    Args:
+        outputs: Outputs for reference people, shape (n, k), finite.
+        truth: As for ``ReferencePeople``.
+        classes: Labels in the order of several outputs.
+        position: Class of a single output.
+        favourable: Position of the favourable label in ``classes``.
+        stated: Meaning that the caller states.
+        location: Name of the model in messages.
+        hint: Hint of errors about open readings.
+
+    Raises:
+        ModelError: the values are not of the stated kind, leave several readings open, or contradict the true labels.
+    """
+    check_output(stated)
+    if outputs.shape[1] > 1:
+        reading = _read_columns(outputs, stated, location)
+    elif stated is not None:
+        reading = _read_as_stated(outputs[:, 0], stated, location)
+    else:
+        try:
+            reading = _read_column(outputs[:, 0], truth, classes, position, location)
+        except _OpenReadingError as error:
+            raise ModelError(
+                f"it is open whether the model's output is a probability, a logit or a score: {error}",
+                location=location,
+                hint=hint,
+            ) from None
+    if stated is not None:
+        return reading
+    scores = reading.reply(outputs, classes, position, location=location).scores[:, favourable]
+    support = association(scores, truth)
+    single = outputs.shape[1] == 1
+    if not reading.evidence:
+        return reading
+    if support <= -STANDARD_ERRORS or (single and _is_reverse(classes, position) and support < SUPPORT_ERRORS):
+        raise _direction_error(classes[favourable], single, support, location)
+    if support >= SUPPORT_ERRORS:
+        reading = replace(reading, evidence=f"{reading.evidence}, and true labels agree")
+    return reading
+
+
+@dataclass(frozen=True)
+class SettledOutputs:
+    """The meaning of the outputs of a model that is asked for a price, and the answers that settled it.
+
+    Attributes:
+        reading: the meaning of the outputs.
+        individuals: rows of the data that the model was asked about, shape (m, attributes).
+        outputs: outputs for individuals of the domain, then for these rows, shape (n + m, k).
+        truth: as for ``ReferencePeople``, for the same individuals.
+    """
+
+    reading: OutputReading
+    individuals: Floats
+    outputs: Floats
+    truth: Integers
+
+
+def settle_outputs(
+    outputs: Floats,
+    ask: Callable[[Floats], Floats | None],
+    schema: Schema,
+    data: Any,
+    left: float,
+    classes: Sequence[Value],
+    favourable: int,
+    *,
+    stated: OutputKind | None,
+    location: str,
+) -> SettledOutputs:
+    """Decide the meaning of the outputs of a model with a ledger, which is asked about some rows of the data too.
+
+    It is not asked if all outputs are labels of the target.
+
+    Args:
+        outputs: outputs for individuals of the domain, shape (n, k).
+        ask: returns the outputs for individuals; None for labels.
+        schema, data: as for ``reference_people``.
+        left: number of individuals that the budget of the ledger still pays for.
+        classes, stated, location: as for ``read_outputs``.
+        favourable: position of the favourable label in ``classes``, of which a single output is.
+
+    Raises:
+        ModelError: as ``read_outputs``.
+    """
+    people = ReferencePeople(np.empty((0, 0)), np.empty(0, dtype=np.int64))
+    truth = np.full(len(outputs), -1, dtype=np.int64)
+    if not first_reading(outputs, classes).label_only:
+        people = reference_people(schema, data, rows=int(min(PAID_PEOPLE, left // 4)), drawn=0)
+        more = ask(people.individuals) if len(people.individuals) else None
+        if more is None or more.shape[1] != outputs.shape[1]:
+            people = ReferencePeople(people.individuals[:0], people.truth[:0])
+        else:
+            outputs, truth = np.concatenate([outputs, more]), np.concatenate([truth, people.truth])
+    reading = read_outputs(outputs, truth, classes, favourable, favourable, stated=stated, location=location)
+    return SettledOutputs(reading, people.individuals, outputs, truth)
+
+
+def check_output(stated: str | None) -> None:
+    """Check the meaning of outputs that a caller states.
+
+    Raises:
+        OptionError: there is no such meaning.
+    """
+    if stated is not None and stated not in get_args(OutputKind):
+        raise OptionError(
+            f"expected output 'probability', 'logit' or 'score', got {stated!r}", location="`output=`", hint=ASK
+        )
+
+
+def refuse_stated(output: OutputKind | None, location: str) -> None:
+    """Refuse a stated meaning of numbers where a model gives labels of its own.
+
+    Raises:
+        ModelError: a meaning is stated.
+    """
+    if output is not None:
+        raise ModelError(
+            f"expected no `output=`, got {output!r}: the model gives its labels, or a number, itself",
+            location=location,
+            hint="leave it out",
+        )
+
+
+def association(scores: Floats, truth: Integers) -> float:
+    """Return how far scores and true labels are correlated, in standard errors; 0 where nothing can be said."""
+    known = truth >= 0
+    scores, truth = scores[known], truth[known]
+    if len(truth) < 2 or np.ptp(truth) == 0 or np.ptp(scores) == 0:
+        return 0.0
+    # Under permutations of the labels, the correlation has variance 1 / (n - 1).
+    return float(np.corrcoef(scores, truth)[0, 1] * math.sqrt(len(truth) - 1))
+
+
+def _read_columns(outputs: Floats, stated: OutputKind | None, location: str) -> OutputReading:
+    sums = outputs.sum(axis=1)
+    probable = (outputs >= -ROUNDING).all() and (np.abs(sums - 1) <= replies.SUM_TOLERANCE).all()
+    if stated == "probability" and not probable:
+        row = outputs[int(np.argmax(np.abs(sums - 1)))].tolist()
+        raise ModelError(
+            f"expected probabilities that add up to 1, got {row}", location=location, hint="leave `output=` out"
+        )
+    if stated is not None:
+        return OutputReading(stated, "as stated")
+    if probable:
+        return OutputReading("probability", f"all {len(outputs):,} rows of outputs add up to 1", _are_zero_one(outputs))
+    return OutputReading("score", "the outputs of a row do not add up to 1, so the largest decides")
+
+
+def _are_zero_one(outputs: Floats) -> bool:
+    return bool(np.isin(outputs, (0, 1)).all())
+
+
+def _read_as_stated(values: Floats, stated: OutputKind, location: str) -> OutputReading:
+    if stated == "probability" and not _are_probabilities(values):
+        raise ModelError(
+            f"expected probabilities, got values from {values.min():g} to {values.max():g}",
+            location=location,
+            hint="state `output=logit` or `output=score`, or divide percentages by 100",
+        )
+    return OutputReading(stated, "as stated", stated == "probability" and _are_zero_one(values))
+
+
+def _read_column(
+    values: Floats, truth: Integers, classes: Sequence[Value], position: int, location: str
+) -> OutputReading:
+    low, high = float(values.min()), float(values.max())
+    between = f"all {len(values):,} values lie from {low:.4g} to {high:.4g}"
+    if are_labels(values, classes):
+        if len(classes) > 2 or not _are_zero_one(values) or _is_reverse(classes, position):
+            return OutputReading("labels", "", True)
+        return OutputReading("probability", "", True)
+    _require_two(classes, location)
+    if _are_zero_one(values):
+        return OutputReading("probability", f"all {len(values):,} values are 0 or 1", True)
+    if _are_probabilities(values):
+        if low == high and 0 < low <= 0.5:
+            raise _OpenReadingError(f"all {len(values):,} outputs are {low:g}")
+        if high - low < PROBABILITY_SPAN and _fits_better_as_logit(values, truth):
+            raise _OpenReadingError(
+                f"{between}, as probabilities do, but the true labels fit better if they are logits"
+            )
+        return OutputReading("probability", between)
+    if low > 0 or high <= 0:
+        points = "; if these are percentages, divide them by 100" if looks_like_points(values) else ""
+        raise _OpenReadingError(f"{between}, on one side of 0 and not within [0, 1]{points}")
+    if REGRESSION_RANGE[0] <= low and high <= REGRESSION_RANGE[1] and _fits_better_at_half(values, truth):
+        raise _OpenReadingError(f"{between}, and decisions at 1/2 fit the true labels better than decisions at 0")
+    return OutputReading("score", f"{between}, so they are no probabilities")
+
+
+def _fits_better_as_logit(values: Floats, truth: Integers) -> bool:
+    """Return whether the Brier score and the mean of the sigmoids fit the true labels better than the values do."""
+    known = truth >= 0
+    y, p, q = truth[known], values[known], sigmoid(values[known])
+    if len(y) < 2 or abs(q.mean() - y.mean()) >= abs(p.mean() - y.mean()):
+        return False
+    return _mean_in_errors((p - y) ** 2 - (q - y) ** 2) >= STANDARD_ERRORS
+
+
+def _fits_better_at_half(values: Floats, truth: Integers) -> bool:
+    """Return whether decisions at 1/2 are right more often than decisions at 0."""
+    known = truth >= 0
+    y, v = truth[known], values[known]
+    right = ((v > 0.5) == y).astype(np.float64) - ((v > 0) == y)
+    return _mean_in_errors(right) >= STANDARD_ERRORS
+
+
+def _mean_in_errors(differences: Floats) -> float:
+    """Return the mean of differences, divided by its standard error."""
+    if len(differences) < 2 or np.ptp(differences) == 0:
+        return 0.0
+    return float(differences.mean() / (differences.std(ddof=1) / math.sqrt(len(differences))))
+
+
+def check_finite(outputs: Floats, *, location: str) -> None:
+    """Check that all outputs (n, k) are finite numbers.
+
+    Raises:
+        ModelError: one is not.
+    """
+    wrong = ~np.isfinite(outputs).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ModelError(
+            f"the model gave {outputs[row].tolist()} for individual {row + 1} of a batch", location=location
+        )
+
+
+def first_reading(outputs: Floats, classes: Sequence[Value]) -> OutputReading:
+    """Return a reading of outputs (n, k) for checks that come before ``read_outputs``."""
+    labels = outputs.shape[1] == 1 and are_labels(outputs[:, 0], classes)
+    return OutputReading("labels" if labels else "score", "", labels)
+
+
+def _direction_error(label: Value, single: bool, support: float, location: str) -> ModelError:
+    reason = "the true labels say the opposite" if support <= -STANDARD_ERRORS else "no true labels confirm it"
+    if not single:
+        return ModelError(
+            f"the model's outputs were taken for the target's labels, in the order of its values, and {reason}",
+            location=location,
+            hint="list the target's `values` in the schema, in the order of the model's outputs",
+        )
+    return ModelError(
+        f"the model's output was taken for that of {label!r}, and {reason}",
+        location=location,
+        hint=f"if it is that of {label!r}, {ASK}; else let the model reply with labels of the target",
+    )
+
+
+def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int, ordered: bool, location: str) -> str:
+    """Describe that a number with which a model answers was taken for the favourable label, or refuse it.
+
+    Args:
+        label: The favourable label.
+        scores: Scores of the favourable label, shape (n,).
+        truth: As for ``ReferencePeople``.
+        number: The number.
+        ordered: Whether the model's numbers are the positions of its labels in the target's ``values``.
+        location: Name of the model in messages.
+
+    Raises:
+        ModelError: the true labels contradict it; or they do not show it, or there are none, and the order of the
+            target's values is another one.
+    """
+    support, known = association(scores, truth), int((truth >= 0).sum())
+    if support >= SUPPORT_ERRORS:
+        return (
+            f"The model answers with numbers. {number} was taken for {label!r}: the true labels of "
+            f"{format_count(known, 'person', 'people')} agree."
+        )
+    reason = "there are no true labels to check it"
+    if known:
+        reason = "the true labels say the opposite" if support <= -SUPPORT_ERRORS else "the true labels do not show it"
+    if ordered and support > -SUPPORT_ERRORS:
+        return (
+            f"The model answers with numbers. {number} was taken for {label!r}, by the order of the target's values; "
+            f"{reason}."
+        )
+    raise ModelError(
+        f"the model answers with numbers, and it is open whether {number} means {label!r}: {reason}",
+        location=location,
+        hint="name the model's own answers in the schema's target (`values: [0, 1]`, `favourable: 0` or 1), or let it "
+        "answer with the labels of the target",
+    )
