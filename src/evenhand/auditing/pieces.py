@@ -304,7 +304,9 @@ def _count(subject: Subject, frame: Any, schema: Schema, source: PiecesSource) -
     locate = source.locate if counts is None else None
     people = encode(schema, frame, location=source.name, counts=counts, locate=locate)
     # A model that is given columns as they stand in the data is given those of these people.
-    scorer: Scorer = replace(subject, people=people).scorer if schema.carries_rows else subject.scorer
+    scorer: Scorer = subject.scorer
+    if schema.carries_rows:
+        scorer = models.change_templates(scorer, lambda _: people.frame)
     reply = models.ask_people(scorer, people.individuals)
     selected = np.asarray(reply.labels == scorer.favourable)
     scores = None if scorer.label_only else reply.scores[:, scorer.favourable]

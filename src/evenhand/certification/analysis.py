@@ -100,7 +100,7 @@ def certify(
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
         found = certify_counterparts(network, population, config, drawn or Draws(), (say, timer, compilation))
-        return found.model_copy(update={"not_compiled": tuple(compilation.left_out)})
+        return found.model_copy(update={"not_compiled": tuple(compilation.left_out), "caution": network.caution})
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError("a certificate file of trees holds labels or bands of a score, not changes of a number",
                           location="`certificate=`", hint="leave it out, or the tolerance")  # fmt: skip
@@ -131,7 +131,8 @@ def certify(
             run, _ = prove(least)
             certified, falsified, _ = run.proved_mass.shares()
             shares.append(OutcomeShare.of(least, certified, falsified))
-    return found.model_copy(update={"outcomes": tuple(shares), "not_compiled": tuple(compilation.left_out)})
+    stated = {"not_compiled": tuple(compilation.left_out), "caution": network.caution}
+    return found.model_copy(update={"outcomes": tuple(shares), **stated})
 
 
 def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:

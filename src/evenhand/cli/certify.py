@@ -136,7 +136,9 @@ def check_certificate(
             described = encode(people.schema, people.frame, location=people.name).schema
         like = None if people is None else people.frame
         untyped = people is not None and people.untyped
-        return models.load_white_box(model, described, like=like, trust=source.trust, untyped=untyped, output=source.output)
+        return models.load_white_box(
+            model, described, like=like, trust=source.trust, untyped=untyped, output=source.output
+        )
 
     with view.show_progress(quiet=output.silent) as progress:
         result = checker.check_certificate(
@@ -318,7 +320,9 @@ def certify(
         described, people = domain.describe()
         like = people.frame if people is not None else None
         untyped = people is not None and people.untyped
-        network = models.load_white_box(model, described, like=like, trust=domain.trust, untyped=untyped, output=domain.output)
+        network = models.load_white_box(
+            model, described, like=like, trust=domain.trust, untyped=untyped, output=domain.output
+        )
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"
         wider = choose_population(kind, people, as_published=config.as_published)

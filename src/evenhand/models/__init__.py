@@ -42,7 +42,7 @@ from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.model import CallForecast, ChatQuestion, LanguageModel
 from evenhand.models.language.prompts import Prompt
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
-from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, load_stored_object
+from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, load_stored_object, open_model
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
 from evenhand.models.outputs import OutputKind
 from evenhand.models.readers.boosters import read_booster
@@ -154,6 +154,7 @@ __all__ = [
     "network_from_dense",
     "network_from_layers",
     "open_distributed",
+    "open_model",
     "plain_inputs",
     "plain_line",
     "plain_numbers",

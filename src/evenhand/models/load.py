@@ -95,6 +95,24 @@ def load_model(
         BudgetError: the ledger's budget does not pay for trying it.
         SchemaError: the target is a number (see ``load_regressor``).
     """
+    scorer = open_model(
+        source, schema, like=like, trust=trust, name=name, ledger=ledger, untyped=untyped, output=output
+    )
+    return _settle_guess(scorer, like) if getattr(scorer, "guessed", False) else scorer
+
+
+def open_model(
+    source: Any,
+    schema: Schema,
+    *,
+    like: Any = None,
+    trust: bool = False,
+    name: str | None = None,
+    ledger: QuestionLedger | None = None,
+    untyped: bool = False,
+    output: OutputKind | None = None,
+) -> Scorer:
+    """Make a model askable as ``load_model``, without a check of the labels that its numbers are taken for."""
     schema.target.require_labels("this analysis")
     check_output(output)
     untyped = untyped and like is not None
@@ -103,9 +121,9 @@ def load_model(
         source, name = find_registered(source), name or source
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         request = LoadRequest(Path(source), schema, like, trust, name or Path(source).name, ledger, untyped, output)
-        return _settle_guess(_load_file(request, name), like)
+        return _load_file(request, name)
     if not isinstance(source, str):
-        return _settle_guess(_load_object(source, schema, name=name, **options), like)
+        return _load_object(source, schema, name=name, **options)
     if is_url(source):
         from evenhand.models.blackbox.http_endpoint import connect_model
 
@@ -113,7 +131,7 @@ def load_model(
     if OBJECT_NAME.fullmatch(source):
         from evenhand.models.blackbox.function import import_object
 
-        return _settle_guess(_load_object(import_object(source), schema, name=name or source, **options), like)
+        return _load_object(import_object(source), schema, name=name or source, **options)
     raise ModelError(
         f"this is not a model: {source!r}",
         hint=f"give a file ({', '.join(LOADERS)}), an http(s):// URL or module:function",
@@ -126,8 +144,6 @@ def _settle_guess(scorer: Scorer, like: Any) -> Scorer:
     Raises:
         ModelError: as ``describe_guess``.
     """
-    if not getattr(scorer, "guessed", False):
-        return scorer
     people = reference_people(scorer.schema, like, drawn=0).labelled
     scores = favourable_score(scorer, people.individuals) if len(people.truth) else np.empty(0)
     caution = describe_guess(

@@ -125,7 +125,7 @@ class _OpenReadingError(ValueError):
 
 
 def _largest(outputs: Floats) -> Integers:
-    return np.argmax(outputs, axis=1).astype(np.int64)
+    return np.asarray(np.argmax(outputs, axis=1), dtype=np.int64)
 
 
 def _require_two(classes: Sequence[Value], location: str) -> None:

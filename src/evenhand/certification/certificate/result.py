@@ -231,6 +231,7 @@ class Certificate(Result):
         outcomes: where it was asked who can get more than two different labels or bands: for each number of them.
         not_compiled: provers that would have decided more, but are not compiled on this machine, which takes too long
             for the time limit: ``linear`` (NumPy computed the bounds in its place) or ``patterns``.
+        caution: assumptions about the model's outputs.
     """
 
     kind: Literal["certificate"] = "certificate"
@@ -259,11 +260,13 @@ class Certificate(Result):
     bands: tuple[float, ...] = ()
     outcomes: tuple[OutcomeShare, ...] = ()
     not_compiled: tuple[str, ...] = ()
+    caution: str = ""
 
     def document(self) -> Document:
         """Return the proved shares, the estimate, and where the undecided and the unfair lie."""
         name = join_names(self.protected)
         asked = [
+            *filter(None, [self.caution]),
             *([self._describe_counterparts()] if self.moved is not None else []),
             *(f"Only people with {condition}." for condition in self.where),
             *(

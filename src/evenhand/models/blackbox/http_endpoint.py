@@ -139,6 +139,7 @@ class HttpEndpoint:
         """Return the scores and labels of predictions."""
         labels, outputs = predictions
         if outputs is None:
+            assert labels is not None  # one of the two is there
             return replies.label_reply(labels, len(self.classes))
         reading = self.reading or first_reading(outputs, self.classes)
         reply = reading.reply(outputs, self.classes, self.favourable, location=self.name)

@@ -432,7 +432,8 @@ def _apply_layer(layer: KerasLayer, given: Sequence[Tensor]) -> Tensor:
         if config.get("threshold") or (slope and most is not None):
             raise NotAdditiveError("it has a threshold, or both a slope and a maximum")
         if slope:
-            return tensors.leaky_relu(value, float(np.float32(slope)))
+            single = "float64" not in json.dumps(config.get("dtype"))
+            return tensors.leaky_relu(value, float(np.float32(slope)) if single else slope)
         return tensors.relu(value) if most is None else tensors.clip_tensor(value, 0.0, float(most))
     if kind == "Softmax":
         return tensors.softmax(value, config.get("axis", -1))

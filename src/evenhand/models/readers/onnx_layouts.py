@@ -43,7 +43,8 @@ def apply_to_columns(node: OperatorNode) -> Any:
     place, column = next((i, given) for i, given in enumerate(node.inputs) if isinstance(given, ColumnTensor))
     if node.operator in ELEMENTWISE | ARITHMETIC:
         inputs = [_as_rows(given, column.rank) for given in node.inputs]
-        return replace(column, rows=OPERATORS[node.operator](OperatorNode(node.operator, node.settings, inputs)))
+        rows: Any = OPERATORS[node.operator](OperatorNode(node.operator, node.settings, inputs))
+        return replace(column, rows=rows[0] if isinstance(rows, tuple) else rows)
     if node.operator in ("MatMul", "Gemm"):
         return _multiply(node, place, column)
     if node.operator == "Transpose":

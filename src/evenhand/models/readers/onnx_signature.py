@@ -91,7 +91,9 @@ def input_feeds(session: Any, schema: Schema, individuals: Floats, name: str) ->
     inputs = session.get_inputs()
     if len(inputs) == 1 and attribute_for_input(inputs[0].name, schema) is None:
         if inputs[0].type != TEXT_TYPE:
-            numbers = plain_numbers(schema, individuals, location=name).astype(NUMBER_TYPES[inputs[0].type])
+            numbers: NDArray[Any] = plain_numbers(schema, individuals, location=name).astype(
+                NUMBER_TYPES[inputs[0].type]
+            )
             shape = inputs[0].shape
             if input_layout(shape, schema.width):
                 return {inputs[0].name: numbers.reshape(shape)}

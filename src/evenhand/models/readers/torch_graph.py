@@ -230,12 +230,12 @@ for _name, _function in (("lt", np.less), ("le", np.less_equal), ("gt", np.great
 def read_torch(model: Any, schema: Schema, *, name: str = "PyTorch model", kind: str | None = None) -> AdditiveNetwork:
     """Read a PyTorch model as an additive network, as it answers in evaluation mode.
 
-    It takes one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema. One output is a
-    logit (or its sigmoid), favourable when > 0; several are one per label of the schema's target, in its order.
+    It takes one tensor (n, inputs) of plain numbers, each attribute by its encoding in the schema. One output is
+    of the favourable label; several are one per label of the schema's target, in its order.
 
     Args:
-        model: ``nn.Sequential`` (nested) of Linear, ReLU, ReLU6, LeakyReLU, Dropout, Flatten, Identity, BatchNorm1d and a final Sigmoid,
-            Softmax or LogSoftmax; or what ``torch.export.export`` gives.
+        model: ``nn.Sequential`` (nested) of Linear, ReLU, ReLU6, LeakyReLU, Dropout, Flatten, Identity, BatchNorm1d
+            and a final Sigmoid, Softmax or LogSoftmax; or what ``torch.export.export`` gives.
         schema: what its individuals are.
         name: how to call it in a report.
         kind: meaning of its outputs, see ``network_from_outputs``.
@@ -267,10 +267,11 @@ def _read_sequential(module: Any, schema: Schema, name: str) -> Any:
     first = next((layer for _, layer in layers if isinstance(layer, torch.nn.Linear)), None)
     if first is not None:
         check_width(first.in_features, schema, location=name)
-    value: Tensor = plain_inputs(schema, np.float32 if first is None else _to_numpy(first.weight).dtype)
+    dtype = np.dtype(np.float32) if first is None else _to_numpy(first.weight).dtype
+    value: Tensor = plain_inputs(schema, dtype)
     for path, layer in layers:
         with locate_errors(f"layer {path} ({type(layer).__name__})" if path else type(layer).__name__, location=name):
-            value = _apply_layer(layer, value)
+            value = _apply_layer(layer, value, dtype)
     return value
 
 
@@ -284,7 +285,7 @@ def _walk_leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _walk_leaves(child, f"{path}.{key}" if path else key)
 
 
-def _apply_layer(layer: Any, value: Tensor) -> Tensor:
+def _apply_layer(layer: Any, value: Tensor, dtype: NumberType) -> Tensor:
     from torch import nn
 
     kind = type(layer)  # exactly these: a subclass may compute something else
@@ -301,7 +302,7 @@ def _apply_layer(layer: Any, value: Tensor) -> Tensor:
     if kind is nn.ReLU6:
         return tensors.clip_tensor(value, 0.0, 6.0)
     if kind is nn.LeakyReLU:
-        return tensors.leaky_relu(value, float(np.float32(layer.negative_slope)))
+        return tensors.leaky_relu(value, float(dtype.type(layer.negative_slope)))
     if kind is nn.BatchNorm1d:
         if layer.running_mean is None:
             raise NotAdditiveError("it keeps no statistics, so what it answers depends on who else is asked about")
@@ -314,8 +315,8 @@ def _apply_layer(layer: Any, value: Tensor) -> Tensor:
     if kind in (nn.Softmax, nn.LogSoftmax):
         return tensors.softmax(value, 1 if layer.dim is None else layer.dim)
     raise NotAdditiveError(
-        "this kind of layer cannot be read (nn.Sequential of Linear, ReLU, Dropout, Flatten, Identity and BatchNorm1d "
-        "can; a module with its own forward can once it is exported with torch.export.export)"
+        "this kind of layer cannot be read (nn.Sequential of Linear, ReLU, ReLU6, LeakyReLU, Dropout, Flatten, "
+        "Identity and BatchNorm1d can; a module with its own forward can once it is exported with torch.export.export)"
     )
 
 
