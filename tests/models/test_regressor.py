@@ -118,3 +118,45 @@ def test_labels_and_numbers_are_not_mixed_up():
     with pytest.raises(ModelError, match="no classifier") as error:
         load_model(pipeline(), labels.schema)
     assert "kind=number" in str(error.value)
+
+
+class RidgeWithoutClasses(LinearRegression):
+    """A regressor that says that it has no classes."""
+
+    classes_ = None
+
+
+class RidgeOfNoClasses(LinearRegression):
+    """A regressor with an empty list of classes, as CatBoost has one."""
+
+    classes_ = np.array([])
+
+
+@pytest.mark.parametrize("kind", [RidgeWithoutClasses, RidgeOfNoClasses])
+def test_a_regressor_may_have_an_attribute_for_classes(kind):
+    columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
+    model = make_pipeline(columns, kind()).fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+    regressor = Subject(model, READ).regressor
+    assert ask_numbers(regressor, READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))
+    with pytest.raises(ModelError, match="no classifier"):
+        load_model(kind().fit(PEOPLE[["age"]], PEOPLE["premium"]), schema_of_labels())
+
+
+def schema_of_labels():
+    return READ.schema.model_copy(
+        update={"target": READ.schema.target.model_copy(update={"kind": "label", "favourable": 1, "values": (0, 1)})}
+    )
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_catboost_regressors_are_regressors(wrapped):
+    catboost = pytest.importorskip("catboost", reason="needs the extra catboost")
+    model = catboost.CatBoostRegressor(
+        iterations=3, depth=2, verbose=False, allow_writing_files=False, cat_features=None if wrapped else ["sex"]
+    )
+    if wrapped:
+        columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
+        model = make_pipeline(columns, model)
+    model.fit(PEOPLE[["age", "sex"]], PEOPLE["premium"])
+    regressor = Subject(model, READ).regressor
+    assert ask_numbers(regressor, READ.individuals) == pytest.approx(model.predict(PEOPLE[["age", "sex"]]))

@@ -297,3 +297,21 @@ def test_what_is_refused():
     drawn = GradientBoostingClassifier(n_estimators=1, init=DummyClassifier(strategy="stratified", random_state=1))
     with pytest.raises(NotAdditiveError, match="starts from another model"):
         read_sklearn_trees(drawn.fit(COMPLETE[:200], BINARY[WHOLE][:200]), SCHEMA)
+
+
+@pytest.mark.parametrize("init", ["zero", None])
+def test_a_sum_of_exactly_0_gives_the_second_label(init):
+    described = Schema.parse(
+        {
+            "target": {"name": "y", "favourable": 1, "values": [0, 1]},
+            "attributes": [{"name": name, "kind": "integer", "lower": 0, "upper": 3} for name in ("a", "b")],
+        }
+    )
+    inputs = np.repeat(np.stack(np.meshgrid(range(4), range(4)), axis=-1).reshape(-1, 2).astype(float), 2, axis=0)
+    # Below a = 2, and over all people, each label is as frequent as the other: residuals add up to 0.
+    labels = np.where(inputs[:, 0] < 2, np.arange(len(inputs)) % 2, inputs[:, 0] == 3).astype(int)
+    estimator = GradientBoostingClassifier(n_estimators=1, max_depth=2, init=init, random_state=0)
+    estimator.fit(inputs, labels)
+    assert (estimator.decision_function(inputs) == 0).any()
+    for model in (read_sklearn_trees(estimator, described), load_white_box(estimator, described)):
+        np.testing.assert_array_equal(model.predict(inputs), estimator.predict(inputs))
