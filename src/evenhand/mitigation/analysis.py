@@ -36,7 +36,7 @@ from evenhand.mitigation.result import CandidateResult, MitigationResult, SplitS
 from evenhand.mitigation.split import Split, TrainingSet, put_in_one_table, split_people
 from evenhand.models import (
     CHECKED,
-    PROBE_COUNT,
+    FIRST_QUESTIONS,
     QuestionLedger,
     Scorer,
     Subject,
@@ -132,7 +132,7 @@ def forecast_queries(people: People, config: MitigationConfig, *, test: People |
     variants = twice * sum(len(schema.assignments(one)) for one in flip_sets(schema, asked))
     everybody = len(people) + (0 if test is None else len(test))
     # Some are asked about twice, and everybody in whom subgroups are searched for if the answers differ.
-    rows = PROBE_COUNT + 2 * everybody + CHECKED + variants * (everybody + SAMPLES)
+    rows = FIRST_QUESTIONS + 2 * everybody + CHECKED + variants * (everybody + SAMPLES)
     if any(method in FROM_FINDINGS for method in config.methods):
         most = max(1, int(config.share * len(people)))
         for one in found.profiles:

@@ -24,7 +24,7 @@ from evenhand.models.additive.network import (
 )
 from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
 from evenhand.models.blackbox.function import import_object, remember_answers
-from evenhand.models.blackbox.questions import PROBE_COUNT, model_input, plain_numbers, summarize_error
+from evenhand.models.blackbox.questions import model_input, plain_numbers, summarize_error
 from evenhand.models.blackbox.text_model import (
     TextAnswers,
     TextModel,
@@ -44,7 +44,7 @@ from evenhand.models.language.prompts import Prompt
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
 from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, load_stored_object, open_model
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
-from evenhand.models.outputs import OutputKind
+from evenhand.models.outputs import FIRST_QUESTIONS, OutputKind
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
 from evenhand.models.readers.onnx_graph import read_onnx
@@ -77,8 +77,8 @@ from evenhand.models.white_box import extract_white_box, load_white_box
 __all__ = [
     "BATCH_ROWS",
     "CHECKED",
+    "FIRST_QUESTIONS",
     "OBJECT_LOADERS",
-    "PROBE_COUNT",
     "ZERO_THRESHOLD",
     "AdditiveNetwork",
     "AffineLayer",

@@ -16,6 +16,7 @@ import numpy as np
 
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.models import replies
+from evenhand.models.blackbox.questions import PROBE_COUNT
 from evenhand.models.replies import Reply, same_label, sigmoid, softmax
 from evenhand.population import uniform_population
 from evenhand.schema import Schema, Value, encode, looks_like_points
@@ -37,6 +38,9 @@ DATA_PEOPLE = 500
 
 PAID_PEOPLE = 100
 """Rows of the data on which the outputs of a model with a ledger are looked at, at most a quarter of its budget."""
+
+FIRST_QUESTIONS = PROBE_COUNT + PAID_PEOPLE
+"""Individuals about whom a model with a ledger is asked before any analysis, at most."""
 
 STANDARD_ERRORS = 4.0
 """True labels contradict a reading from this many standard errors on."""

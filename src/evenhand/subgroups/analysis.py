@@ -13,7 +13,7 @@ from evenhand.core import NEVER, TimeLimit, WorkClock
 from evenhand.errors import BudgetError, OptionError
 from evenhand.models import (
     CHECKED,
-    PROBE_COUNT,
+    FIRST_QUESTIONS,
     CountedScorer,
     FreshScorer,
     NoiseCheck,
@@ -212,7 +212,7 @@ def forecast_queries(people: People, config: SubgroupConfig) -> int | None:
     """Return how many individuals a search without a budget asks a black box about at most; None: it has no bound."""
     if config.augment is not None or config.method not in ("exact", "linear"):
         return None
-    return PROBE_COUNT + config.repeats * len(people) + 2 * CHECKED
+    return FIRST_QUESTIONS + config.repeats * len(people) + 2 * CHECKED
 
 
 # A result with what its rule sets look like around the data.

@@ -26,7 +26,7 @@ from evenhand.individual.search.result import Example, SampledFlipRate, SearchRe
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import (
     BATCH_ROWS,
-    PROBE_COUNT,
+    FIRST_QUESTIONS,
     AdditiveNetwork,
     FreshScorer,
     NoiseCheck,
@@ -294,7 +294,7 @@ def forecast_queries(people: People, config: SearchConfig) -> int:
         else len(np.asarray(config.seeds))
     )
     plan = seeds * (1 + config.local) * each
-    return PROBE_COUNT + 3 * config.samples * each + 2 * plan + 2 * TRIED * len(people.schema.attributes)
+    return FIRST_QUESTIONS + 3 * config.samples * each + 2 * plan + 2 * TRIED * len(people.schema.attributes)
 
 
 def _example_profiles(table: ProfileTable, shown: RankedReading | None, most: int) -> tuple[Example, ...]:
