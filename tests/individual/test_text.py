@@ -227,7 +227,7 @@ def test_limits_and_interrupts():
     [
         (len, ["he"], ModelError, "shape"),
         (lambda texts: 1 / 0, ["he"], ModelError, "ZeroDivisionError"),
-        (lambda texts: [7.5] * len(texts), ["he"], ModelError, "neither labels nor scores between 0 and 1"),
+        (lambda texts: [7.5] * len(texts), ["he"], ModelError, "probability, a logit or a score"),
         (longer_is_better, ["nobody here"], DataError, "has a term of"),
         (longer_is_better, [], DataError, "no texts"),
         (longer_is_better, ["he", None], DataError, "row 2"),
