@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evenhand.individual import SearchResult
     from evenhand.llm import LanguageModelAudit
     from evenhand.mitigation import Mitigation
+    from evenhand.models import OutputKind
     from evenhand.schema import Schema
     from evenhand.shields import ShieldPolicy
     from evenhand.subgroups import SubgroupResult
@@ -70,8 +71,8 @@ def audit(
             groups and subgroups is weighted then, with intervals that allow for it. Flip rates, searches for
             individuals and proofs count every person alike.
         settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
-            and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name`` and
-            ``trust`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
+            and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name``,
+            ``trust`` and ``output`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
             ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
             ``evenhand.groups.add_metrics``); ``membership``, ``known_groups``, ``replicate_weights`` and
@@ -355,6 +356,7 @@ def certify(
     population: Literal["uniform", "data", "independent"] = "uniform",
     model_name: str | None = None,
     trust: bool = False,
+    output: OutputKind | None = None,
     work: Work | None = None,
     **settings: Any,
 ) -> Certificate:
@@ -369,6 +371,8 @@ def certify(
             ``independent``, each attribute as in the data.
         model_name: Name of the model in messages. By default its file or type.
         trust: Whether the file of the model may run code.
+        output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default their values
+            decide.
         work: Work of an earlier certificate, to repeat its run.
         settings: Other arguments about the data as for ``audit``; fields of ``evenhand.certification.CertifyConfig``;
             ``certificate``, a file for the proof.
@@ -406,9 +410,9 @@ def certify(
         outcome = OutcomeRole.of(**{name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings})
         schema = change_target(schema, target, favourable, outcome)
         schema = schema.with_protected(protected) if protected else schema
-        network = models.load_white_box(model, schema, trust=trust, name=model_name)
+        network = models.load_white_box(model, schema, trust=trust, name=model_name, output=output)
         return certification.certify(network, clock=clock, **settings)
-    about = {"schema": schema, "favourable": favourable, "model_name": model_name, "trust": trust}
+    about = {"schema": schema, "favourable": favourable, "model_name": model_name, "trust": trust, "output": output}
     settings |= {name: value for name, value in about.items() if value is not None}
     subject = read_subject(model, data, y, target, protected, settings)
     wider = None
