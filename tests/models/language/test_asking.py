@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import BudgetError, DataError, FetchError, OptionError
+from evenhand.errors import BudgetError, DataError, FetchError, FetchFailure, OptionError
 from evenhand.models import AnswerStore, ChatQuestion, LanguageModel, question_key
 from evenhand.models.language.budget import CallBudget, Spent
 from evenhand.models.language.model import QuestionPool, RateGate, upper_tokens
@@ -310,7 +310,8 @@ class Provider:
                 self.billed.append(tokens)
         time.sleep(self.chance.random() / 2000)
         error = FetchError(str(event))
-        error.retry_after, error.sent = 0.0, event != "unreached"
+        error.retry_after = 0.0
+        error.failure = FetchFailure.UNREACHABLE if event == "unreached" else FetchFailure.TIMEOUT
         if event in ("late", "unreached"):
             raise error
         if isinstance(event, int):
