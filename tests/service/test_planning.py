@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from counting import Counting
 
 from evenhand.service import Database, Ledger, ShieldMachine
+from evenhand.service.versions import follow_versions
 from evenhand.shields import PeriodicShield, Shield, read_plan
 
 SECONDS = 60
@@ -25,7 +27,9 @@ class Planning(Counting):
         self.made = 0
         self.wrong: Exception | None = None
 
-    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+    def plan_ahead(
+        self, state: Mapping[str, Any] | None = None, operation: Mapping[str, Any] | None = None
+    ) -> Callable[[], None] | None:
         total = self.total if state is None else state["total"]
         return self.make if total // 3 > self.made else None
 
@@ -119,6 +123,41 @@ def test_two_replicas_of_a_dynamic_shield_decide_as_one_would(database):
         done = ledgers[k // 5 % 2].submit("loans", operation, id=str(k)).result(SECONDS)
         assert done.number == k + 1
         assert done.answer["decision"] == alone.decide(group, recommendation).decision
+    for one in ledgers:
+        one.close()
+
+
+def test_two_replicas_take_late_labels_as_one_shield_would(database):
+    plan = read_plan(
+        {
+            "property": "equal_opportunity",
+            "kappa": "0.3",
+            "horizon": 6,
+            "kind": "dynamic",
+            "labels": {"wait": 8},
+            "groups": {
+                "a": {"rate": 0.4, "accept": 0.35, "label": 0.5},
+                "b": {"rate": 0.6, "accept": 0.6, "label": 0.5},
+            },
+        }
+    )
+    machines = [ShieldMachine(Shield(PeriodicShield(plan)), {}) for _ in range(2)]
+    ledgers = [Ledger(database, {"loans": follow_versions(one, lambda *_: pytest.fail("built"))}) for one in machines]
+    alone = Shield(PeriodicShield(plan))
+    rng = random.Random(1)
+    for k in range(40):
+        ledger = ledgers[k // 3 % 2]
+        group, recommendation = rng.choice("ab"), rng.randint(0, 1)
+        operation = {"op": "decide", "id": str(k), "group": group, "recommendation": recommendation}
+        done = ledger.submit("loans", operation).result(SECONDS)
+        assert done.answer["decision"] == alone.decide(group, recommendation, id=str(k)).decision
+        assert done.answer["certificate"] == alone.certificate().to_dict()
+        if k >= 7 and rng.random() < 0.7:
+            operation = {"op": "label", "id": str(k - 7), "label": rng.randint(0, 1)}
+            done = ledger.submit("loans", operation).result(SECONDS)
+            alone.observe(operation["id"], operation["label"])
+            assert done.answer["certificate"] == alone.certificate().to_dict()
+    assert alone.expired_labels
     for one in ledgers:
         one.close()
 

@@ -199,6 +199,30 @@ def test_live_states_are_computed_ahead(kind: str, monkeypatch: pytest.MonkeyPat
     shield.decide("b", 0, id=2)
 
 
+def test_a_label_of_an_earlier_period_is_planned_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = [PeriodicShield(plan_of(horizon=6, kind="dynamic")) for _ in range(2)]
+    shield, other = map(Shield, policies)
+    for number in range(8):
+        for each in (shield, other):
+            each.decide("ab"[number % 2], 1, id=number)
+    assert shield.plan_ahead(label=(0, 0)) is None
+    assert shield.plan_ahead(label=(7, 1)) is None
+    assert shield.plan_ahead(label=(99, 1)) is None
+    make = shield.plan_ahead(label=(0, 1))
+    assert make is not None
+    before = shield.state()
+    make()
+    assert shield.state() == before
+    assert shield.plan_ahead(label=(0, 1)) is None
+    other.observe(0, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("evenhand.shields.policy.periodic._solve_plan", lambda *_, **__: pytest.fail("planned again"))
+        patch.setattr("evenhand.shields.runtime.reachable_states.LiveStates", lambda *_: pytest.fail("computed again"))
+        shield.observe(0, 1)
+    assert shield.state() == other.state()
+    assert shield.certificate() == other.certificate()
+
+
 # ---- decisions that expire
 
 

@@ -83,13 +83,16 @@ class StateMachine(Protocol):
 class Planner(Protocol):
     """A machine that makes plans as it goes, which may take long: they are made outside transactions, ahead of time."""
 
-    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
-        """Return what makes the plan that the next operation needs, where that is not made yet; else None.
+    def plan_ahead(
+        self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
+    ) -> Callable[[], None] | None:
+        """Return a function that makes the plan that the next operation needs; None if there is one already.
 
-        While it runs, in whatever thread, the machine must rest.
+        While it runs, in any thread, the machine must not be used.
 
         Args:
-            state: to be loaded before the next operation; by default the machine goes on from its own.
+            state: State to be loaded before the next operation. If None, the machine continues from its own.
+            operation: The next operation. If None, it is a decision.
         """
         ...
 
@@ -301,8 +304,12 @@ class ShieldMachine:
     def holders(self, state: Mapping[str, Any]) -> Collection[str]:
         return ()
 
-    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
-        return self.shield.plan_ahead(None if state is None else state["shield"])
+    def plan_ahead(
+        self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
+    ) -> Callable[[], None] | None:
+        is_label = operation is not None and operation.get("op") == "label"
+        label = (operation["id"], operation["label"]) if operation is not None and is_label else None
+        return self.shield.plan_ahead(None if state is None else state["shield"], label=label)
 
     def is_open(self, operation: Operation | None = None) -> bool:
         """Return whether it waits for this label; without one, whether for any."""

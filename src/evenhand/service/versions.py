@@ -131,11 +131,15 @@ class VersionedMachine:
             found |= set(inner.holders(one["state"]))
         return found
 
-    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
+    def plan_ahead(
+        self, state: Mapping[str, Any] | None = None, operation: Operation | None = None
+    ) -> Callable[[], None] | None:
         about = None if state is None else state.get("versions")
         if state is None or about is None:
-            machine = self._next_decider().machine if state is None else self._first
-            return machine.plan_ahead(state) if isinstance(machine, Planner) else None
+            is_label = operation is not None and operation.get("op") == "label"
+            version = self._version_for(operation) if operation is not None and is_label else self._next_decider()
+            machine = version.machine if state is None else self._first
+            return machine.plan_ahead(state, operation) if isinstance(machine, Planner) else None
         pool = self._known_machines()
         described = (about, *about["retired"], *([about["next"]] if about["next"] else ()))
         missing = [one for one in described if _claim(one, pool) is None]

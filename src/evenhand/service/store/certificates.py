@@ -19,8 +19,8 @@ from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.tables import certificates
 
 COUNTED_ENTRIES = frozenset({
-    "step", "period", "bias", "bias_shielded", "bias_unshielded", "open_labels", "expired_labels", "bound", "bound_exact", "bound_later",
-    "attained", "assumption_held",
+    "step", "period", "bias", "bias_shielded", "bias_unshielded", "open_labels", "expired_labels", "bound",
+    "bound_exact", "bound_later", "attained", "assumption_held",
 })  # fmt: skip
 """Entries of a certificate that decisions change."""
 

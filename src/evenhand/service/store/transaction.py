@@ -202,7 +202,7 @@ class Transaction:
         marks: list[dict[str, Any]] = []
         number, last = kept.number or 0, kept.hash
         for one, key in zip(asked, keys, strict=True):
-            page.plan_ahead = planner.plan_ahead() if planner is not None else None
+            page.plan_ahead = planner.plan_ahead(operation=one.operation) if planner is not None else None
             if page.plan_ahead is not None and patient:
                 break
             before_it = None if key is None else known.get(key)
@@ -249,8 +249,9 @@ class Transaction:
             state = None if later else json.dumps(kept.machine.state())
             statements.update_state(connection, stream, (number, last), state, kept.machine.digest)
         kept.number, kept.hash = number, last
-        # As early as this: the next request may come after it is done.
-        page.plan_ahead = planner.plan_ahead() if planner is not None else None
+        if len(page.results) == len(asked):
+            # Plan for the next decision now, so that the plan may be there before its request.
+            page.plan_ahead = planner.plan_ahead() if planner is not None else None
         return page
 
     def _catch_up(

@@ -205,6 +205,37 @@ class PeriodicShieldState:
         period = self.periodic.begin(past)
         return FiniteShieldState(period.policy, period.end).plan_ahead(now)
 
+    def plan_label(self, code: int) -> Callable[[], None] | None:
+        """Return a function that computes what a label 1 needs; None if it is not needed.
+
+        A label of an earlier period changes the counters that the present one began with.
+
+        Args:
+            code: Code of the decision with this label.
+        """
+        period, inner = divmod(code, 8)
+        past, _ = self._count_past(inner)
+        if period == self.period or not self.periodic.plan.plans_periods or self.periodic.has_period_for(past):
+            return None
+
+        def make() -> None:
+            now = self.periodic.begin(past)
+            live_states = FiniteShieldState(now.policy, now.end).plan_ahead({"open": (), "prompt": False})
+            if live_states is not None:
+                live_states()
+
+        return make
+
+    def _count_past(self, inner: int) -> tuple[Counters, Counters]:
+        """Return the past with one more decision with label 1, and its recommendations."""
+        past, recommended = list(self.past), list(self.past_recommended)
+        group = inner >> 2
+        past[2 * group] += 1
+        past[2 * group + 1] += inner & 1
+        recommended[2 * group] += 1
+        recommended[2 * group + 1] += inner >> 1 & 1
+        return tuple(past), tuple(recommended)
+
     def observe(self, code: int, label: int) -> None:
         """See `ShieldState.observe`."""
         period, inner = divmod(code, 8)
@@ -212,17 +243,11 @@ class PeriodicShieldState:
             self._course.observe(inner, label)
             return
         # A label 1 of a past period changes what the present one started from: the policy for the new past takes over.
-        past, recommended = list(self.past), list(self.past_recommended)
         if label:
-            group = inner >> 2
-            past[2 * group] += 1
-            past[2 * group + 1] += inner & 1
-            recommended[2 * group] += 1
-            recommended[2 * group + 1] += inner >> 1 & 1
-            now = self.periodic.begin(tuple(past))
+            past, recommended = self._count_past(inner)
+            now = self.periodic.begin(past)
             self._course.switch_policy(now.policy, now.end)
-            self._now = now
-        self.past, self.past_recommended = tuple(past), tuple(recommended)
+            self._now, self.past, self.past_recommended = now, past, recommended
         self.past_open[inner] -= 1
 
     def _totals(self) -> Counters:

@@ -247,17 +247,26 @@ class Shield:
         """Return whether the label of this decision is awaited; without an id, whether any label is."""
         return bool(self._pending) if id is None else id in self._pending
 
-    def plan_ahead(self, state: Mapping[str, Any] | None = None) -> Callable[[], None] | None:
-        """Return what makes the plan that the next decision waits for, as in dynamic shields; else None.
+    def plan_ahead(
+        self, state: Mapping[str, Any] | None = None, *, label: tuple[Id, int] | None = None
+    ) -> Callable[[], None] | None:
+        """Return a function that computes what the next decision or label needs; None if it is not needed.
 
         It may run in another thread; until it is done, this shield must not be used.
 
         Args:
-            state: that will be loaded; by default the shield goes on from its own.
+            state: State to be loaded. If None, the shield continues from its own.
+            label: ID and label to be observed next. If None, a decision is next.
         """
-        if not isinstance(self._course, FiniteShieldState | PeriodicShieldState | MultiGroupShieldState):
+        course = self._course
+        if not isinstance(course, FiniteShieldState | PeriodicShieldState | MultiGroupShieldState):
             return None
-        return self._course.plan_ahead(None if state is None else state["course"])
+        if label is not None and state is None:
+            code = self._pending.get(label[0])
+            if code is None or label[1] != 1 or not isinstance(course, PeriodicShieldState):
+                return None
+            return course.plan_label(code)
+        return course.plan_ahead(None if state is None else state["course"])
 
     def counters(self) -> dict[str, Any]:
         """Return where the run stands, for a log: the state without ids."""
