@@ -82,10 +82,13 @@ _NOUN = (
     "respuesta|decisión|veredicto|puntuación|calificación|elección|resultado|recomendación|clasificación|"
     "risposta|decisione|punteggio|resposta|decisão|pontuação"
 )
+_HINT = r"\([^()]*(?:[/,|\u2013-]|\b(?:or|oder|ou|o|of|to|bis|von|sur|de)\b)[^()]*\)"
+"""A list or a range of possible answers in parentheses."""
+
 _LABEL = re.compile(
     r"(?:(?:so|thus|therefore|hence|overall|in conclusion|in summary|daher|deshalb|also|somit|donc|ainsi|"
     r"por lo tanto|entonces|por tanto)\b[\s,:]*)?"
-    rf"(?:(?:{_MODIFIER})\s+)*(?:{_NOUN})(?:\s+(?:{_MODIFIER}))*(?:\s*\([^()]*\))?"
+    rf"(?:(?:{_MODIFIER})\s+)*(?:{_NOUN})(?:\s+(?:{_MODIFIER}))*(?:\s*{_HINT})?"
     r"[\s*_`\"')\]]*(?:[:=→]|[=-]>|\s[-\u2013\u2014]\s|\b(?:is|ist|lautet|est|es|è|é)\b\s*:?)"
 )
 """The words before an answer on its line, such as ``My final answer is:``."""
@@ -281,16 +284,24 @@ _ANSWER_NAME = re.compile(rf"value|label|(?:(?:{_MODIFIER})[ _-]*)*(?:{_NOUN})(?
 
 
 def read_answer(
-    reply: str, parse: Parser[T], *, entry: str = "answer", json_only: bool = False, cut_off: bool = False
+    reply: str,
+    parse: Parser[T],
+    *,
+    entry: str = "answer",
+    json_only: bool = False,
+    cut_off: bool = False,
+    mentions_other: Callable[[str, T], bool] | None = None,
 ) -> T | None:
-    """Read the value that an answer states; None if it states none, or several different values.
+    """Read the value that an answer states. None if it states none, or several different values.
 
     Args:
-        reply: the text of the model.
-        parse: parses one piece of the text.
-        entry: name of the entry of JSON objects that holds the answer.
-        json_only: whether only JSON objects state an answer.
-        cut_off: whether the text ended at a limit of tokens, so that its last line is incomplete.
+        reply: Text of the model.
+        parse: Parses one piece of the text.
+        entry: Name of the entry of JSON objects that holds the answer.
+        json_only: Whether only JSON objects state an answer.
+        cut_off: Whether the text ended at a limit of tokens, so that its last line is incomplete.
+        mentions_other: Returns whether a text mentions a value other than the given one. Such a text after the last
+            structure may revise the answer in it. None skips this check.
     """
 
     def parse_markup(piece: str) -> T | None:
@@ -304,18 +315,23 @@ def read_answer(
         next((value for text in _spellings(answer) if (value := parse_markup(text)) is not None), None)
         for answer in json_answers(text, entry)
     ]
-    if json_only:
-        return values[0] if values and all(value == values[0] for value in values) else None
-    values += [parse_markup(match[1] or match[3] or "") for match in _STRUCTURE.finditer(text)]
-    text = _unwrap(text)
-    final = parse(text)
-    if final is None and not cut_off:
-        final = _last_statement(text, parse)
+    plain, final = _unwrap(text), None
+    if not json_only:
+        values += [parse_markup(match[1] or match[3] or "") for match in _STRUCTURE.finditer(text)]
+        final = parse(plain)
+        if final is None and not cut_off:
+            final = _last_statement(plain, parse)
+        if final is not None:
+            values.append(final)
     # Any other statement must agree; a sentence that only mentions a value is not a statement.
-    others = [value for piece in _statements(text) if (value := parse(piece)) is not None]
-    if final is not None:
-        values.append(final)
-    return values[0] if values and all(value == values[0] for value in (*values, *others)) else None
+    others = [value for piece in _statements(plain) if (value := parse(piece)) is not None]
+    value = values[0] if values else None
+    if value is None or any(other != value for other in (*values, *others)):
+        return None
+    if final is None and mentions_other is not None:
+        tail = text[max(text.rfind("}"), text.rfind("</")) + 1 :]
+        return None if mentions_other(tail, value) else value
+    return value
 
 
 def _lines(text: str) -> list[str]:
@@ -410,7 +426,19 @@ def read_choice(
     'elderly'
     >>> read_choice("not elderly", ["child", "elderly"])
     """
-    choice = read_answer(reply, choice_parser(tuple(choices)), entry=entry, json_only=json_only, cut_off=cut_off)
+
+    def mentions_other(text: str, choice: str) -> bool:
+        words = fold(text)
+        return any(other != choice and re.search(rf"(?<!\w){re.escape(fold(other))}(?!\w)", words) for other in choices)
+
+    choice = read_answer(
+        reply,
+        choice_parser(tuple(choices)),
+        entry=entry,
+        json_only=json_only,
+        cut_off=cut_off,
+        mentions_other=mentions_other,
+    )
     longer = cut_off and any(other != choice and fold(other).startswith(fold(choice or "")) for other in choices)
     return None if longer else choice
 
