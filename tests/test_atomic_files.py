@@ -58,3 +58,15 @@ def test_appended_data_follow_what_was_there(tmp_path: Path) -> None:
     for line in (b"one\n", b"two\n"):
         files.append_durably(place, line)
     assert place.read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+def test_the_umask_decides_the_mode_and_is_not_changed(tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", lambda mask: pytest.fail("the umask of the process was changed"))
+            files.write_atomically(tmp_path / "report.json", "{}")
+        assert stat.S_IMODE((tmp_path / "report.json").stat().st_mode) == 0o640
+    finally:
+        os.umask(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
@@ -37,18 +37,18 @@ def stage_file(path: Path, data: bytes | str) -> Path:
         OSError: the file cannot be written; nothing is left behind.
     """
     content = data.encode("utf-8", errors="backslashreplace") if isinstance(data, str) else data
-    descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    staged = path.absolute().with_name(f".{path.name}.{secrets.token_hex(8)}")
+    # The system applies the umask, so that the file has the permissions of any other new file.
+    descriptor = os.open(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        # A temporary file can be read by its owner alone; the file that it becomes is like any other.
-        os.chmod(name, 0o666 & ~_current_umask())
     except OSError:
-        os.unlink(name)
+        staged.unlink()
         raise
-    return Path(name)
+    return staged
 
 
 def append_durably(path: Path, data: bytes) -> None:
@@ -61,10 +61,3 @@ def append_durably(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _current_umask() -> int:
-    # The mask can only be read by setting it.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
