@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -275,10 +274,7 @@ def _import_function(name: str, trust: bool, folder: Path) -> Callable[..., Any]
         )
     from evenhand.models import import_object
 
-    here = str(folder.absolute())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    found = import_object(name)
+    found = import_object(name, folder)
     if not callable(found):
         raise OptionError(f"{name} cannot be called")
     function: Callable[..., Any] = found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -261,22 +263,23 @@ def remember_answers(scorer: Scorer) -> Scorer:
     return RememberingScorer(scorer) if isinstance(scorer, FunctionModel) else scorer
 
 
-def import_object(source: str) -> Any:
-    """Return the object that ``module:name`` means; the current directory is searched first, as by ``python -m``.
+def import_object(source: str, folder: Path | None = None) -> Any:
+    """Import the object that ``module:name`` names.
 
-    A module of the same name that was imported from another directory before does not stand in for the one here.
+    Modules are searched in a folder first, and modules of the same names that were imported from other places before do
+    not stand in for those in the folder. Afterwards ``sys.path`` and such modules are as they were.
+
+    Args:
+        source: Module and name.
+        folder: Folder that is searched first. By default the current directory.
 
     Raises:
-        ModelError: there is no such module or name, or importing it fails.
+        ModelError: There is no such module or name, or importing it fails.
     """
     module, _, attribute = source.partition(":")
-    here = str(Path.cwd())
-    if sys.path[:1] != [here]:
-        sys.path[:] = [here, *(path for path in sys.path if path != here)]
-    importlib.invalidate_caches()
-    _forget_namesakes(module.partition(".")[0], here)
     try:
-        found: Any = importlib.import_module(module)
+        with _search_first(Path.cwd() if folder is None else folder.absolute()):
+            found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise _import_error(source, module, error) from error
@@ -299,30 +302,24 @@ def import_object(source: str) -> Any:
     return found
 
 
-SEARCHED: set[str] = set()
-"""Directories that modules were read from."""
-
-
-def _forget_namesakes(module: str, here: str) -> None:
-    """Forget modules that were read from another directory, where this one has a file of their name.
-
-    These are the module asked for, and whatever came with modules of other directories. Nothing that is installed is
-    forgotten.
-    """
-    SEARCHED.add(here)
-    beside = [
-        name for name, loaded in sys.modules.items() if "." not in name and _directory(loaded) in SEARCHED - {here}
-    ]
-    stale = {name for name in (module, *beside) if _is_elsewhere(name, here)}
-    for known in [known for known in sys.modules if known.partition(".")[0] in stale]:
-        del sys.modules[known]
-
-
-def _directory(module: Any) -> str | None:
-    """Return the directory that a top-level module, or package, was found in."""
-    file = getattr(module, "__file__", None)
-    place = None if file is None else Path(file)
-    return None if place is None else str(place.parents[1] if place.name == "__init__.py" else place.parent)
+@contextmanager
+def _search_first(folder: Path) -> Iterator[None]:
+    """Import modules from a folder first, and leave ``sys.path`` and namesakes of its modules as they were."""
+    importlib.invalidate_caches()
+    own = {name.partition(".")[0] for name in (os.listdir(folder) if folder.is_dir() else [])}
+    names = [name for name in own if name in sys.modules and _is_elsewhere(name, str(folder))]
+    namesakes = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
+    for name in namesakes:
+        del sys.modules[name]
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the module itself may have removed it
+            sys.path.remove(str(folder))
+        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+            del sys.modules[name]
+        sys.modules.update(namesakes)
 
 
 def _is_elsewhere(name: str, here: str) -> bool:
