@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.core import WorkClock
+    from evenhand.core import Result, WorkClock
     from evenhand.models import Subject
 
 Names: TypeAlias = Sequence[str] | None
 Verb = TypeVar("Verb", bound=Callable[..., Any])
+ResultT = TypeVar("ResultT", bound="Result")
 
 
 def takes_progress(verb: Verb) -> Verb:
@@ -32,6 +33,18 @@ def takes_progress(verb: Verb) -> Verb:
             return verb(*given, progress=say, **settings)
 
     return cast("Verb", follow_and_run)
+
+
+def select_shown(result: ResultT, show_people: bool) -> ResultT:
+    """Return the result with records of real people, or without.
+
+    Raises:
+        OptionError: ``show_people`` is not a truth value.
+    """
+    from evenhand.schema.arrays import check_type
+
+    check_type("show_people", show_people, bool, "True or False")
+    return result if show_people else result.hide_people()
 
 
 def repeated_clock(settings: dict[str, Any]) -> WorkClock | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from evenhand.errors import OptionError
-from evenhand.verb_inputs import Names, read_data, read_subject, repeated_clock, takes_progress
+from evenhand.verb_inputs import Names, read_data, read_subject, repeated_clock, select_shown, takes_progress
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditComparison, AuditResult
@@ -55,6 +55,7 @@ def audit(
     target: str | None = None,
     protected: Names = None,
     sample_weight: Any = None,
+    show_people: bool = False,
     **settings: Any,
 ) -> AuditResult:
     """Audit a model: groups, subgroups, individuals, and proofs where the model can be read from inside.
@@ -70,6 +71,8 @@ def audit(
         sample_weight: how much each person counts, shape (n,), or the column of the data that says it; what is said of
             groups and subgroups is weighted then, with intervals that allow for it. Flip rates, searches for
             individuals and proofs count every person alike.
+        show_people: Whether the result shows records of real people. By default it holds aggregates and invented
+            profiles only.
         settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
             and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name``,
             ``trust`` and ``output`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
@@ -106,7 +109,8 @@ def audit(
     clock = repeated_clock(settings)
     subject = read_subject(model, data, y, target, protected, settings, weights=sample_weight)
     metrics, say = settings.pop("metrics", None), settings.pop("progress")
-    return auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, progress=say, clock=clock)
+    result = auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, progress=say, clock=clock)
+    return select_shown(result, show_people)
 
 
 @overload
@@ -424,12 +428,21 @@ def certify(
 
 @takes_progress
 def search(
-    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+    model: Any,
+    data: Any,
+    y: Any = None,
+    *,
+    target: str | None = None,
+    protected: Names = None,
+    show_people: bool = False,
+    **settings: Any,
 ) -> SearchResult:
     """Search for people whom a model decides differently when nothing but protected attributes change.
 
     Args:
         model, data, y, target, protected: as for ``audit``.
+        show_people: Whether examples and ``to_frame()`` show records of real people. By default they hold invented
+            profiles only.
         settings: as for ``audit``, with fields of ``evenhand.individual.search.SearchConfig``, such as ``budget``,
             people whom the model may be asked about.
 
@@ -455,7 +468,7 @@ def search(
     clock = repeated_clock(settings)
     subject = read_subject(model, data, y, target, protected, settings)
     subject.ledger.budget = settings.get("budget")
-    return searching.search(subject.scorer, subject.people, clock=clock, **settings)
+    return select_shown(searching.search(subject.scorer, subject.people, clock=clock, **settings), show_people)
 
 
 @takes_progress
@@ -588,12 +601,13 @@ def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **en
 
 
 @takes_progress
-def audit_language_model(model: Any, data: Any, **settings: Any) -> LanguageModelAudit:
+def audit_language_model(model: Any, data: Any, *, show_people: bool = False, **settings: Any) -> LanguageModelAudit:
     """Audit a language model that decides about people: gaps between groups, beyond its own noise and that of names.
 
     Args:
         model: the file of a language model, or its entries as a mapping.
         data: a data frame or the path of a table, whose rows are templates of the prompt; or a list of texts.
+        show_people: Whether the result shows rows of the data, prompts and answers. By default it does not.
         settings: as for ``evenhand.llm.audit_language_model``, such as ``calls``, ``answers``, ``seed``.
 
     Examples:
@@ -609,7 +623,8 @@ def audit_language_model(model: Any, data: Any, **settings: Any) -> LanguageMode
     """
     from evenhand import llm
 
-    return llm.audit_language_model(model, read_data(data, settings, words=True), **settings)
+    result = llm.audit_language_model(model, read_data(data, settings, words=True), **settings)
+    return select_shown(result, show_people)
 
 
 @takes_progress

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand import auditing, view
+from evenhand.auditing.wording import headlines
 from evenhand.models import Subject
 from evenhand.schema import ColumnRoles
 from serving import serving
@@ -49,7 +50,7 @@ def test_a_fair_coin_is_said_to_be_noise_before_anything_else(fair, tmp_path):
     blocks = fair.document().blocks
     assert blocks[0].tone == "caution"
     assert blocks[0].text.startswith("The model answers differently each time: asked twice about the same 300 people")
-    assert "no more often, as far as can be told" in auditing.wording.headlines(fair)[0]
+    assert "no more often, as far as can be told" in headlines(fair)[0]
     assert "the decision changes with sex alone" not in fair.summary()
     report, _ = view.write_report(fair, tmp_path)
     page = report.read_text("utf-8")
@@ -59,13 +60,13 @@ def test_a_fair_coin_is_said_to_be_noise_before_anything_else(fair, tmp_path):
 
 
 def test_gates_tell_noise_from_bias(fair, biased):
-    for result in (fair, biased):
-        assert holds("violation_rate.sex > 0.3", result)
+    assert holds("violation_rate.sex < 0.02", fair)
+    assert holds("violation_rate.sex > 0.2", biased)
     assert not holds("excess_flip_rate.low > 0", fair)
     assert holds("excess_flip_rate.sex.low > 0 and population_excess_flip_rate.sex.low > 0", biased)
 
 
 def test_bias_is_said_with_its_direction(biased):
-    first = auditing.wording.headlines(biased)[0]
+    first = headlines(biased)[0]
     assert "more often than when the same person is asked about again" in first
     assert " as m and to " in first

@@ -147,8 +147,9 @@ def test_mitigation_asks_nobody_twice_and_no_more_than_its_forecast(evenhand, me
         assert agreed.code == 0, agreed.err
         assert 0 < agreed.json["queries"] == service.asked <= forecast
         rows = [tuple(one.values()) for request in service.requests for one in request]
-    # Again asked about are the 24 people of the test set, to see whether the model answers differently each time.
-    assert len(rows) - len(set(rows)) == 24
+    # Again asked about are the 24 people of the test set, to see whether the model answers differently each time, and
+    # both sides of flips: on the test set, in the population of 2,000, and in what is learnt from.
+    assert 24 < len(rows) - len(set(rows)) <= 24 + 2 * len(set(rows))
     assert (tmp_path / "new.joblib").exists()
     names = {line["name"] for line in agreed.json["candidates"][0]["lines"]}
     assert {"accuracy", "flip_rate", "population_flip_rate"} <= names
@@ -187,7 +188,8 @@ def test_mitigation_calls_a_function_about_everybody_once(evenhand, mending, tmp
     assert ran.code == 0, ran.err
     asked = sys.modules["counting_rule"].ROWS
     assert len(asked) == ran.json["queries"] <= 4000
-    assert len(asked) - len(set(asked)) <= 24 + 32 + 320  # the test set for noise, the trial, and the types of columns
+    # The test set for noise, the trial, the types of columns, and both sides of flips.
+    assert len(asked) - len(set(asked)) <= 24 + 32 + 320 + 1000
 
 
 COUNTED = """

@@ -1,4 +1,4 @@
-"""Flips of models that answer differently each time: noise is told from bias, and nothing changes for others."""
+"""Flips of models that answer differently each time count only if they repeat, and nothing changes for others."""
 
 import itertools
 import math
@@ -6,11 +6,9 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evenhand import individual, population
-from evenhand.individual.noise import ANSWERS, compare_directions, confirm_flips, equal_rates_p
+from evenhand.individual.noise import compare_directions, confirm_flips, first_difference
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
 from serving import serving
@@ -56,10 +54,12 @@ def measure(model, them, **more):
 
 
 def test_a_fair_coin_is_noise():
-    result = measure(noisy(lambda frame: 0.5), people(1000), protected=("sex", "origin"))
+    result = measure(noisy(lambda frame: 0.5, 1), people(1000), protected=("sex", "origin"))
     rate = result.rate(("sex",), "data")
-    assert 0.4 < rate.rate.value < 0.6
+    assert rate.rate.value < 0.01
+    assert 0.4 < rate.noise.single.value < 0.6
     for one in result.rates:
+        assert one.repeats.differed - one.unrepeated == one.repeats.repeated == one.flips
         assert one.noise.excess.low <= 0 <= one.noise.excess.high
         assert one.noise.people == 300
     # Among six variants nearly everybody has two that differ, as among six answers about the same person.
@@ -133,8 +133,8 @@ def test_the_majority_of_several_answers_is_less_noisy():
     # Two answers of the same person differ with 2 * .2 * .8 = 0.32; majorities of five with 2 * .0579 * .9421 = 0.109.
     assert once.noise.own.low <= 0.32 <= once.noise.own.high
     assert five.noise.own.low <= 0.109 <= five.noise.own.high
-    assert once.rate.low <= 0.32 <= once.rate.high
-    assert five.rate.low <= 0.109 <= five.rate.high
+    assert once.noise.single.low <= 0.32 <= once.noise.single.high
+    assert five.noise.single.low <= 0.109 <= five.noise.single.high
     assert five.queries == 5 * once.queries
 
 
@@ -160,7 +160,68 @@ def test_a_model_that_repeats_itself_is_counted_as_before():
 
     plain = measure(Plain(), people(400))
     assert plain.noise is None
-    assert plain.model_copy(update={"noise": result.noise, "seconds": result.seconds}) == result
+    assert all(rate.repeats.repeated == rate.repeats.differed > 0 for rate in result.rates)
+    rates = tuple(rate.model_copy(update={"repeats": None}) for rate in result.rates)
+    assert plain == result.model_copy(update={"noise": None, "seconds": plain.seconds, "rates": rates})
+
+
+# Rare noise, which asking some people twice hardly ever shows
+
+
+@pytest.mark.parametrize("chance", [0.001, 0.003, 0.01, 0.05, 0.5])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_model_that_ignores_sex_does_not_flip(chance, repeats):
+    for seed in range(3):
+        result = measure(noisy(lambda frame: chance, seed), people(400, seed), repeats=repeats, samples=2000, seed=seed)
+        for rate in result.rates:
+            assert rate.flips <= 0.01 * rate.repeats.differed  # 0 but for one in a hundred coins
+            assert (rate.unrepeated > 0) <= (rate.noise is not None)
+        assert all(profile.worse.label != profile.better.label for profile in result.examples)
+        assert chance > 0.3 or not result.examples
+
+
+@pytest.mark.parametrize("chance", [0.001, 0.01, 0.05])
+def test_a_real_dependence_is_found_behind_rare_noise(chance):
+    def rate(frame):
+        hired = frame["grade"] + 2 * (frame["sex"] == "m") > 2
+        return np.where(hired, 1 - chance, chance)
+
+    result = measure(noisy(rate, 3), people(400), samples=2000)
+    for one in result.rates:
+        # Grades 1 and 2 of five depend on sex.
+        assert one.rate.value == pytest.approx(0.4, abs=0.08)
+        assert one.flips <= one.n * 0.43
+    for profile in result.examples:
+        assert (profile.worse.label, profile.better.label) == ("no", "yes")
+        assert (profile.worse.values, profile.better.values) == ({"sex": "f"}, {"sex": "m"})
+        assert profile.unprotected["grade"] in "12"
+    assert len(result.examples) > 0
+
+
+def test_noise_found_in_flips_alone_stands_beside_the_rates():
+    rng = np.random.default_rng(0)
+    calls = 0
+
+    def answer(frame):
+        nonlocal calls
+        calls += len(frame)
+        # Repeats itself at first: the people who are asked about twice show no noise.
+        return np.where(rng.random(len(frame)) < (0.3 if calls > 650 else 0.0), "yes", "no")
+
+    result = measure(load_model(answer, SCHEMA), people(300), samples=3000)
+    assert result.noise.changed == 0
+    assert sum(rate.unrepeated for rate in result.rates) > 0
+    assert all(rate.noise is not None and rate.noise.people > 0 for rate in result.rates)
+    (caution,) = individual.noise_notes(result)
+    assert caution.tone == "caution"
+
+
+def test_a_generator_that_is_seeded_per_call_does_not_flip():
+    def answer(frame):
+        return np.where(np.random.default_rng(0).random(len(frame)) < 0.2, "yes", "no")
+
+    result = measure(load_model(answer, SCHEMA), people(400), samples=1000)
+    assert all(rate.rate.value < 0.02 for rate in result.rates)
 
 
 # Over HTTP, where answers are kept
@@ -175,27 +236,15 @@ def test_noise_behind_an_endpoint_is_measured_with_new_answers():
     # 30 distinct rows for 500 people: had their answers been kept, the interval of the rate would mean nothing.
     rate = result.rate(("sex",), "data")
     assert result.noise.noisy
-    assert rate.rate.low <= 0.5 <= rate.rate.high
+    assert rate.noise.single.low <= 0.5 <= rate.noise.single.high
     assert rate.noise.excess.low <= 0 <= rate.noise.excess.high
-    asked = sum(one.queries + one.noise.queries for one in result.rates)
+    asked = sum(one.queries + one.noise.queries + one.repeats.queries for one in result.rates)
     # Besides: 32 made-up people at the start, and first answers about the 300 who were asked about twice.
     known = 32 + result.noise.queries
     assert asked + known <= service.asked <= asked + known + 30
 
 
 # The parts
-
-
-@given(st.integers(0, 6), st.integers(0, 6))
-def test_equal_rates_by_counting_every_table(first, second):
-    """Fisher's p: tables with the same margins that are at most as likely, each way to choose people counted."""
-    answers, total = 6, first + second
-    ways = [
-        math.comb(answers, k) * math.comb(answers, total - k) for k in range(max(0, total - answers), 7) if k <= total
-    ]
-    own = math.comb(answers, first) * math.comb(answers, second)
-    expected = sum(way for way in ways if way <= own) / sum(ways)
-    assert equal_rates_p(answers)[first, second] == pytest.approx(expected)
 
 
 def test_directions_by_hand():
@@ -213,20 +262,29 @@ def test_directions_by_hand():
     assert 0 < p < 0.05
 
 
-def test_only_pairs_beyond_noise_are_confirmed():
+def test_only_flips_beyond_noise_are_confirmed():
     variants = np.array([[[grade, sex, 0] for sex in (0, 1)] for grade in range(5)] * 8, dtype=float)
-    compared = np.ones(variants.shape[:2], dtype=bool)
-    biased = confirm_flips(
-        noisy(lambda frame: np.where((frame["sex"] == "f") & (frame["grade"] == 2), 0.05, 0.9)), variants, compared
-    )
+    labels = np.tile([0, 1], (len(variants), 1))  # all women no, all men yes
+
+    def rate(frame):
+        return np.where((frame["grade"] == 2) & (frame["sex"] == "f"), 0.05, 0.95)
+
+    found = confirm_flips(noisy(rate), variants, labels)
     planted = variants[:, 0, 0] == 2
-    assert biased.kept[planted].mean() > 0.7
-    assert biased.kept[~planted].sum() <= 1  # a false discovery rate of 5 %
+    assert found.confirmed[planted].mean() > 0.7
+    assert found.confirmed[~planted].sum() <= 1
+    assert found.check.repeated + found.check.noise == found.check.tested == len(variants)
+    assert found.scores[found.confirmed & planted].mean(axis=0) == pytest.approx([0.05, 0.95], abs=0.1)
     false = sum(
-        confirm_flips(noisy(lambda frame: 0.5, seed), variants, compared).kept.any() for seed in range(scaled(60))
+        confirm_flips(noisy(lambda frame: 0.5, seed), variants, labels).confirmed.any() for seed in range(scaled(60))
     )
     assert false <= 0.05 * scaled(60) + 3
-    assert ANSWERS % 2 == 1  # so that two labels never tie
+
+
+def test_first_difference_by_hand():
+    labels = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 1]])
+    compared = np.array([[True, True, True], [False, True, True], [True, True, False]])
+    assert first_difference(labels, compared).tolist() == [[0, 2], [1, 2], [0, 1]]
 
 
 def test_excess_of_single_answers_is_never_below_zero_on_average():

@@ -126,7 +126,9 @@ def test_findings_by_hand():
     (count,) = result.counts
     assert (count.flips, count.n, count.texts) == (3, 4, 5)  # the king is not a woman either way
     assert result.profiles == 2
-    assert result.queries == len(asked) == 2 * len(set(asked)) == 12  # once more, for its noise
+    assert count.repeats.repeated == count.flips
+    # Once more for its noise, and both sides of the flips again.
+    assert result.queries == len(asked) == 2 * len(set(asked)) + count.repeats.queries
     assert (result.noise.people, result.noise.changed, count.noise) == (6, 0, None)
     assert "nobody" not in asked
     first = result.examples[0]
@@ -199,9 +201,9 @@ def test_limits_and_interrupts():
         protected=["gender"],
         config=search.TextSearchConfig(budget=100, examples=3),
     )
-    assert result.queries == 100
+    assert 60 <= result.queries <= 100  # some are reserved for asking about flips again
     assert result.noise.people == 2  # two of the texts, anywhere, were asked about twice
-    assert 47 <= result.counts[0].n <= 49
+    assert result.counts[0].n == result.counts[0].repeats.repeated == 10
     assert len(result.examples) == 3
     calls = []
 
@@ -340,7 +342,9 @@ def test_noise_of_a_model_of_texts_is_no_finding():
     (count,) = result.counts
     assert result.noise.noisy
     assert result.queries == model.asked
-    assert count.rate.value == pytest.approx(0.5, abs=0.08)
+    assert count.rate.value < 0.02
+    assert count.repeats.differed - count.repeats.repeated == count.repeats.noise
+    assert count.noise.single.value == pytest.approx(0.5, abs=0.08)
     assert count.noise.own.value == pytest.approx(0.5, abs=0.12)
     assert count.noise.excess.low < 0 < count.noise.excess.high
     assert count.noise.p > 0.01
@@ -356,7 +360,8 @@ def test_a_bias_behind_the_noise_of_a_model_of_texts():
     """Probabilities p = 0.9 and q = 0.3: answers differ with p(1-q)+q(1-p) = 0.66, themselves with 0.3; excess 0.36."""
     model = NoisyModel(lambda one: 0.3 if "woman" in one else 0.9)
     (count,) = search.search_texts(model, SENTENCES, protected=["gender"]).counts
-    assert count.rate.value == pytest.approx(0.66, abs=0.07)
+    assert 0.2 < count.rate.value < 0.66
+    assert count.noise.single.value == pytest.approx(0.66, abs=0.07)
     assert count.noise.own.value == pytest.approx(0.3, abs=0.1)
     assert count.noise.excess.low < 0.36 < count.noise.excess.high
     assert count.noise.excess.low > 0.2

@@ -96,6 +96,7 @@ def audit(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
         )
     rows.check(save_tests=save_tests)
+    rows.require_shown(save_tests=save_tests)
     source = table.read_table(data, words=True)
     people, name = source.frame, source.name
     with view.show_progress(quiet=output.silent) as progress:

@@ -123,12 +123,19 @@ SheetOption = Annotated[
     str | None, typer.Option("--sheet", help="Sheet of an Excel workbook; by default the only one that is not empty.")
 ]
 
+ShowPeopleOption = Annotated[
+    bool,
+    typer.Option(
+        "--show-people",
+        help="Show records of real people. By default only aggregates and invented profiles are shown and written.",
+    ),
+]
 NoPeopleOption = Annotated[
     bool,
     typer.Option(
         "--no-people",
-        help="Leave rows of real people out of the screen, the page and the JSON; a table or tests made of them are "
-        "refused.",
+        help="Also leave out invented profiles and rates of groups that are too small to be compared; tables and tests "
+        "of profiles are refused.",
     ),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Write all findings as a table: .csv or .parquet.")]
@@ -478,28 +485,45 @@ class FindingsOptions(PageOptions):
 
 @dataclass(frozen=True)
 class PeopleOptions:
-    """Whether rows of real people are told."""
+    """Whether records of real people are shown."""
 
+    show_people: ShowPeopleOption = False
     no_people: NoPeopleOption = False
 
     def check(self, **files: object) -> None:
-        """Refuse files that are rows of people, by the options that name them.
+        """Refuse files of profiles beside ``--no-people``, by the options that name them.
 
         Raises:
-            OptionError: there is one, and rows are to be left out.
+            OptionError: There is such a file, or people are both shown and left out.
         """
+        if self.show_people and self.no_people:
+            raise OptionError("expected one of --show-people and --no-people, got both", location="--show-people")
         for name, path in files.items():
             if self.no_people and path is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise OptionError(
-                    f"{option} writes rows of real people, which are to be left out",
+                    f"{option} writes profiles, which are to be left out",
                     location="--no-people",
                     hint=f"leave out --no-people or {option}",
                 )
 
+    def require_shown(self, **files: object) -> None:
+        """Refuse files of rows of the data unless people are shown, by the options that name them.
+
+        Raises:
+            OptionError: There is such a file.
+        """
+        for name, path in files.items():
+            if path is not None and not self.show_people:
+                option = f"--{name.replace('_', '-')}"
+                message = f"{option} writes rows of the data, and they are not shown"
+                raise OptionError(message, location=option, hint="add --show-people")
+
     def tell(self, result: ResultT) -> ResultT:
-        """Return what may be told of a result."""
-        return result.without_people() if self.no_people else result
+        """Return what may be shown of a result."""
+        if self.no_people:
+            return result.without_people()
+        return result if self.show_people else result.hide_people()
 
 
 @dataclass(frozen=True)

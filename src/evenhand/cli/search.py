@@ -83,6 +83,7 @@ def search(
     document: Callable[[], Document]
     if text_column is not None:
         _refuse_workers(workers, "texts are")
+        rows.require_shown(out=output.out, save_tests=save_tests)
         for option, given in (("--html", output.html), ("--schema", people.schema)):
             if given is not None:
                 raise OptionError(f"{option} is not about texts", location="--text-column", hint="leave it out")

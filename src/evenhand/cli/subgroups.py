@@ -16,6 +16,7 @@ from evenhand.cli.options import (
     ModelArgument,
     OutputOptions,
     RunOptions,
+    ShowPeopleOption,
     read_terms,
 )
 from evenhand.errors import OptionError
@@ -65,6 +66,7 @@ def subgroups(
     terms: Annotated[
         list[Path] | None, typer.Option("--terms", help="For texts: a file of identity terms; may be repeated.")
     ] = None,
+    show_people: ShowPeopleOption = False,
 ) -> None:
     """Search for subgroups of people that a model treats differently from everyone else."""
     from evenhand import subgroups, view
@@ -105,6 +107,7 @@ def subgroups(
                     subject.scorer, subject.people, config, weights=subject.weights, progress=progress, clock=clock
                 )
         card = subject.card
+    found = found if show_people else found.hide_people()
     document = partial(found.document, card)
     written = output.write_findings(found, document)
     timed_out = found.work is not None and not found.work.repeatable

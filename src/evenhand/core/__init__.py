@@ -50,7 +50,7 @@ from evenhand.core.expressions import (
     quote_word,
 )
 from evenhand.core.reading import OutcomeReading, TableReading
-from evenhand.core.result import PEOPLE_LEFT_OUT, SCHEMA_VERSION, Result
+from evenhand.core.result import PEOPLE_HIDDEN, PEOPLE_LEFT_OUT, SCHEMA_VERSION, Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.work import NEVER, TimeLimit, Work, WorkClock, check_time, read_work
 
@@ -58,6 +58,7 @@ __all__ = [
     "COMPARISONS",
     "NEVER",
     "PAGE_ROWS",
+    "PEOPLE_HIDDEN",
     "PEOPLE_LEFT_OUT",
     "SCHEMA_VERSION",
     "WIDE_ROWS",

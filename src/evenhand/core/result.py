@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,8 +27,11 @@ SCHEMA_VERSION = 1
 """Of the JSON of every result."""
 
 
-PEOPLE_LEFT_OUT = "Rows of real people are left out."
-"""What a result says of itself where they are."""
+PEOPLE_LEFT_OUT = "Records of real people are left out."
+"""Note of a result without records of people."""
+
+PEOPLE_HIDDEN = f"{PEOPLE_LEFT_OUT} Set `show_people=` to see them."
+"""Note in the place of records."""
 
 
 class Result(BaseModel):
@@ -40,7 +44,7 @@ class Result(BaseModel):
         seed: what the random numbers were drawn from; the same seed gives the same result, unless a clock had a say.
         seconds: wall-clock time it took.
         work: what was done by the clock, by which a result is repeated; None where there are no limits of time.
-        people_left_out: whether rows of real people were taken out, by ``without_people``.
+        people_left_out: Whether records of real people were taken out (see ``hide_people``).
         table_reading: How the table was read; None if no table was read.
         test_reading: How the table of the test data was read; None without test data of its own.
     """
@@ -69,17 +73,30 @@ class Result(BaseModel):
         written: Document = importlib.import_module(module).build_document(self, *given)
         return written
 
-    def without_people(self) -> Self:
-        """Return the result without rows of real people, and without what was found by starting from one.
+    def hide_people(self) -> Self:
+        """Return the result without records of real people: only aggregates and invented profiles are left.
 
-        Pages, screens and JSON of the returned result hold none. Numbers that were counted over people stay, but for
-        those of groups that are too small to be compared, which are unknown.
+        Verbs and commands return their results so, unless ``show_people`` is set. Left out are rows of the data,
+        profiles that differ from one in protected attributes only, and profiles with a value that a single person has.
         """
-        parts = {name: _without_people(value) for name, value in self}
-        return self.model_copy(update={**parts, **self._rows_left_out(), "people_left_out": True})
+        parts = {name: _map_results(value, lambda part: part.hide_people()) for name, value in self}
+        return self.model_copy(update={**parts, **self._records_hidden(), "people_left_out": True})
 
-    def _rows_left_out(self) -> dict[str, Any]:
-        """Return the fields that hold rows of real people or decisions about few of them, without these."""
+    def without_people(self) -> Self:
+        """Return the result without records of real people and without decisions about few of them.
+
+        Rates of groups that are too small to be compared are unknown then, and decisions are not kept.
+        """
+        parts = {name: _map_results(value, lambda part: part.without_people()) for name, value in self}
+        hidden = {**self._records_hidden(), **self._small_groups_hidden()}
+        return self.model_copy(update={**parts, **hidden, "people_left_out": True})
+
+    def _records_hidden(self) -> dict[str, Any]:
+        """Return the fields that hold records of real people, without these."""
+        return {}
+
+    def _small_groups_hidden(self) -> dict[str, Any]:
+        """Return the fields that hold decisions about few people, without these."""
         return {}
 
     @property
@@ -156,11 +173,11 @@ class Result(BaseModel):
         return self.model_dump(mode="json")
 
 
-def _without_people(value: Any) -> Any:
-    """Return a field's value, the results in it without rows of real people."""
+def _map_results(value: Any, function: Callable[[Result], Result]) -> Any:
+    """Return a field's value with a function applied to the results in it."""
     if isinstance(value, Result):
-        return value.without_people()
-    return tuple(map(_without_people, value)) if type(value) is tuple else value
+        return function(value)
+    return tuple(_map_results(part, function) for part in value) if type(value) is tuple else value
 
 
 def _view(module: str) -> ModuleType:

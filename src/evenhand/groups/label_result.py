@@ -121,7 +121,7 @@ class LabelMetrics(Result):
     overall: LabelGroup
     breakdowns: tuple[LabelBreakdown, ...]
 
-    def _rows_left_out(self) -> dict[str, Any]:
+    def _small_groups_hidden(self) -> dict[str, Any]:
         reason = f"left out: fewer than {self.min_group_size} people"
         return {"breakdowns": tuple(one.without_small_groups(reason) for one in self.breakdowns)}
 

@@ -25,7 +25,14 @@ from evenhand.core import (
     Text,
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.gaps import describe_size, format_not_assessable, is_distinguishable, reference_table, title_gap
+from evenhand.groups.gaps import (
+    GAP_TITLES,
+    describe_size,
+    format_not_assessable,
+    is_distinguishable,
+    reference_table,
+    title_gap,
+)
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, describe_selective, find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelMetrics
@@ -185,7 +192,7 @@ class GroupMetrics(Result):
         """Each of several labels by group, where no label is the favourable one."""
         return None if self.overall else self.labels
 
-    def _rows_left_out(self) -> dict[str, Any]:
+    def _small_groups_hidden(self) -> dict[str, Any]:
         reason = f"left out: {_too_few(self)}"
         bins = tuple(one for one in self.calibration if one.n >= self.min_group_size)
         outcome = self.outcome
@@ -388,6 +395,12 @@ def small_notes(result: GroupMetrics) -> Iterator[Note]:
                 f"Not assessable by {join_names(breakdown.by)}: {_too_few(result)}, in no gap: {list_some(small)}",
                 "caution",
             )
+        assessed = {group.label for group in breakdown.groups if not group.small}
+        for gap in breakdown.gaps:
+            undefined = [f"{label} ({n:,})" for label, n in gap.not_assessable.items() if label in assessed]
+            if undefined and gap.name not in GAP_TITLES:  # a custom metric; its gap is not on the screen
+                text = f"Not assessable by {join_names(breakdown.by)}: {gap.name} leaves out {list_some(undefined)}"
+                yield Note(f"{text}, where {gap.metric} is unknown", "caution")
 
 
 def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int = 2) -> Iterator[Block]:

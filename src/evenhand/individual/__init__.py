@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         labels_by_assignment,
         merge_by_unprotected,
     )
+    from evenhand.individual.noise import find_confirmed_flips
     from evenhand.individual.number_search import NumberSearchResult, search_numbers
     from evenhand.individual.outcomes import (
         OutcomeConfig,
@@ -104,6 +105,7 @@ __all__ = [
     "count_outcomes",
     "describe_kind",
     "explain_comparison",
+    "find_confirmed_flips",
     "find_flips",
     "flip_answers",
     "labels_by_assignment",

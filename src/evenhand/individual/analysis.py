@@ -11,9 +11,10 @@ husband becomes a wife), and combinations that break a rule are not compared. Th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,10 +29,18 @@ from evenhand.individual.flips import (
     build_variants,
     compare,
     find_flips,
+    find_real,
     keep_apart,
     merge_by_unprotected,
 )
-from evenhand.individual.noise import ANSWERS, NoiseRecorder, confirm_flips
+from evenhand.individual.noise import (
+    ASKED_AGAIN,
+    ConfirmedFlips,
+    FlipNoise,
+    NoiseRecorder,
+    confirm_flips,
+    first_difference,
+)
 from evenhand.individual.result import (
     Assignment,
     CounterpartRate,
@@ -40,7 +49,17 @@ from evenhand.individual.result import (
     Profile,
     WeightedFlipRate,
 )
-from evenhand.models import CHECKED, FreshScorer, Scorer, check_noise, favourable_score, find_ledger
+from evenhand.models import (
+    CHECKED,
+    FreshScorer,
+    RepeatCheck,
+    Scorer,
+    ask_people,
+    can_vary,
+    check_noise,
+    favourable_score,
+    find_ledger,
+)
 from evenhand.population import Population
 from evenhand.schema import People, PeopleWeights, Schema, Value
 from evenhand.stats import (
@@ -65,6 +84,16 @@ WEIGHTED = "Clopper-Pearson, of effective sample sizes (weights; Korn-Graubard)"
 
 CHECK_SHARE = 0.1
 """Of a time limit no more than this goes into asking some people twice, if that takes more than one batch."""
+
+COUNT_SHARE = 0.75
+"""Share of a time limit for first answers, if flips are asked about again."""
+
+RESERVED_ROUNDS = 2
+"""Rounds of new answers about each flip that a budget reserves."""
+
+SPARE = 4
+"""Candidates per example: those that do not repeat, or are drawn and coincide with a person in the data, are dropped.
+"""
 
 
 class FlipConfig(Config):
@@ -109,6 +138,7 @@ class FlipCount:
         complete, interrupted: whether all were reached, and whether somebody stopped it.
         flags: what was found of each person reached, see ``PersonFlips``, shape (people, 5).
         violators: one individual per distinct one who flips (between plausible counterparts), (n, attributes).
+        published_check, check: how many of ``published`` and ``flips`` repeat; None for a model that cannot vary.
     """
 
     people: int
@@ -122,6 +152,8 @@ class FlipCount:
     interrupted: bool
     flags: Booleans
     violators: Floats
+    published_check: RepeatCheck | None
+    check: RepeatCheck | None
 
 
 def measure_flips(
@@ -175,6 +207,7 @@ def measure_flips(
         (protected, source) for protected in sets for source in ("data", "population")
     ]
     noise, interrupted = None, False
+    reached: list[Floats] = []
     try:
         decisions = compare(scorer, white_box, _some_variants(people, (shuffled, sampled), config.protected))
         if decisions.white_box is None:
@@ -202,8 +235,10 @@ def measure_flips(
             limit.share(share),
             allowance.share(share),
             recorder,
+            config.confidence,
         )
         if answered.people > 0:
+            reached.append(known)
             rate = _flip_rate(source, answered, protected, people, population, config)
             rate = rate.model_copy(update={"unknown": len(everybody) - len(known)})
             if weights is not None and source == "data" and recorder is None:
@@ -220,6 +255,15 @@ def measure_flips(
         interrupted = answered.interrupted
         if interrupted:
             break
+    if not interrupted and any(rate.unrepeated for rate in rates):
+        rates = [
+            rate
+            if rate.noise is not None
+            else rate.model_copy(
+                update={"noise": _measure_noise(decisions, people, individuals, rate, allowance, rng, config)}
+            )
+            for rate, individuals in zip(rates, reached, strict=True)
+        ]
     return IndividualResult(
         rates=tuple(rates),
         examples=tuple(examples),
@@ -263,6 +307,29 @@ class _Allowance:
         return _Allowance(self._scorer, self.left * part)
 
 
+def _measure_noise(
+    decisions: Decisions,
+    people: People,
+    individuals: Floats,
+    rate: FlipRate,
+    allowance: _Allowance,
+    rng: np.random.Generator,
+    config: FlipConfig,
+) -> FlipNoise | None:
+    """Return the noise of a model that seemed to repeat its answers; None if no budget is left for it."""
+    recorder = NoiseRecorder(FreshScorer(decisions.model, config.repeats), rng)
+    each = 2 * len(people.schema.assignments(rate.protected)) * config.repeats
+    some = individuals[: int(min(ASKED_AGAIN, allowance.left // each))]
+    variants = Variants.of(people.schema, rate.protected, some)
+    variants = variants[np.flatnonzero(variants.plausible.sum(axis=1) > 1)]
+    labels = np.zeros(variants.plausible.shape, dtype=np.int64)
+    with suppress(BudgetError):
+        labels[variants.plausible] = recorder.scorer.predict(variants.counterparts[variants.plausible])
+        recorder.add(variants.counterparts, labels, variants.plausible)
+    sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
+    return recorder.result(people.schema, rate.protected, config.confidence, sampled_from)
+
+
 def _count_flips(
     decisions: Decisions,
     people: People,
@@ -271,6 +338,7 @@ def _count_flips(
     limit: TimeLimit,
     allowance: _Allowance,
     recorder: NoiseRecorder | None,
+    confidence: float,
 ) -> FlipCount:
     schema = people.schema
     m = len(schema.assignments(protected))
@@ -281,15 +349,19 @@ def _count_flips(
         distinct = merge_by_unprotected(individuals, [] if schema.constrains_people else schema.positions(protected))
     # An endpoint takes few individuals per request: time is looked after between requests.
     rows = max(1, min(CHUNK, int(getattr(decisions.model, "batch", CHUNK))) // m)
-    found = np.zeros((len(distinct.individuals), len(PersonFlips._fields)), dtype=np.bool_)
+    flags = np.zeros((len(distinct.individuals), len(PersonFlips._fields)), dtype=np.bool_)
     answers = 1 if recorder is None else recorder.scorer.answers
     at = queries = 0
     interrupted = False
+    varies = decisions.white_box is None and can_vary(decisions.model)
+    counting = limit.share(COUNT_SHARE) if varies else limit
+    singles = [_SingleFlips() for _ in range(1 + schema.constrains_people)]
 
     # With rules, people have counterparts besides the published variants; a noisy model is asked once more about each.
-    each = m * (2 if schema.constrains_people else 1)
+    each = m * len(singles)
     if isinstance(decisions.model, FreshScorer):
         each *= decisions.model.answers + 1
+    reserve = 2 * RESERVED_ROUNDS * answers if varies else 0
 
     def decide(asked: Floats) -> Integers:
         nonlocal queries
@@ -297,8 +369,9 @@ def _count_flips(
         return decisions.labels(asked)
 
     try:
-        while at < len(found) and not (at and limit.passed()):
-            affordable = int(min(rows, allowance.left / each))
+        while at < len(flags) and not (at and counting.passed()):
+            reserved = reserve * sum(map(len, singles))
+            affordable = int(min(rows, (allowance.left - reserved) / (each + reserve * len(singles))))
             if affordable < 1:
                 break
             chunk = distinct.individuals[at : at + affordable]
@@ -309,26 +382,101 @@ def _count_flips(
                 at_hand = np.flatnonzero(counted.compared)
                 kept = variants[at_hand]
                 recorder.add(kept.counterparts, counterparts[at_hand], kept.plausible)
-            found[at : at + len(chunk)] = np.stack(counted, axis=1)
+            if varies:
+                singles[0].add(at, counted.published, variants.published, published, np.ones_like(variants.plausible))
+                if schema.constrains_people:
+                    singles[1].add(at, counted.flips, variants.counterparts, counterparts, variants.plausible)
+            flags[at : at + len(chunk)] = np.stack(counted, axis=1)
             at += len(chunk)
     except BudgetError:
         pass  # further tries after failures cost more than was foreseen
     except KeyboardInterrupt:
         interrupted = True
-    complete = at >= len(found)
+    single = flags.copy()
+    again = 0
+    if varies:
+        try:
+            for number, flips in enumerate(singles):
+                confirmed, counts = flips.confirm(decisions.model, confidence, allowance, limit)
+                again += counts.queries
+                at = min([at, *flips.rows[counts.tested : counts.tested + 1].tolist()])
+                columns = slice(0, 2) if len(singles) == 1 else slice(number, number + 1)
+                flags[flips.rows[~confirmed], columns] = False
+            flags[:, 4] &= flags[:, 0]
+        except BudgetError:
+            at = min([at, *(int(flips.rows[0]) for flips in singles if len(flips))])
+        except KeyboardInterrupt:
+            at, interrupted = 0, True
+    flags[at:] = False
+    complete = at >= len(flags)
     # Only people before the first one not asked about: these are a random draw, in which no one was preferred.
     reached = len(individuals) if complete else int(distinct.first[at])
-    flags = found[distinct.of[:reached]]
-    counts: list[int] = flags.sum(axis=0).tolist()
+    of = distinct.of[:reached]
+    totals: list[int] = flags[of].sum(axis=0).tolist()
+
+    def check(column: int) -> RepeatCheck | None:
+        if not varies:
+            return None
+        differed = int(single[of, column].sum())
+        return RepeatCheck(
+            differed=differed, tested=differed, repeated=totals[column], queries=again, confidence=confidence
+        )
+
     return FlipCount(
-        **dict(zip(PersonFlips._fields, counts, strict=True)),
+        **dict(zip(PersonFlips._fields, totals, strict=True)),
         people=reached,
         queries=queries,
         complete=complete,
         interrupted=interrupted,
-        flags=flags,
-        violators=distinct.individuals[PersonFlips(*found.T).flips],
+        flags=flags[of],
+        violators=distinct.individuals[PersonFlips(*flags.T).flips],
+        published_check=check(0),
+        check=check(1),
     )
+
+
+class _SingleFlips:
+    """Flips between single answers, to be confirmed.
+
+    Attributes:
+        rows: Positions of the people who flip, increasing, shape (n,).
+    """
+
+    def __init__(self) -> None:
+        self.rows: Integers = np.zeros(0, dtype=np.int64)
+        self._sides: list[Floats] = []
+        self._labels: list[Integers] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, at: int, flips: Booleans, variants: Floats, labels: Integers, compared: Booleans) -> None:
+        """Add people who flip.
+
+        Args:
+            at: Position of the first person.
+            flips: Whether each person flips, shape (n,).
+            variants: Variants of each, shape (n, m, attributes).
+            labels: Labels of the variants, shape (n, m).
+            compared: Variants that are compared, shape (n, m).
+        """
+        rows = np.flatnonzero(flips)[:, None]
+        pairs = first_difference(labels[flips], compared[flips])
+        self.rows = np.concatenate([self.rows, at + rows[:, 0]])
+        self._sides.append(variants[rows, pairs])
+        self._labels.append(labels[rows, pairs])
+
+    def confirm(
+        self, scorer: Scorer, confidence: float, allowance: _Allowance, limit: TimeLimit
+    ) -> tuple[Booleans, RepeatCheck]:
+        """Return which flips repeat, shape (n,), and the counts."""
+        if not self._sides:
+            return np.zeros(0, dtype=np.bool_), RepeatCheck(
+                differed=0, tested=0, repeated=0, queries=0, confidence=confidence
+            )
+        sides, labels = np.concatenate(self._sides), np.concatenate(self._labels)
+        found = confirm_flips(scorer, sides, labels, confidence=confidence, left=lambda: allowance.left, limit=limit)
+        return found.confirmed, found.check
 
 
 class PersonFlips(NamedTuple):
@@ -387,6 +535,7 @@ def _flip_rate(
             without=answered.people - answered.compared - answered.breaking,
             breaking=answered.breaking,
             implausible=answered.implausible,
+            repeats=answered.check,
         )
     return FlipRate(
         over=source,
@@ -397,6 +546,7 @@ def _flip_rate(
         flips=answered.published,
         n=answered.people,
         queries=answered.queries,
+        repeats=answered.published_check,
     )
 
 
@@ -448,27 +598,26 @@ def _clearest_examples(
     # Counterparts of each other are one pair.
     kept = merge_by_unprotected(variants.representatives, []).first
     model = decisions.model
+    varies = decisions.white_box is None and can_vary(model)
     if isinstance(model, FreshScorer):
-        # A flip between single answers may be noise. Asking again costs no more than the count of flips did.
-        kept = kept[: answered.queries // (ANSWERS * variants.plausible.shape[1])]
-        confirmed = confirm_flips(
-            model, variants.counterparts[kept], variants.plausible[kept], confidence=config.confidence
-        )
-        kept = kept[confirmed.kept]
-        variants, labels = variants[kept], confirmed.labels[confirmed.kept]
-        scores = confirmed.scores[confirmed.kept][:, :, model.favourable]
+        kept = kept[: SPARE * most]
+    variants = variants[kept]
+    scores = np.full(variants.plausible.shape, np.nan)
+    if varies:
+        reply = ask_people(model, variants.counterparts[variants.plausible])
+        labels = np.zeros(scores.shape, dtype=np.int64)
+        labels[variants.plausible], scores[variants.plausible] = reply.labels, reply.scores[:, model.favourable]
     else:
-        variants = variants[kept]
         _, labels = variants.labels(decisions.labels)
-        scores = np.full(labels.shape, np.nan)
         scores[variants.plausible] = favourable_score(model, variants.counterparts[variants.plausible])
     return find_clearest(
-        schema,
-        schema.positions(protected),
+        people,
+        protected,
         AssignmentDecisions(looked_at[kept], variants.counterparts, variants.plausible, labels, scores),
         classes=model.classes,
         most=most,
         source=source,
+        confirm=partial(confirm_flips, model, confidence=config.confidence) if varies else None,
     )
 
 
@@ -493,20 +642,28 @@ class AssignmentDecisions(NamedTuple):
 
 
 def find_clearest(
-    schema: Schema,
-    columns: Sequence[int],
+    people: People,
+    protected: Sequence[str],
     decisions: AssignmentDecisions,
     *,
     classes: tuple[Value, ...],
     most: int,
     source: Literal["data", "population"],
+    confirm: Callable[[Floats, Integers], ConfirmedFlips] | None = None,
 ) -> list[Profile]:
     """Return the ``most`` individuals whose best and worst treated variants lie furthest apart.
 
     Args:
-        columns: positions of the protected attributes.
+        people: The people in the data.
+        protected: Attributes that vary.
         decisions: of the model under each assignment.
+        classes: Labels of the model.
+        most: Maximum number of profiles.
+        source: Where the individuals are from. Drawn ones that tell about a person in the data are left out.
+        confirm: Ask about the two sides of pairs and their labels again; None for a model that cannot vary.
     """
+    schema = people.schema
+    columns = schema.positions(protected)
     _, _, compared, labels, scores = decisions
     width = len(schema.attributes)  # without the row of the data that everybody may carry
     individuals, variants = decisions.individuals[:, :width], decisions.variants[:, :, :width]
@@ -516,7 +673,17 @@ def find_clearest(
     # Worst among those with another label: a lower score with the same label is not a flip.
     worse = np.argmin(np.where(other, scores, np.inf), axis=1)
     gaps = scores[rows, better] - scores[rows, worse]
-    order = np.argsort(-gaps, kind="stable")[:most]
+    order = np.argsort(-gaps, kind="stable")
+    order = order[other[order].any(axis=1)][: SPARE * most]
+    if confirm is not None:
+        pairs = np.stack([worse, better], axis=1)[order]
+        again = confirm(decisions.variants[order[:, None], pairs], labels[order[:, None], pairs])
+        scores[order[:, None], pairs] = again.scores
+        gaps[order] = again.scores[:, 1] - again.scores[:, 0]
+        order = order[again.confirmed]
+        order = order[np.argsort(-gaps[order], kind="stable")]
+    if source == "population":
+        order = order[~find_real(people, protected, variants[order], compared[order])]
     changed = variants[rows, better] != variants[rows, worse]
     changed &= ~np.isnan(individuals)
 
@@ -543,4 +710,4 @@ def find_clearest(
             source=source,
         )
 
-    return [profile(row) for row in order.tolist()]
+    return [profile(row) for row in order[:most].tolist()]

@@ -10,14 +10,14 @@ t.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from evenhand.core import (
-    PEOPLE_LEFT_OUT,
+    PEOPLE_HIDDEN,
     Block,
     Column,
     Config,
@@ -34,13 +34,13 @@ from evenhand.core import (
     setting,
 )
 from evenhand.errors import OptionError
-from evenhand.individual.flips import Variants
-from evenhand.models import Regressor, ask_numbers
+from evenhand.individual.flips import Variants, find_real
+from evenhand.models import Regressor, RepeatCheck, ask_numbers, can_vary
 from evenhand.population import Population
 from evenhand.schema import People, Schema
-from evenhand.stats import Quantity, estimated_rate, observed_rate, show_quantity
+from evenhand.stats import SAME_DIRECTION, Quantity, confirm_repeats, estimated_rate, observed_rate, show_quantity
 from evenhand.text import SIMULATED, join_names
-from evenhand.typing import Floats, Integers, Progress
+from evenhand.typing import Booleans, Floats, Integers, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +86,7 @@ class NumberChange(BaseModel):
         quantiles: share of people, in percent -> the change that so many of them do not exceed.
         means: mean number of those compared under each joint value of the protected attributes; empty where some of
             them cannot have every value.
+        repeats: How many changes between single answers repeat: only these count. None for a model that cannot vary.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,16 +101,19 @@ class NumberChange(BaseModel):
     largest: float
     quantiles: dict[str, float]
     means: dict[str, float]
+    repeats: RepeatCheck | None = None
 
 
 class ChangedPerson(BaseModel):
-    """Somebody in the data with the two protected values between which the number differs most.
+    """A person with the two protected values between which the number differs most.
 
     Attributes:
         protected: the attributes that were changed.
         same: attribute -> value in the data's own words, of all that stays the same.
         lower, higher: the protected values, and those that move with them, with the lower and the higher number.
         lower_number, higher_number: the model's numbers.
+        real: Whether it tells about a person in the data: it is a record but for protected attributes, or has a value
+            that a single person has. Other profiles are invented.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -120,6 +124,7 @@ class ChangedPerson(BaseModel):
     higher: dict[str, str]
     lower_number: float
     higher_number: float
+    real: bool = True
 
 
 class ChangeResult(Result):
@@ -138,7 +143,7 @@ class ChangeResult(Result):
     changes: tuple[NumberChange, ...]
     examples: tuple[ChangedPerson, ...]
 
-    def _rows_left_out(self) -> dict[str, Any]:
+    def _records_hidden(self) -> dict[str, Any]:
         return {"examples": ()}
 
     def document(self) -> Document:
@@ -204,10 +209,10 @@ def measure_changes(
     for step, protected in enumerate(sets):
         say(f"changes with {' x '.join(protected)}", step / len(sets))
         everybody = AssignedNumbers.ask(regressor, schema, protected, people.individuals)
-        changes.append(_summarize(everybody, protected, "data", "the people in the data", schema, config))
-        examples += most_affected(everybody, protected, schema, people.individuals, config.examples)
+        changes.append(_summarize(regressor, everybody, protected, "data", "the people in the data", schema, config))
+        examples += most_affected(everybody, protected, people, config.examples)
         drawn = AssignedNumbers.ask(regressor, schema, protected, sampled)
-        changes.append(_summarize(drawn, protected, "population", population.name, schema, config))
+        changes.append(_summarize(regressor, drawn, protected, "population", population.name, schema, config))
     return ChangeResult(
         tolerance=config.tolerance,
         unit=schema.target.unit,
@@ -222,20 +227,25 @@ class AssignedNumbers:
     """The model's numbers of people under every joint value of the protected attributes.
 
     Attributes:
+        schema: Schema of the people.
+        individuals: The people, shape (n, attributes).
         variants: who they are under each.
         numbers: shape (n, assignments); NaN where somebody cannot exist.
         compared: who obeys the rules and has a counterpart, shape (n,).
+        ends: Assignments with the lowest and the highest number of each person, shape (n, 2).
         change: largest difference of two numbers of a person who is compared, else 0, shape (n,).
     """
 
     def __init__(self, schema: Schema, individuals: Floats, variants: Variants, numbers: Floats) -> None:
+        self.schema, self.individuals = schema, individuals
         self.variants, self.numbers = variants, numbers
         self.compared = np.asarray((variants.plausible.sum(axis=1) > 1) & schema.obeys_rules(individuals))
-        ends = (
-            np.where(variants.plausible, numbers, -np.inf).max(axis=1),
-            np.where(variants.plausible, numbers, np.inf).min(axis=1),
-        )
-        self.change = np.where(self.compared, ends[0] - ends[1], 0.0)
+        plausible = variants.plausible
+        lowest = np.argmin(np.where(plausible, numbers, np.inf), axis=1)
+        highest = np.argmax(np.where(plausible, numbers, -np.inf), axis=1)
+        self.ends = np.stack([lowest, highest], axis=1)
+        low, high = np.take_along_axis(numbers, self.ends, axis=1).T
+        self.change = np.where(self.compared, high - low, 0.0)
 
     @classmethod
     def ask(
@@ -250,8 +260,75 @@ class AssignedNumbers:
             numbers[row, assignment] = ask_numbers(regressor, variants.counterparts[row, assignment])
         return cls(schema, individuals, variants, numbers)
 
+    def at(self, rows: Integers) -> AssignedNumbers:
+        """Return the people at some positions."""
+        return AssignedNumbers(self.schema, self.individuals[rows], self.variants[rows], self.numbers[rows])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[AssignedNumbers]) -> AssignedNumbers:
+        """Return the people of all parts, in order."""
+        return cls(
+            parts[0].schema,
+            np.concatenate([part.individuals for part in parts]),
+            Variants.concatenate([part.variants for part in parts]),
+            np.concatenate([part.numbers for part in parts]),
+        )
+
+    def confirm(
+        self, regressor: Regressor, *, tolerance: float, confidence: float = 0.95, left: float = np.inf
+    ) -> RepeatCheck | None:
+        """Ask about both ends of each change again, and set the changes that do not repeat to 0.
+
+        A change repeats if it has the same direction, and exceeds the tolerance if it did before. Changes that repeat
+        are replaced by the mean of the new answers, which do not favour large changes as a maximum does.
+
+        Args:
+            regressor: The model.
+            tolerance: Changes by no more than this are not flips.
+            confidence: 1 minus the false discovery rate.
+            left: Number of individuals that may be asked about again; changes beyond it count as noise.
+
+        Returns:
+            The counts; None for a model that cannot vary.
+        """
+        if not can_vary(regressor):
+            return None
+        rows = np.flatnonzero(self.change > 0)
+        ends = self.ends[rows]
+        sides = self.variants.counterparts[rows[:, None], ends]
+        exceeded = np.where(self.change[rows] > tolerance, tolerance, 0.0)
+        means, answered, direction = np.zeros(ends.shape), np.zeros(len(rows), dtype=np.int64), -1
+
+        def repeat(which: Integers) -> Booleans:
+            nonlocal direction
+            asked = sides[which].reshape(-1, sides.shape[2])
+            # Each round reverses the order: a generator that is seeded per call would repeat its answers by position.
+            new = ask_numbers(regressor, asked[::direction])[::direction].reshape(-1, 2)
+            direction = -direction
+            answered[which] += 1
+            means[which] += (new - means[which]) / answered[which, None]
+            return np.asarray(new[:, 1] - new[:, 0] > exceeded[which])
+
+        repetition = confirm_repeats(
+            repeat,
+            len(rows),
+            chance=SAME_DIRECTION,
+            confidence=confidence,
+            affordable=lambda: left / 2 - answered.sum(),
+        )
+        self.numbers[rows[:, None], ends] = means
+        self.change[rows] = np.where(repetition.confirmed, means[:, 1] - means[:, 0], 0.0)
+        return RepeatCheck(
+            differed=len(rows),
+            tested=repetition.tested,
+            repeated=int(repetition.confirmed.sum()),
+            queries=2 * int(answered.sum()),
+            confidence=confidence,
+        )
+
 
 def _summarize(
+    regressor: Regressor,
     found: AssignedNumbers,
     protected: tuple[str, ...],
     over: Literal["data", "population"],
@@ -259,6 +336,8 @@ def _summarize(
     schema: Schema,
     config: ChangeConfig,
 ) -> NumberChange:
+    means = found.numbers.copy()
+    repeats = found.confirm(regressor, tolerance=config.tolerance, confidence=config.confidence)
     change = found.change[found.compared]
     n, flips = len(change), int((change > config.tolerance).sum())
     if over == "data":
@@ -266,7 +345,7 @@ def _summarize(
     else:
         rate = estimated_rate(flips, n, population=population, confidence=config.confidence)
     whole = found.variants.plausible[found.compared].all()
-    means = found.numbers[found.compared].mean(axis=0) if whole and n else []
+    means = means[found.compared].mean(axis=0) if whole and n else means[:0, 0]
     names = schema.positions(protected)
     said = [
         " and ".join(schema.attributes[i].text(entry) for i, entry in zip(names, row, strict=True))
@@ -283,35 +362,43 @@ def _summarize(
         largest=float(change.max()) if n else 0.0,
         quantiles={f"{100 * share:g}": float(np.quantile(change, share)) if n else 0.0 for share in QUANTILES},
         means=dict(zip(said, map(float, means), strict=False)),
+        repeats=repeats,
     )
 
 
-def most_affected(
-    found: AssignedNumbers, protected: tuple[str, ...], schema: Schema, individuals: Floats, most: int
-) -> list[ChangedPerson]:
-    """Return the people with the largest changes, no two of them alike."""
+def most_affected(found: AssignedNumbers, protected: tuple[str, ...], people: People, most: int) -> list[ChangedPerson]:
+    """Return the profiles with the largest changes, no two of them alike.
+
+    Args:
+        found: Numbers of the profiles.
+        protected: Attributes that vary.
+        people: The people in the data.
+        most: Maximum number of profiles.
+    """
+    schema, individuals = found.schema, found.individuals
     order = np.argsort(-found.change, kind="stable")
     columns = schema.positions(protected)
-    seen: set[bytes] = set()
-    shown: list[ChangedPerson] = []
+    pairs: dict[bytes, int] = {}
     for row in order[found.change[order] > 0].tolist():
-        if len(shown) >= most:
+        if len(pairs) == most:
             break
-        numbers = found.numbers[row]
-        lower, higher = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
-        pair = found.variants.counterparts[row, [lower, higher]]
-        if pair.tobytes() in seen:
-            continue
-        seen.add(pair.tobytes())
+        pairs.setdefault(found.variants.counterparts[row, found.ends[row]].tobytes(), row)
+    rows = list(pairs.values())
+    real = find_real(people, protected, found.variants.counterparts[rows], found.variants.plausible[rows])
+    shown: list[ChangedPerson] = []
+    for row, is_real in zip(rows, real.tolist(), strict=True):
+        pair = found.variants.counterparts[row, found.ends[row]]
         moved = _moved_columns(pair, columns, individuals[row])
+        lower, higher = found.numbers[row, found.ends[row]].tolist()
         shown.append(
             ChangedPerson(
                 protected=protected,
                 same={a.name: a.text(pair[0, i]) for i, a in enumerate(schema.attributes) if i not in moved},
                 lower={schema.names[i]: schema.attributes[i].text(pair[0, i]) for i in moved},
                 higher={schema.names[i]: schema.attributes[i].text(pair[1, i]) for i in moved},
-                lower_number=float(numbers[lower]),
-                higher_number=float(numbers[higher]),
+                lower_number=lower,
+                higher_number=higher,
+                real=is_real,
             )
         )
     return shown
@@ -342,6 +429,8 @@ def change_answers(result: ChangeResult) -> list[Metric]:
         ]
         if data.means:
             notes.insert(1, _describe_means(data.means, unit))
+        if data.repeats is not None and data.repeats.noise:
+            notes.append(data.repeats.sentence)
         if data.without:
             notes.append(f"{data.without:,} people have no plausible counterpart and are not compared")
         answers.append(
@@ -402,12 +491,12 @@ def change_blocks(result: ChangeResult) -> Iterator[Block]:
             yield Heading(f"Who is affected most by {join_names(protected)}", level=3)
         for one in shown:
             yield Pair(
-                f"Somebody in the data: a change by {write_number(one.higher_number - one.lower_number, result.unit)}",
+                f"A person in the data: a change by {write_number(one.higher_number - one.lower_number, result.unit)}",
                 Side(one.lower, write_number(one.lower_number, result.unit)),
                 Side(one.higher, write_number(one.higher_number, result.unit)),
                 one.same,
             )
     if result.people_left_out:
-        yield Note(PEOPLE_LEFT_OUT)
-    if result.examples:
-        yield Note("These are real records: handle this document as you handle the data.")
+        yield Note(PEOPLE_HIDDEN)
+    elif result.examples:
+        yield Note("These are records of real people: handle this document as you handle the data.")

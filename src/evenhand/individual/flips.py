@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.errors import BudgetError
 from evenhand.models import Scorer, ask_model, favourable_score, predict_labels
-from evenhand.schema import Schema, Value, counterparts_of
+from evenhand.schema import People, Schema, Value, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
 
 
@@ -74,6 +75,12 @@ class Variants:
     def __getitem__(self, rows: Integers) -> Variants:
         return Variants(self.published[rows], self.counterparts[rows], self.plausible[rows])
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Variants]) -> Variants:
+        """Return the variants of all parts, in order."""
+        names = ("published", "counterparts", "plausible")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
     @property
     def representatives(self) -> Floats:
         """One plausible counterpart that stands for all of them, the same for each, shape (n, attributes)."""
@@ -118,13 +125,41 @@ def merge_by_unprotected(individuals: Floats, columns: list[int]) -> DistinctPro
         return DistinctProfiles(
             individuals[:1], np.zeros(1, dtype=np.int64), np.zeros(len(individuals), dtype=np.int64)
         )
-    keys = np.ascontiguousarray(individuals[:, rest])
-    rows = keys.view(np.dtype((np.void, keys.dtype.itemsize * len(rest)))).ravel()
-    _, first, of = np.unique(rows, return_index=True, return_inverse=True)
+    _, first, of = np.unique(_row_keys(individuals[:, rest]), return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return DistinctProfiles(individuals[first[order]], first[order], rank[of])
+
+
+def find_real(people: People, protected: Sequence[str], variants: Floats, compared: Booleans) -> Booleans:
+    """Find profiles that tell about a person in the data, shape (n,): others are invented.
+
+    These are profiles of which some variant is a record of the data, but for protected attributes, and profiles with a
+    value that a single person in the data has, by which that person can be recognized.
+
+    Args:
+        people: The people in the data.
+        protected: Attributes that vary, besides those that the schema protects.
+        variants: Variants of each profile, shape (n, m, attributes).
+        compared: Variants that are compared, shape (n, m).
+    """
+    ignored = {*people.schema.protected, *protected}
+    columns = [i for i, name in enumerate(people.schema.names) if name not in ignored]
+    if not columns:
+        return np.ones(len(variants), dtype=np.bool_)
+    rows = variants[:, :, columns].reshape(-1, len(columns))
+    known = np.isin(_row_keys(rows), _row_keys(people.individuals[:, columns]))
+    for i, column in enumerate(columns):
+        values, counts = np.unique(people.individuals[:, column], return_counts=True)
+        known |= np.isin(rows[:, i], values[counts == 1])
+    return np.asarray((known.reshape(compared.shape) & compared).any(axis=1))
+
+
+def _row_keys(rows: Floats) -> NDArray[np.void]:
+    """Return each row (n, k) as one value, shape (n,)."""
+    keys = np.ascontiguousarray(rows)
+    return keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
 
 
 def keep_apart(individuals: Floats) -> DistinctProfiles:

@@ -13,14 +13,15 @@ small bias shows sooner in the direction: the rate of the favourable decision un
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from evenhand.core import NEVER, TimeLimit
 from evenhand.individual.flips import find_flips
-from evenhand.models import FreshScorer, QuestionLedger, Scorer, repeat_questions
+from evenhand.models import FreshScorer, QuestionLedger, RepeatCheck, Scorer, can_vary, repeat_questions
 from evenhand.schema import Schema
 from evenhand.stats import (
     Estimated,
@@ -28,11 +29,12 @@ from evenhand.stats import (
     Observed,
     Quantity,
     Unknown,
-    benjamini_yekutieli,
     bonferroni,
     clustered_means,
+    confirm_repeats,
     estimated_rate,
     excess_over_noise,
+    format_value,
     normal_p_value,
     normal_quantile,
     observed_rate,
@@ -67,11 +69,12 @@ class AssignmentRate(BaseModel):
 
 
 class FlipNoise(BaseModel):
-    """A counterfactual flip rate beside the model's own noise.
+    """Differences between single answers beside the model's own noise.
 
     Attributes:
+        single: Share of people whose single answers differ between protected values, whether they repeat or not.
         own: share of people whose decision differs when the same row is asked as often as there are values.
-        excess: the counterfactual flip rate minus this.
+        excess: ``single`` minus ``own``.
         people: how many were asked again.
         queries: questions that took.
         directions: the favourable rate under each value; none for several attributes together.
@@ -80,6 +83,7 @@ class FlipNoise(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    single: Quantity
     own: Quantity
     excess: Quantity
     people: int
@@ -87,34 +91,32 @@ class FlipNoise(BaseModel):
     directions: tuple[AssignmentRate, ...] = ()
     p: float | None = None
 
-    def sentence(self, name: str, flip_rate: str) -> str:
-        """Return what it says about the flips: more than noise or not, and in whose favour.
+    def sentence(self, name: str) -> str:
+        """State whether single answers differ more often than by noise, and which value is favoured.
 
         Args:
-            name: the attributes that were changed.
-            flip_rate: the counterfactual flip rate, as it is written.
+            name: The attributes that were changed.
         """
-        if isinstance(self.excess, Unknown) or isinstance(self.own, Unknown):
-            return f"Whether the flips with {name} are more than the model's own noise is unknown."
+        if isinstance(self.excess, Unknown) or isinstance(self.own, Unknown) or isinstance(self.single, Unknown):
+            return f"Whether single answers differ with {name} by more than the model's own noise is unknown."
         assert isinstance(self.excess, Observed | Estimated)
         low, high = 100 * self.excess.low, 100 * self.excess.high
         excess = f"excess {100 * self.excess.value:+.1f} points, {format_level(self.excess.confidence)} interval "
         excess += f"{low:+.1f} to {high:+.1f}"
-        own = format_percent(self.own.value)
         clearly = "more often" if low > 0 else "no more often, as far as can be told,"
-        said = (
-            f"Decisions change with {name} for {flip_rate} of people, {clearly} than when the same person is asked "
-            f"about again ({own}; {excess})."
+        sentence = (
+            f"Single answers differ with {name} for {format_value(self.single, 'rate')} of people, {clearly} than when "
+            f"the same person is asked about again ({format_value(self.own, 'rate')}; {excess})."
         )
         if self.p is None:
-            return said
-        best, worst = (pick(self.directions, key=lambda one: one.difference) for pick in (max, min))
+            return sentence
+        best, worst = (pick(self.directions, key=lambda rate: rate.difference) for pick in (max, min))
         if self.p > 1 - self.excess.confidence:
-            return f"{said} No value of {name} is favoured clearly (p = {self.p:.2g})."
-        rates = [format_percent(one.rate.value) for one in (best, worst) if not isinstance(one.rate, Unknown)]
+            return f"{sentence} No value of {name} is favoured clearly (p = {self.p:.2g})."
+        rates = [format_percent(side.rate.value) for side in (best, worst) if not isinstance(side.rate, Unknown)]
         return (
-            f"{said} The favourable decision is given to {rates[0]} as {best.value} and to {rates[1]} as {worst.value} "
-            f"(p = {self.p:.2g}): noise does not explain that."
+            f"{sentence} The favourable decision is given to {rates[0]} as {best.value} and to {rates[1]} as "
+            f"{worst.value} (p = {self.p:.2g}): noise does not explain that."
         )
 
 
@@ -181,6 +183,7 @@ class NoiseRecorder:
             values = [schema[protected[0]].text(entry) for entry in entries]
             directions, p = compare_directions(np.concatenate(self._favourable), values, confidence, population)
         return FlipNoise(
+            single=_rate(int(flips.sum()), len(flips), confidence, population),
             own=_rate(int(own.sum()), len(own), confidence, population),
             excess=Observed(**known) if population is None else Estimated(population=population, **known),
             people=len(own),
@@ -231,72 +234,118 @@ def _rate(k: int, n: int, confidence: float, population: str | None) -> Quantity
     return estimated_rate(k, n, population, confidence)
 
 
-# Pairs that are more than noise: asked about again, several times each.
-
-ANSWERS = 15
-"""Fresh answers about each side of a pair before it is shown."""
+# Flips are asked about again before they count.
 
 
 class ConfirmedFlips(NamedTuple):
-    """What fresh answers say of people under every assignment.
+    """Flips that repeat in new answers.
 
     Attributes:
-        labels: of the majority, shape (n, m); those not compared mean nothing.
-        scores: their means, shape (n, m, classes), NaN where not compared.
-        kept: who is decided differently beyond noise, shape (n,).
+        confirmed: Whether each flip is confirmed, shape (n,).
+        scores: Mean favourable scores of the new answers about both sides of each flip, shape (n, 2).
+        check: Counts.
     """
 
-    labels: Integers
+    confirmed: Booleans
     scores: Floats
-    kept: Booleans
+    check: RepeatCheck
 
 
 def confirm_flips(
     scorer: Scorer,
-    variants: Floats,
-    compared: Booleans,
+    sides: Floats,
+    labels: Integers,
     *,
     confidence: float = 0.95,
     ledger: QuestionLedger | None = None,
+    left: Callable[[], float] = lambda: np.inf,
+    limit: TimeLimit = NEVER,
 ) -> ConfirmedFlips:
-    """Ask a noisy model ``ANSWERS`` times about people under every assignment, and test whether the answers differ.
+    """Ask again about both sides of each flip, and test whether the two labels repeat (see ``stats.repetition``).
 
-    For each label the assignments that got it most and least often are compared by Fisher's exact test, two-sided, with
-    Bonferroni's correction for all pairs of assignments and all labels. Over people the false discovery rate is
-    controlled (``benjamini_yekutieli``). How these people were found does not matter, since all answers are new.
+    Each round puts all questions in the reverse order of the round before: a generator that is seeded per call would
+    otherwise repeat its answers by position.
 
     Args:
-        scorer: the model.
-        variants: shape (n, m, attributes).
-        compared: which of them are compared, shape (n, m).
-        confidence: 1 minus the share of false findings, on average at most.
-        ledger: is charged if the model has none of its own.
+        scorer: The model.
+        sides: The two individuals of each flip, most important flip first, shape (n, 2, attributes).
+        labels: Their labels, which differ, shape (n, 2).
+        confidence: 1 minus the false discovery rate.
+        ledger: Ledger that is charged if the model has none.
+        left: Return the number of individuals that may still be asked about.
+        limit: Time limit.
     """
-    (n, m), classes = compared.shape, len(scorer.classes)
-    replies, given = repeat_questions(scorer, variants[compared], ANSWERS, ledger)
-    counts, scores = np.zeros((n, m, classes), dtype=np.int64), np.full((n, m, classes), np.nan)
-    labels = np.zeros((n, m), dtype=np.int64)
-    counts[compared], scores[compared], labels[compared] = given, replies.scores, replies.labels
-    most = np.where(compared[:, :, None], counts, -1).max(axis=1)
-    least = np.where(compared[:, :, None], counts, ANSWERS + 1).min(axis=1)
-    # Bonferroni: all pairs of assignments times all labels, of two labels one, as its count gives the other's.
-    tests = m * (m - 1) // 2 * (classes if classes > 2 else 1)
-    p = np.minimum(1.0, tests * equal_rates_p(ANSWERS)[most, least].min(axis=1))
-    kept = find_flips(labels, compared)
-    if n:
-        kept &= benjamini_yekutieli(p) <= 1 - confidence
-    return ConfirmedFlips(labels, scores, kept)
+    fresh = scorer if isinstance(scorer, FreshScorer) else FreshScorer(scorer)
+    scores = np.full(labels.shape, np.nan)
+    answered = np.zeros(len(labels), dtype=np.int64)
+    direction = -1
+
+    def repeat(flips: Integers) -> Booleans:
+        nonlocal direction
+        rows = sides[flips].reshape(-1, sides.shape[2])
+        reply = repeat_questions(fresh.model, rows[::direction], fresh.answers, ledger).reply
+        new = reply.scores[::direction, scorer.favourable].reshape(-1, 2)
+        direction = -direction
+        answered[flips] += 1
+        before = np.where(answered[flips, None] == 1, new, scores[flips])
+        scores[flips] = before + (new - before) / answered[flips, None]
+        same = reply.labels[::-direction].reshape(-1, 2) == labels[flips]
+        return np.asarray(same.all(axis=1))
+
+    each = 2 * fresh.answers
+    repetition = confirm_repeats(
+        repeat,
+        len(labels),
+        confidence=confidence,
+        affordable=lambda: left() / each,
+        step=max(1, fresh.batch // 2),
+        limit=limit,
+    )
+    check = RepeatCheck(
+        differed=len(labels),
+        tested=repetition.tested,
+        repeated=int(repetition.confirmed.sum()),
+        queries=each * int(answered.sum()),
+        confidence=confidence,
+    )
+    return ConfirmedFlips(repetition.confirmed, scores, check)
 
 
-def equal_rates_p(answers: int) -> Floats:
-    """Return Fisher's exact two-sided p of equal rates for k and l successes of so many answers each, shape (k, l).
+def first_difference(labels: Integers, compared: Booleans) -> Integers:
+    """Return the first compared assignment of each row and the first that gets another label, shape (n, 2).
 
-    Given their sum, k is hypergeometric and symmetric about half of it, so p is twice the tail beyond the larger.
+    Args:
+        labels: Labels by assignment, shape (n, m).
+        compared: Assignments that are compared, same shape.
     """
-    p = np.ones((answers + 1, answers + 1))
-    for k in range(answers + 1):
-        for other in range(k):
-            total = k + other
-            tail = sum(math.comb(answers, i) * math.comb(answers, total - i) for i in range(k, min(answers, total) + 1))
-            p[k, other] = p[other, k] = min(1.0, 2 * tail / math.comb(2 * answers, total))
-    return p
+    first = np.argmax(compared, axis=1)
+    other = compared & (labels != np.take_along_axis(labels, first[:, None], axis=1))
+    return np.stack([first, np.argmax(other, axis=1)], axis=1)
+
+
+def find_confirmed_flips(
+    scorer: Scorer,
+    variants: Floats,
+    labels: Integers,
+    compared: Booleans,
+    *,
+    confidence: float = 0.95,
+    limit: TimeLimit = NEVER,
+) -> Booleans:
+    """Find the individuals whose label flips, and whose flip repeats if the model can vary, shape (n,).
+
+    Args:
+        scorer: The model.
+        variants: Variants of each individual, shape (n, m, attributes).
+        labels: Labels of the variants, shape (n, m).
+        compared: Variants that are compared, shape (n, m).
+        confidence: 1 minus the false discovery rate.
+        limit: Time limit.
+    """
+    flips = find_flips(labels, compared)
+    if can_vary(scorer) and flips.any():
+        rows = np.flatnonzero(flips)[:, None]
+        pairs = first_difference(labels[flips], compared[flips])
+        found = confirm_flips(scorer, variants[rows, pairs], labels[rows, pairs], confidence=confidence, limit=limit)
+        flips[rows[:, 0]] = found.confirmed
+    return flips

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from evenhand.core import (
-    PEOPLE_LEFT_OUT,
+    PEOPLE_HIDDEN,
     Block,
     Document,
     Heading,
@@ -27,8 +27,9 @@ from evenhand.core import (
 )
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
+from evenhand.individual.flips import merge_by_unprotected
 from evenhand.individual.search.config import NumberSearchConfig
-from evenhand.models import Regressor, find_ledger
+from evenhand.models import Regressor, RepeatCheck, can_vary, find_ledger
 from evenhand.schema import People, Schema
 from evenhand.text import format_count, join_names
 from evenhand.typing import Booleans, Floats, Progress
@@ -44,6 +45,8 @@ CLIMBERS = 64
 """People who are moved side by side."""
 FAR = 0.3
 """How often a number is drawn again from its whole domain, not moved nearby."""
+RESERVED_SHARE = 0.2
+"""Share of a budget that is reserved for asking about changes again, if the model can vary."""
 NEAR = 0.1
 """Standard deviation of a move nearby, as a share of the domain."""
 
@@ -57,6 +60,7 @@ class NumberSearchResult(Result):
         unit: of the number.
         largest: the largest change found; in_data: the largest among the people in the data that were asked about.
         beyond: different people asked about whose number changes by more than the tolerance; no share of anybody.
+        repeats: How many changes between single answers repeat: only these count. None for a model that cannot vary.
         queries: individuals that were asked about.
         stopped_by: what ended it: the budget, the time limit, or an interrupt; what is here was found before.
         examples: those who are affected most.
@@ -69,12 +73,13 @@ class NumberSearchResult(Result):
     largest: float
     in_data: float
     beyond: int
+    repeats: RepeatCheck | None = None
     queries: int
     stopped_by: Literal["budget", "time", "interrupt"] = "budget"
     examples: tuple[ChangedPerson, ...]
 
-    def _rows_left_out(self) -> dict[str, Any]:
-        return {"examples": ()}
+    def _records_hidden(self) -> dict[str, Any]:
+        return {"examples": tuple(example for example in self.examples if not example.real)}
 
     def document(self) -> Document:
         """Return the largest change found, and for whom."""
@@ -88,6 +93,7 @@ class NumberSearchResult(Result):
                     f"{format_count(self.beyond, 'profile', 'profiles')} found that change by more than "
                     f"{write_number(self.tolerance, self.unit)}",
                     f"{self.queries:,} individuals asked about",
+                    *([self.repeats.sentence] if self.repeats is not None and self.repeats.noise else []),
                 ),
                 about=name,
                 next_step="others may change by more: a certificate with a tolerance proves how many do not",
@@ -100,15 +106,16 @@ class NumberSearchResult(Result):
             *([Heading(f"Who is affected most by {name}")] if self.examples else []),
             *(
                 Pair(
-                    f"A change by {write_number(one.higher_number - one.lower_number, self.unit)}",
+                    f"{'A person in the data' if one.real else 'An invented profile'}: a change by "
+                    + write_number(one.higher_number - one.lower_number, self.unit),
                     Side(one.lower, write_number(one.lower_number, self.unit)),
                     Side(one.higher, write_number(one.higher_number, self.unit)),
                     one.same,
                 )
                 for one in self.examples
             ),
-            *([Note(PEOPLE_LEFT_OUT)] if self.people_left_out else []),
-            Note("Profiles start from people in the data and may be unlike anybody in it."),
+            *([Note(PEOPLE_HIDDEN)] if self.people_left_out else []),
+            Note("Invented profiles start from people in the data and may be unlike anybody in it."),
         ]
         return Document(
             f"Search: whose number changes most with {name}",
@@ -171,6 +178,7 @@ def search_numbers(
     budget = config.budget if ledger is None else int(min(config.budget, ledger.left))
     if budget < each:
         raise OptionError(f"a budget of {config.budget} does not pay for a single person: each takes {each} questions")
+    whole, budget = budget, int((1 - RESERVED_SHARE * can_vary(regressor)) * budget)
     rng = np.random.default_rng(config.seed)
     start = people.individuals[rng.permutation(len(people))][: max(1, budget // (2 * each))]
     start = start[~np.isnan(start).any(axis=1)]
@@ -180,7 +188,7 @@ def search_numbers(
     climbers = max(1, min(CLIMBERS, (budget - int(queries)) // (2 * each)))
     order = np.argsort(-asked.change, kind="stable")[:climbers]
     best, change = start[order].copy(), asked.change[order].copy()
-    seen = {row.tobytes() for row in asked.variants.representatives[asked.change > config.tolerance]}
+    beyond = [asked.at(np.flatnonzero(asked.change > config.tolerance))]
     free = [i for i in range(len(schema.attributes)) if i not in schema.positions(protected)]
     stopped: Literal["budget", "time", "interrupt"] = "budget"
     while len(best) and free and queries + 2 * len(best) * each <= budget:
@@ -197,19 +205,28 @@ def search_numbers(
         queries += len(best) * each
         better = found.change > change
         best[better], change[better] = moved[better], found.change[better]
-        seen |= {row.tobytes() for row in found.variants.representatives[found.change > config.tolerance]}
+        beyond.append(found.at(np.flatnonzero(found.change > config.tolerance)))
     final = AssignedNumbers.ask(regressor, schema, protected, best)
+    queries += len(best) * each
+    distinct = AssignedNumbers.concatenate([final, asked, *beyond])
+    distinct = distinct.at(merge_by_unprotected(distinct.variants.representatives, []).first)
+    distinct = distinct.at(np.argsort(-distinct.change, kind="stable"))
+    repeats = distinct.confirm(regressor, tolerance=config.tolerance, left=whole - int(queries))
+    queries += 0 if repeats is None else repeats.queries
+    known = {row.tobytes() for row in asked.variants.representatives}
+    in_data = np.array([row.tobytes() in known for row in distinct.variants.representatives], dtype=np.bool_)
     return NumberSearchResult(
         protected=protected,
         tolerance=config.tolerance,
         unit=schema.target.unit,
-        largest=float(change.max(initial=0.0)),
-        in_data=float(asked.change.max(initial=0.0)),
-        beyond=len(seen),
-        queries=int(queries) + each * len(best),
+        largest=float(distinct.change.max(initial=0.0)),
+        in_data=float(distinct.change[in_data].max(initial=0.0)),
+        beyond=int((distinct.change > config.tolerance).sum()),
+        queries=int(queries),
         stopped_by=stopped,
+        repeats=repeats,
         table_reading=people.reading,
-        examples=tuple(most_affected(final, protected, schema, best, config.most_examples)),
+        examples=tuple(most_affected(distinct, protected, people, config.most_examples)),
         seed=config.seed,
         work=timer.work(),
         seconds=time.perf_counter() - started,

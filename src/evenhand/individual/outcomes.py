@@ -18,10 +18,19 @@ from pydantic import BaseModel, ConfigDict
 from evenhand.core import Block, Column, Config, Document, Metric, Result, Table, TableRow, setting
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants
-from evenhand.models import Regressor, Scorer, ask_numbers, favourable_score, predict_labels
+from evenhand.models import (
+    FreshScorer,
+    Regressor,
+    RepeatCheck,
+    Scorer,
+    ask_numbers,
+    can_vary,
+    favourable_score,
+    predict_labels,
+)
 from evenhand.population import Population
 from evenhand.schema import People, Schema
-from evenhand.stats import Quantity, estimated_rate, observed_rate, show_quantity
+from evenhand.stats import Quantity, confirm_repeats, estimated_rate, observed_rate, show_quantity
 from evenhand.text import SIMULATED, join_names
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
@@ -72,6 +81,8 @@ class OutcomeCount(BaseModel):
         n: people compared.
         without: people who have no plausible counterpart, or break a rule of the schema: they are not compared.
         rates: number of different decisions, from 2 on -> share of people who can get at least so many.
+        repeats: For how many people the different decisions repeat: only these count. None for a model that cannot
+            vary.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,6 +93,7 @@ class OutcomeCount(BaseModel):
     n: int
     without: int
     rates: dict[int, Quantity]
+    repeats: RepeatCheck | None = None
 
 
 class OutcomeResult(Result):
@@ -155,6 +167,10 @@ def count_outcomes(
     schema = people.schema.without_rules() if config.as_published else people.schema
     check_bands(config.bands, is_number=schema.target.is_number)
     decide, kinds = _choose_decision(model, config.bands, is_number=schema.target.is_number)
+    again = None
+    if can_vary(model):
+        fresh = model if isinstance(model, Regressor) else FreshScorer(model)
+        again, _ = _choose_decision(fresh, config.bands, is_number=schema.target.is_number)
     sampled = population.sample(config.samples, np.random.default_rng(config.seed))
     sets: list[tuple[str, ...]] = [(name,) for name in config.protected]
     if len(config.protected) > 1:
@@ -164,7 +180,9 @@ def count_outcomes(
     for step, (protected, highest) in enumerate(zip(sets, most, strict=True)):
         say(f"different decisions by {join_names(protected)}", step / len(sets))
         for over, individuals in (("data", people.individuals), ("population", sampled)):
-            different, compared = _count_different(decide, kinds, schema, protected, individuals)
+            different, compared, repeats = _count_different(
+                decide, again, kinds, schema, protected, individuals, config.confidence
+            )
             n = int(compared.sum())
             rates: dict[int, Quantity] = {}
             for least in range(2, highest + 1):
@@ -182,6 +200,7 @@ def count_outcomes(
                     n=n,
                     without=len(individuals) - n,
                     rates=rates,
+                    repeats=repeats,
                 )
             )
     return OutcomeResult(
@@ -224,15 +243,22 @@ def _choose_decision(
 
 def _count_different(
     decide: Callable[[Floats], Integers],
+    again: Callable[[Floats], Integers] | None,
     kinds: int,
     schema: Schema,
     protected: tuple[str, ...],
     individuals: Floats,
-) -> tuple[Integers, Booleans]:
-    """Return how many different decisions each of n people can get, and who is compared, each of shape (n,)."""
+    confidence: float,
+) -> tuple[Integers, Booleans, RepeatCheck | None]:
+    """Return how many different decisions each of n people can get, and who is compared, each of shape (n,).
+
+    Different decisions of a model that can vary count only if one assignment for each of them repeats (``again``);
+    the third value counts that.
+    """
     different = np.zeros(len(individuals), dtype=np.int64)
     compared = np.zeros(len(individuals), dtype=np.bool_)
     rows = max(1, CHUNK // max(1, len(schema.assignments(protected))))
+    flips: list[tuple[int, Floats, Integers]] = []
     for at in range(0, len(individuals), rows):
         part = slice(at, at + rows)
         chunk = individuals[part]
@@ -241,7 +267,37 @@ def _count_different(
         decided[variants.plausible] = decide(variants.counterparts[variants.plausible])
         different[part] = sum((decided == kind).any(axis=1).astype(np.int64) for kind in range(kinds))
         compared[part] = (variants.plausible.sum(axis=1) > 1) & schema.obeys_rules(chunk)
-    return different, compared
+        if again is None:
+            continue
+        for row in np.flatnonzero((different[part] > 1) & compared[part]).tolist():
+            labels, first = np.unique(decided[row], return_index=True)
+            first = first[labels >= 0]
+            flips.append((at + row, variants.counterparts[row, first], decided[row, first]))
+    if again is None:
+        return different, compared, None
+    repeated, queries, direction = again, 0, -1
+
+    def repeat(which: Integers) -> Booleans:
+        nonlocal queries, direction
+        some = [flips[k] for k in which.tolist()]
+        asked = np.concatenate([people for _, people, _ in some])
+        queries += len(asked)
+        same = repeated(asked[::direction])[::direction] == np.concatenate([labels for _, _, labels in some])
+        direction = -direction
+        ends = np.cumsum([0, *(len(people) for _, people, _ in some)])
+        return np.array([same[low:high].all() for low, high in itertools.pairwise(ends.tolist())], dtype=np.bool_)
+
+    repetition = confirm_repeats(repeat, len(flips), confidence=confidence)
+    positions = np.array([row for row, _, _ in flips], dtype=np.int64)
+    different[positions[~repetition.confirmed]] = 1
+    check = RepeatCheck(
+        differed=len(flips),
+        tested=repetition.tested,
+        repeated=int(repetition.confirmed.sum()),
+        queries=queries,
+        confidence=confidence,
+    )
+    return different, compared, check
 
 
 def describe_bands(result: OutcomeResult) -> str:
@@ -261,6 +317,8 @@ def outcome_answers(result: OutcomeResult) -> list[Metric]:
             f"{least} or more: {show_quantity(rate, 'rate').text}" for least, rate in data.rates.items() if least > 2
         ]
         notes = [*more, f"of {SIMULATED}: {show_quantity(drawn.rates[2], 'rate').text} two or more, estimated"]
+        if data.repeats is not None and data.repeats.noise:
+            notes.append(data.repeats.sentence)
         if data.without:
             notes.append(f"{data.without:,} people have no plausible counterpart and are not compared")
         answers.append(

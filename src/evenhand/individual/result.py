@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import (
-    PEOPLE_LEFT_OUT,
+    PEOPLE_HIDDEN,
     Block,
     Column,
     Document,
@@ -25,7 +25,7 @@ from evenhand.core import (
     TableRow,
 )
 from evenhand.individual.noise import FlipNoise
-from evenhand.models import NoiseCheck
+from evenhand.models import NoiseCheck, RepeatCheck
 from evenhand.stats import Estimated, Quantity, Unknown, format_basis, format_interval, format_value, show_quantity
 from evenhand.text import SIMULATED, format_count, format_decimal, format_percent, join_names, list_some
 
@@ -90,6 +90,7 @@ class CounterpartRate(BaseModel):
         without: people who obey every rule and have no plausible counterpart.
         breaking: people who break a rule.
         implausible: of the published flips, how many need somebody who breaks a rule.
+        repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,6 +101,7 @@ class CounterpartRate(BaseModel):
     without: int
     breaking: int
     implausible: int
+    repeats: RepeatCheck | None = None
 
 
 class WeightedFlipRate(BaseModel):
@@ -131,8 +133,10 @@ class FlipRate(BaseModel):
         flips: how many of those asked about for this rate.
         n: of how many.
         unknown: people in the data who were left out because a protected value of theirs is unknown.
-        queries: individuals that were asked about.
-        noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
+        queries: individuals that were asked about, but for those of ``repeats``.
+        repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
+        noise: Differences between single answers beside the model's own noise; None for a model that gives the same
+            answer each time.
         weighted: of people with weights in the data: the headline's rate, weighted; None without weights, and for a
             model that answers differently each time.
     """
@@ -148,12 +152,19 @@ class FlipRate(BaseModel):
     n: int
     unknown: int = 0
     queries: int
+    repeats: RepeatCheck | None = None
     noise: FlipNoise | None = None
     weighted: WeightedFlipRate | None = None
 
     @property
+    def unrepeated(self) -> int:
+        """Flips of single answers that do not repeat: the model's own noise, which does not count."""
+        repeats = self.headline.repeats
+        return 0 if repeats is None else repeats.noise
+
+    @property
     def excess(self) -> Quantity:
-        """The headline's rate minus the model's own noise, which a model that repeats its answers does not have."""
+        """Rate of differing single answers minus the model's own noise; the headline's rate of a model without."""
         return self.headline.rate if self.noise is None else self.noise.excess
 
     @property
@@ -192,7 +203,7 @@ class IndividualResult(Result):
         """Return the rate for these protected attributes over data or population, if it was measured."""
         return next((rate for rate in self.rates if rate.protected == protected and rate.over == over), None)
 
-    def _rows_left_out(self) -> dict[str, Any]:
+    def _records_hidden(self) -> dict[str, Any]:
         return {"examples": tuple(one for one in self.examples if one.source == "population")}
 
     def document(self, *, favourable: str | None = None, scores: bool = True) -> Document:
@@ -257,8 +268,14 @@ def noise_notes(result: IndividualResult) -> Iterator[Note]:
     """Yield what a reader must know first of a model that answers differently each time."""
     if result.noise is not None and result.noise.noisy:
         yield result.noise.caution(
-            "A flip between two answers may be this noise; the excess over it, and in whose favour it is, says whether "
-            "there is more."
+            "Only flips that repeat when both sides are asked about again count. The excess of differing single "
+            "answers over this noise shows smaller differences."
+        )
+    elif unrepeated := sum(rate.unrepeated for rate in result.rates):
+        yield Note(
+            f"The model answers differently each time: {format_count(unrepeated, 'flip', 'flips')} of single answers "
+            "did not repeat when both sides were asked about again. They are noise and do not count.",
+            "caution",
         )
 
 
@@ -267,7 +284,7 @@ def noise_sentences(result: IndividualResult) -> Iterator[str]:
     for rate in result.rates:
         alone = rate.over == "data" and len(rate.protected) == 1
         if rate.noise is not None and alone and not isinstance(rate.headline.rate, Unknown):
-            yield rate.noise.sentence(join_names(rate.protected), format_value(rate.headline.rate, "rate"))
+            yield rate.noise.sentence(join_names(rate.protected))
 
 
 def explain_comparison(result: IndividualResult) -> str:
@@ -349,13 +366,15 @@ def pair_blocks(result: IndividualResult, *, favourable: str | None = None, scor
         if pairs[2:]:
             yield Fold(format_count(len(pairs) - 2, "more pair", "more pairs"), tuple(pairs[2:]))
     if result.people_left_out:
-        yield Note(PEOPLE_LEFT_OUT)
-    elif shown:
-        said = " Scores are those the model gave for the favourable label, observed." if scores else ""
-        yield Note(
-            "The pairs with the widest distance between scores come first. \u201cSomebody in the data\u201d is a real "
-            f"record: handle this document as you handle the data.{said}"
-        )
+        yield Note(PEOPLE_HIDDEN)
+    if shown:
+        notes = ["The pairs with the widest distance between scores come first."]
+        notes.append("Invented profiles are drawn from the population: they are no records of the data.")
+        if any(profile.source == "data" for profile in result.examples):
+            notes.append("Persons in the data are real records: handle this document as you handle the data.")
+        if scores:
+            notes.append("Scores are those the model gave for the favourable label, observed.")
+        yield Note(" ".join(notes))
 
 
 def select_examples(result: IndividualResult, protected: tuple[str, ...]) -> list[Profile]:
@@ -364,8 +383,8 @@ def select_examples(result: IndividualResult, protected: tuple[str, ...]) -> lis
 
 
 def profile_source(profile: Profile) -> str:
-    """Say whether a pair is a real person."""
-    return "somebody in the data" if profile.source == "data" else f"drawn from {SIMULATED}"
+    """Return whether a pair is a record of the data."""
+    return "a person in the data" if profile.source == "data" else f"an invented profile, from {SIMULATED}"
 
 
 def show_side(side: Assignment, favourable: str | None, *, scores: bool) -> Side:
@@ -385,8 +404,6 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
     number = first.headline
     if isinstance(number.rate, Unknown):
         step = "give it more time"
-    elif first.noise is not None and not shown:
-        step = "of the pairs that were asked about again several times, none differs by more than noise"
     elif any(rate.headline.flips for rate in found):
         step = f"read the {format_count(shown, 'pair', 'pairs')} under Individuals" if shown else "ask for examples"
         step = "see under Individuals how it was counted" if result.people_left_out and not shown else step
@@ -406,6 +423,7 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
         "counterfactual flip rate",
         show_quantity(number.rate, "rate", basis=basis),
         (
+            *(() if number.repeats is None or not number.repeats.noise else (number.repeats.sentence,)),
             *(() if first.noise is None else describe_noise(first.noise)),
             *_describe_published(first),
             *_describe_weighted(first),
@@ -424,9 +442,10 @@ def describe_noise(noise: FlipNoise, nouns: tuple[str, str] = ("person", "people
         noise: what was found.
         nouns: who was asked about, one and several.
     """
-    if isinstance(noise.own, Unknown) or isinstance(noise.excess, Unknown):
+    if isinstance(noise.excess, Unknown) or isinstance(noise.own, Unknown) or isinstance(noise.single, Unknown):
         return
     again = format_count(noise.people, *nouns)
+    yield f"single answers differ: {format_value(noise.single, 'rate')}, {format_interval(noise.single, 'rate')}"
     yield (
         f"the model's own noise: {format_value(noise.own, 'rate')}, {format_interval(noise.own, 'rate')} (the same "
         f"{again} asked about again)"

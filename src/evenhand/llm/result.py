@@ -321,7 +321,7 @@ class LanguageModelAudit(Result):
 
     __hash__ = None  # type: ignore[assignment]  # settings and table cannot be hashed
 
-    def _rows_left_out(self) -> dict[str, Any]:
+    def _records_hidden(self) -> dict[str, Any]:
         return {"template_findings": tuple(one.without_row() for one in self.template_findings)}
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 from textwrap import shorten
 
 from evenhand.core import (
-    PEOPLE_LEFT_OUT,
+    PEOPLE_HIDDEN,
     Block,
     Column,
     Document,
@@ -390,7 +390,7 @@ def _pairs(result: LanguageModelAudit) -> Iterator[Block]:
     if pairs[PAIRS:]:
         yield Fold(format_count(len(pairs) - PAIRS, "more pair", "more pairs"), tuple(pairs[PAIRS:]))
     shown = "The pairs show rows of the data: handle this document as you handle the data."
-    yield Note(PEOPLE_LEFT_OUT if result.people_left_out else shown)
+    yield Note(PEOPLE_HIDDEN if result.people_left_out else shown)
 
 
 def _pair(result: LanguageModelAudit, one: ConfirmedTemplate) -> Pair:

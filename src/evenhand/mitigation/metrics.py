@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from evenhand.groups import SMALL, group_by_attribute, number_combinations
-from evenhand.individual import Variants, find_flips
+from evenhand.individual import Variants, find_confirmed_flips
 from evenhand.models import Scorer, predict_labels
 from evenhand.schema import People, Schema
 from evenhand.subgroups import Rules, describe_rules, find_members
@@ -59,14 +59,19 @@ class CountedFlips(NamedTuple):
 
 
 def count_flips(scorer: Scorer, schema: Schema, individuals: Floats, protected: Sequence[str]) -> CountedFlips:
-    """Ask about individuals (n, attributes) under every assignment of what is protected, and find whose label flips."""
+    """Ask about individuals (n, attributes) under every protected assignment, and find whose label flips.
+
+    Flips of a model that can vary count only if they repeat.
+    """
     variants = Variants.of(schema, protected, individuals)
     published, counterparts = variants.labels(lambda rows: predict_labels(scorer, rows))
-    flips = find_flips(published)
+    every = np.ones_like(variants.plausible)
+    flips = find_confirmed_flips(scorer, variants.published, published, every)
     if not schema.constrains_people:
         return CountedFlips(flips, flips, np.ones_like(flips))
     compared = schema.obeys_rules(individuals) & (variants.plausible.sum(axis=1) > 1)
-    return CountedFlips(flips, compared & find_flips(counterparts, variants.plausible), compared)
+    between = find_confirmed_flips(scorer, variants.counterparts, counterparts, variants.plausible & compared[:, None])
+    return CountedFlips(flips, compared & between, compared)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from evenhand.models.blackbox.function import import_object, remember_answers
 from evenhand.models.blackbox.questions import model_input, plain_numbers, summarize_error
 from evenhand.models.blackbox.text_model import (
     TextAnswers,
+    TextFlip,
     TextModel,
     check_texts,
     interpret_replies,
@@ -43,7 +44,15 @@ from evenhand.models.language.model import CallForecast, ChatQuestion, LanguageM
 from evenhand.models.language.prompts import Prompt
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, ask_model, ask_people, find_ledger
 from evenhand.models.load import OBJECT_LOADERS, load_model, load_regressor, load_stored_object, open_model
-from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise, repeat_questions
+from evenhand.models.noise import (
+    CHECKED,
+    FreshScorer,
+    NoiseCheck,
+    RepeatCheck,
+    can_vary,
+    check_noise,
+    repeat_questions,
+)
 from evenhand.models.outputs import FIRST_QUESTIONS, OutputKind
 from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
@@ -104,6 +113,7 @@ __all__ = [
     "QuestionLedger",
     "RampCell",
     "Regressor",
+    "RepeatCheck",
     "Reply",
     "Scorer",
     "ScreeningFile",
@@ -112,6 +122,7 @@ __all__ = [
     "Subject",
     "TableTerm",
     "TextAnswers",
+    "TextFlip",
     "TextModel",
     "ThresholdScorer",
     "TorchModule",

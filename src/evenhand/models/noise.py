@@ -9,18 +9,21 @@ generator that is seeded per call would repeat its numbers by position.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import NEVER, Note, TimeLimit
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
+from evenhand.models.regressor import Regressor
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, predict_labels
 from evenhand.stats import Observed, format_interval, format_value, observed_rate
 from evenhand.text import format_count
 from evenhand.typing import Floats, Integers
+
+ModelT = TypeVar("ModelT")
 
 CHECKED = 300
 """People asked about twice, at most. If all answers are alike, at most 1.2 % of people change (95 %)."""
@@ -67,6 +70,40 @@ class NoiseCheck(BaseModel):
         )
 
 
+class RepeatCheck(BaseModel):
+    """Differences between single answers of a model, and how many of them repeat when both sides are asked again.
+
+    Attributes:
+        differed: Number of differences between single answers.
+        tested: Number of them that were asked about again; a budget or a time limit can cut off the others.
+        repeated: Number of differences that repeat. Only these count; the other ones tested are noise.
+        queries: Number of individuals, or texts, that were asked about again.
+        confidence: 1 minus the false discovery rate: the expected share of noise among the differences that repeat.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    differed: int
+    tested: int
+    repeated: int
+    queries: int
+    confidence: float
+
+    @property
+    def noise(self) -> int:
+        """Number of differences that do not repeat."""
+        return self.tested - self.repeated
+
+    @property
+    def sentence(self) -> str:
+        """Counts in one sentence."""
+        return (
+            f"single answers differed for {self.differed:,}; both sides of {self.tested:,} were asked about again: "
+            f"{self.repeated:,} repeated and {self.noise:,} did not, which are the model's own noise and do not count "
+            f"(false discovery rate at most {100 * (1 - self.confidence):.3g} %)"
+        )
+
+
 def check_noise(
     scorer: Scorer,
     individuals: Floats,
@@ -101,12 +138,12 @@ def check_noise(
     return NoiseCheck(people=at, changed=changed, rate=rate, queries=at)
 
 
-def can_vary(scorer: Scorer) -> bool:
+def can_vary(model: Scorer | Regressor) -> bool:
     """Return whether a model may answer differently when it is asked again: endpoints, functions, unknown estimators.
 
     A model says so itself by an attribute ``can_vary``; what is read from weights computes the same each time.
     """
-    return bool(getattr(_unwrap(scorer), "can_vary", False))
+    return bool(getattr(_unwrap(model), "can_vary", False))
 
 
 def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
@@ -126,10 +163,11 @@ def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
     return Reply(scores, labels, scorer.label_only)
 
 
-def _unwrap(scorer: Scorer) -> Scorer:
-    while isinstance(scorer, WrappedScorer):
-        scorer = scorer.model
-    return scorer
+def _unwrap(model: ModelT) -> Scorer | ModelT:
+    found: Scorer | ModelT = model
+    while isinstance(found, WrappedScorer):
+        found = found.model
+    return found
 
 
 class FreshScorer(WrappedScorer):

@@ -128,6 +128,7 @@ from evenhand.stats.ranked import (
     prefix_p_values,
     prefix_table,
 )
+from evenhand.stats.repetition import SAME_DIRECTION, SAME_LABELS, Repetition, confirm_repeats
 from evenhand.stats.score_difference import (
     FAR,
     StratifiedTotal,
@@ -157,6 +158,8 @@ __all__ = [
     "MEASURED",
     "NOTHING_PROVED",
     "RATIO_METHOD",
+    "SAME_DIRECTION",
+    "SAME_LABELS",
     "AlphaSpending",
     "AucChange",
     "ClusteredMeans",
@@ -179,6 +182,7 @@ __all__ = [
     "Proved",
     "Quantity",
     "RateCurves",
+    "Repetition",
     "ReplicateSpread",
     "SampleMoments",
     "SequentialDifference",
@@ -206,6 +210,7 @@ __all__ = [
     "clustered_ratios",
     "combined_share",
     "common_difference",
+    "confirm_repeats",
     "count_pairs",
     "critical_value",
     "decision_inequality",

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import Document, Result, SubjectCard
 from evenhand.datasets import TextFinding
-from evenhand.models import NoiseCheck
+from evenhand.models import NoiseCheck, RepeatCheck
 from evenhand.stats import Quantity
 from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
 from evenhand.subgroups.neighbourhood import NeighbourhoodGap
@@ -367,6 +367,7 @@ class CategoryFlips(BaseModel):
         texts: texts whose words were swapped.
         flips: how many of them are decided differently after some swap.
         rate: their share.
+        repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -375,6 +376,7 @@ class CategoryFlips(BaseModel):
     texts: int
     flips: int
     rate: Quantity
+    repeats: RepeatCheck | None = None
 
 
 class TextSubgroupResult(SubgroupResult):
@@ -401,7 +403,7 @@ class TextSubgroupResult(SubgroupResult):
     flips: tuple[CategoryFlips, ...] = ()
     examples: tuple[TextFinding, ...] = ()
 
-    def _rows_left_out(self) -> dict[str, Any]:
+    def _records_hidden(self) -> dict[str, Any]:
         return {"examples": ()}
 
     def sentence(self, finding: Finding) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evenhand.core import (
+    PEOPLE_HIDDEN,
     Block,
     Column,
     Document,
@@ -55,8 +56,7 @@ NOISY = (
 )
 NOISY_TEXTS = (
     "Rates are of one answer for each text. Tests and intervals below allow for this noise: it is independent of what "
-    "a text says. Labels that change with the words are counted from single answers, and this noise is in them; "
-    "evenhand search says how much of them it is."
+    "a text says. Labels that change with the words count only if they repeat when both texts are asked about again."
 )
 """What noise means for subgroups."""
 
@@ -562,6 +562,7 @@ def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
         said.append(f"None of {len(result.effects):,} groups makes a significant difference.")
     said += [
         f"{one.category}: the label of {one.flips:,} of {one.texts:,} texts changes with the words."
+        + (f" {one.repeats.sentence.capitalize()}." if one.repeats is not None and one.repeats.noise else "")
         for one in result.flips
     ]
     yield Text(
@@ -569,6 +570,8 @@ def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
         "model\u2019s own doing. All is observed on the texts asked about.",
         tuple(said),
     )
+    if result.people_left_out and result.flips:
+        yield Note(PEOPLE_HIDDEN)
     if not result.examples:
         return
     names = ("text", "with the words of", "label", "with the words of", "label")

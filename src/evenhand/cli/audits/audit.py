@@ -167,6 +167,7 @@ def audit(
     metrics = groups.read_metrics(metric or ())
     gates = gating.read(metrics)
     output.check_places(**gating.places)
+    rows.check()
     wanted = _read_dossiers(dossiers or [])
     replication = _check_replicates(replicate_weights, replicate_method, weight)
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT

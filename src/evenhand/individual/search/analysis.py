@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -13,13 +14,13 @@ import numpy as np
 from evenhand import models
 from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, OptionError
-from evenhand.individual.flips import WhiteBoxScorer, find_flips, stand_in
-from evenhand.individual.noise import NoiseRecorder
+from evenhand.individual.flips import WhiteBoxScorer, find_flips, find_real, stand_in
+from evenhand.individual.noise import ASKED_AGAIN, NoiseRecorder, confirm_flips, first_difference
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.distance import score_severity
 from evenhand.individual.search.findings import DiscriminatoryProfiles, FindingCollector, ProfileTable
 from evenhand.individual.search.methods import MethodOptions, load_method
-from evenhand.individual.search.noise import NoiseTest, check_source, confirm_against_noise, keep_answers
+from evenhand.individual.search.noise import check_source, confirm_against_noise, reserve_answers
 from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
 from evenhand.individual.search.reading import TRIED, RankedReading, read_profiles
 from evenhand.individual.search.result import Example, SampledFlipRate, SearchResult, build_examples
@@ -31,15 +32,17 @@ from evenhand.models import (
     FreshScorer,
     NoiseCheck,
     QuestionLedger,
+    RepeatCheck,
     Scorer,
     ask_model,
+    can_vary,
     find_caution,
     find_ledger,
 )
 from evenhand.population import DataPopulation, Population, product_of_marginals, uniform_population
 from evenhand.schema import People, Schema
 from evenhand.stats import Estimated, estimated_rate
-from evenhand.typing import Floats, Integers, Progress
+from evenhand.typing import Booleans, Floats, Integers, Progress
 from evenhand.workers import Workforce
 
 StoppedBy: TypeAlias = Literal["plan", "budget", "time", "interrupt"]
@@ -53,8 +56,14 @@ MOST_SEEDS = 1000
 VERIFY_AT_ONCE = 10_000
 """Profiles that are confirmed at a time; an interrupt loses no more than these."""
 
+SEARCH_SHARE = 0.8
+"""Share of a time limit for the search itself, if its findings are asked about again."""
+
 COMPARED = 50
 """Profiles that model and white box are both asked about before the white box answers alone."""
+
+MOST_VARIANTS = 1_000_000
+"""Variants of profiles that are compared with the data at a time."""
 
 IDLE_ROUNDS = 5
 """After so many rounds in a row that asked nothing new, a budget is left unspent."""
@@ -132,12 +141,14 @@ def search(
     rates: tuple[SampledFlipRate, ...] = ()
     stopped_by: StoppedBy = "plan"
     shown: RankedReading | None = None
-    tested: NoiseTest | None = None
+    tested: RepeatCheck | None = None
     with account.within(budget):
         if noise is None and asked is scorer:
             noise = check_source(scorer, source, space, budget, noise_rng)
         noisy = noise is not None and noise.noisy
-        kept = keep_answers(account) if noisy else 0
+        varies = can_vary(scorer)
+        searching = limit.share(SEARCH_SHARE) if varies else limit
+        kept = reserve_answers(account, noisy=noisy) if varies and asked is scorer else 0
         if account.budget is not None:
             account.budget -= kept
         oracle = Oracle(
@@ -146,7 +157,7 @@ def search(
             findings,
             ledger=account,
             budget=budget,
-            limit=limit,
+            limit=searching,
             progress=_progress_by_queries(say, config.method, account),
         )
         try:
@@ -156,7 +167,7 @@ def search(
                 # finds is none.
                 everybody = ProfileSpace(space.schema, space.protected, as_published=config.as_published)
                 collector = FindingCollector(everybody, len(scorer.classes))
-                aside = Oracle(asked, everybody, collector, ledger=account, limit=limit)
+                aside = Oracle(asked, everybody, collector, ledger=account, limit=searching)
                 rates = estimate_flip_rates(
                     aside, source, rate_rng, samples=config.samples, confidence=config.confidence, noisy=noisy
                 )
@@ -178,7 +189,7 @@ def search(
                     break
                 count = _next_seed_count(count, oracle.queries - before, oracle.queries_left)
         except (BudgetExhausted, BudgetError):
-            late = limit.passed()
+            late = searching.passed()
             stopped_by = "time" if late else "budget"
         except KeyboardInterrupt:
             stopped_by = "interrupt"
@@ -191,10 +202,20 @@ def search(
             unconfirmed = replace(unconfirmed, scores=np.full_like(unconfirmed.scores, np.nan))
         confirmed, cut_short = confirm_findings(scorer, space, unconfirmed, ledger)
         try:
-            if noisy:
+            if varies:
                 confirmed, tested = confirm_against_noise(
-                    scorer, space, confirmed, confidence=config.confidence, ledger=ledger, rng=noise_rng
+                    scorer,
+                    space,
+                    confirmed,
+                    noisy=noisy,
+                    confidence=config.confidence,
+                    ledger=ledger,
+                    limit=limit,
+                    rng=noise_rng,
                 )
+                noisy |= tested.noise > 0
+        except BudgetError:
+            confirmed = confirmed[:0]
         except KeyboardInterrupt:
             confirmed, cut_short = confirmed[:0], True
         if cut_short:
@@ -207,6 +228,7 @@ def search(
             favourable=scorer.favourable,
             found=confirmed,
             with_data=space.people is not None,
+            real=_find_real(source, space, confirmed),
             carried=source.first_carried() if isinstance(source, People) else {},
         )
         try:
@@ -258,6 +280,19 @@ def search(
         work=timer.work(),
         seconds=time.perf_counter() - started,
     )
+
+
+def _find_real(source: People | Schema, space: ProfileSpace, found: DiscriminatoryProfiles) -> Booleans:
+    """Find the profiles that tell about a person in the data, shape (n,)."""
+    real = np.zeros(len(found), dtype=np.bool_)
+    if isinstance(source, People):
+        step = max(1, MOST_VARIANTS // len(space.assignments))
+        for at in range(0, len(found), step):
+            part = slice(at, at + step)
+            compared = space.compared(found.unprotected[part])
+            variants = space.rows(found.unprotected[part]).reshape(*compared.shape, -1)
+            real[part] = find_real(source, space.protected, variants, compared)
+    return real
 
 
 def _check_workforce(workforce: Workforce, scorer: Scorer) -> None:
@@ -462,8 +497,8 @@ def _estimate_rate(
     confidence: float,
     recorder: NoiseRecorder | None,
 ) -> SampledFlipRate | None:
-    flips = n = seen = 0
-    space = oracle.space
+    seen, space = 0, oracle.space
+    answered, drawn_profiles = [], [np.empty((0, space.width))]
     try:
         while seen < samples:
             drawn = population.sample(min(SAMPLED_AT_ONCE, samples - seen), rng)
@@ -474,13 +509,26 @@ def _estimate_rate(
             profiles = np.ascontiguousarray(space.normalize(plausible)[:, space.columns])
             profiles = profiles[space.is_legal(profiles)]
             if len(profiles):
-                labels = oracle.ask(profiles).labels if recorder is None else _ask_apart(oracle, profiles, recorder)
-                flips += int(find_flips(labels).sum())
-            n += len(profiles)
+                answered.append(
+                    oracle.ask(profiles).labels if recorder is None else _ask_apart(oracle, profiles, recorder)
+                )
+                drawn_profiles.append(profiles)
             seen += len(drawn)
     except (BudgetExhausted, BudgetError):
         pass  # whole batches were drawn independently, so what is there is a fair sample
-    rate = estimated_rate(flips, n, population=population.name, confidence=confidence)
+    profiles = np.concatenate(drawn_profiles)
+    labels = np.concatenate([np.empty((0, len(space.assignments)), dtype=np.int64), *answered])
+    compared = space.compared(profiles)
+    flips = find_flips(labels, compared)
+    check = None
+    if can_vary(oracle.scorer) and flips.any():
+        flips, check = _confirm_sampled(oracle, profiles, labels, compared, flips, confidence)
+        if check.noise and recorder is None:
+            recorder = NoiseRecorder(FreshScorer(oracle.scorer), rng)
+            affordable = int(min(ASKED_AGAIN, oracle.queries_left // (2 * len(space.assignments))))
+            with suppress(BudgetError):
+                _ask_apart(oracle, profiles[: len(flips)][:affordable], recorder)
+    rate = estimated_rate(int(flips.sum()), len(flips), population=population.name, confidence=confidence)
     if not isinstance(rate, Estimated):
         return None
     return SampledFlipRate(
@@ -489,11 +537,33 @@ def _estimate_rate(
         high=rate.high,
         confidence=confidence,
         population=population.name,
-        flips=flips,
-        n=n,
+        flips=int(flips.sum()),
+        n=len(flips),
         drawn=seen,
+        repeats=check,
         noise=None if recorder is None else recorder.result(space.schema, space.protected, confidence, population.name),
     )
+
+
+def _confirm_sampled(
+    oracle: Oracle, profiles: Floats, labels: Integers, compared: Booleans, flips: Booleans, confidence: float
+) -> tuple[Booleans, RepeatCheck]:
+    """Ask about sampled flips again; return which of the first profiles flip, as far as a budget goes."""
+    rows, space = np.flatnonzero(flips), oracle.space
+    pairs = first_difference(labels[rows], compared[rows])
+    sides = space.rows_as(np.repeat(profiles[rows], 2, axis=0), pairs.ravel())
+    again = confirm_flips(
+        oracle.scorer,
+        sides.reshape(len(rows), 2, sides.shape[1]),
+        labels[rows[:, None], pairs],
+        confidence=confidence,
+        ledger=oracle.ledger,
+        left=lambda: oracle.queries_left,
+    )
+    kept = np.zeros_like(flips)
+    kept[rows[again.confirmed]] = True
+    end = len(flips) if again.check.tested == len(rows) else int(rows[again.check.tested])
+    return kept[:end], again.check.model_copy(update={"differed": again.check.tested})
 
 
 def _ask_apart(oracle: Oracle, profiles: Floats, recorder: NoiseRecorder) -> Integers:

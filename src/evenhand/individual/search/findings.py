@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -129,6 +129,7 @@ class ProfileTable:
         classes, favourable: the model's labels, and the position of the one that people want.
         found: the profiles.
         with_data: whether ``found.valid`` says something.
+        real: Whether each profile tells about a person in the data (see ``find_real``), shape (n,).
         carried: the passthrough columns of everybody in the search, by name.
     """
 
@@ -139,10 +140,17 @@ class ProfileTable:
     favourable: int
     found: DiscriminatoryProfiles
     with_data: bool
+    real: Booleans
     carried: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.found)
+
+    @property
+    def invented(self) -> ProfileTable:
+        """The profiles that tell about no person in the data."""
+        kept = ~self.real
+        return replace(self, found=self.found[kept], real=self.real[kept])
 
     @cached_property
     def unprotected_names(self) -> tuple[str, ...]:

@@ -1,52 +1,28 @@
-"""Findings in a model that answers differently each time: reported if repeated answers differ beyond its noise."""
+"""Findings of a search that repeat when a model that can vary is asked again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from evenhand.individual.noise import ANSWERS, confirm_flips
-from evenhand.individual.search.findings import DiscriminatoryProfiles
+from evenhand.core import TimeLimit
+from evenhand.individual.noise import confirm_flips
+from evenhand.individual.search.findings import NOT_QUERIED, DiscriminatoryProfiles
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models import CHECKED, NoiseCheck, QuestionLedger, Scorer, check_noise
+from evenhand.models import CHECKED, NoiseCheck, QuestionLedger, RepeatCheck, Scorer, check_noise
 from evenhand.population import uniform_population
 from evenhand.schema import People, Schema
 
-MOST_ANSWERS = 6_000
-"""Questions that telling findings from noise takes, at most."""
+MOST_NOISY = 200
+"""Maximum number of findings of a noisy model that are asked about again."""
 
 CHECK_SHARE = 0.05
-KEPT_SHARE = 0.5
-"""Of a budget: people who are asked about twice, and what is kept for telling findings from noise, at most."""
+"""Share of a budget for people who are asked about twice."""
 
-
-class NoiseTest(BaseModel):
-    """How many profiles differed in single answers, and how many of them were asked about again.
-
-    Attributes:
-        differed: profiles whose single answers differed.
-        tested: of them, how many were asked about again.
-        answers: new answers about each, under every assignment.
-        confidence: 1 minus the false discovery rate.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    differed: int
-    tested: int
-    answers: int
-    confidence: float
-
-    @property
-    def sentence(self) -> str:
-        """What was done."""
-        return (
-            f"single answers differed for {self.differed:,}; {self.tested:,} of them were asked about {self.answers} "
-            f"times more, and those reported differ beyond noise (Fisher's exact test, false discovery rate "
-            f"{100 * (1 - self.confidence):.3g} %)"
-        )
+NOISY_SHARE = 0.5
+QUIET_SHARE = 0.2
+"""Share of a budget that is reserved for asking about findings again, for a noisy model and for other ones."""
 
 
 def check_source(
@@ -60,9 +36,11 @@ def check_source(
     return check_noise(scorer, people, most=CHECKED if budget is None else min(CHECKED, int(CHECK_SHARE * budget)))
 
 
-def keep_answers(ledger: QuestionLedger) -> int:
-    """Return how many questions of a budget are kept for ``confirm_against_noise``."""
-    return 0 if ledger.budget is None else min(MOST_ANSWERS, int(KEPT_SHARE * ledger.left))
+def reserve_answers(ledger: QuestionLedger, *, noisy: bool) -> int:
+    """Return how many questions of a budget are reserved for ``confirm_against_noise``."""
+    if ledger.budget is None:
+        return 0
+    return int((NOISY_SHARE if noisy else QUIET_SHARE) * max(0.0, ledger.left))
 
 
 def confirm_against_noise(
@@ -70,26 +48,42 @@ def confirm_against_noise(
     space: ProfileSpace,
     found: DiscriminatoryProfiles,
     *,
+    noisy: bool,
     confidence: float,
     ledger: QuestionLedger,
+    limit: TimeLimit,
     rng: np.random.Generator,
-) -> tuple[DiscriminatoryProfiles, NoiseTest]:
-    """Ask about findings again, ``ANSWERS`` times under every assignment, and keep those that differ beyond noise.
+) -> tuple[DiscriminatoryProfiles, RepeatCheck]:
+    """Ask again about the worst and the best treated assignment of each finding, and keep the findings that repeat.
 
-    Those with the widest gap of scores come first, in random order where all gaps are alike, as far as ``MOST_ANSWERS``
-    and the budget go. Labels are those of the majority, scores means of the new answers.
+    Findings with the widest gap of scores come first, in random order where all gaps are alike, as far as the budget
+    and the time limit go. If the model shows noise, only the two assignments that were asked about again are compared.
     """
-    assignments = len(space.assignments)
-    affordable = int(min(MOST_ANSWERS, ledger.left)) // (ANSWERS * assignments)
-    scores = np.where(found.compared, found.scores[:, :, scorer.favourable], np.nan)
-    gaps = np.nanmax(scores, axis=1, initial=-1.0) - np.nanmin(scores, axis=1, initial=2.0)
-    chosen = np.sort(np.lexsort((rng.random(len(found)), -gaps))[:affordable])
-    part = found[chosen]
-    people = space.rows(part.unprotected).reshape(len(part), assignments, len(space.schema.attributes))
-    again = confirm_flips(scorer, people, part.compared, confidence=confidence, ledger=ledger)
-    # Where an assignment makes no plausible person, another one stands in for it.
-    which = space.stand_ins(part.unprotected)
-    labels = np.take_along_axis(again.labels, which, axis=1)
-    means = np.take_along_axis(again.scores, which[:, :, None], axis=1)
-    tested = NoiseTest(differed=len(found), tested=len(part), answers=ANSWERS, confidence=confidence)
-    return replace(part, labels=labels, scores=means)[again.kept], tested
+    compared = found.compared & (found.labels != NOT_QUERIED)
+    scores = found.scores[:, :, scorer.favourable]
+    rows = np.arange(len(found))
+    better = np.argmax(np.where(compared, scores, -np.inf), axis=1)
+    other = compared & (found.labels != found.labels[rows, better][:, None])
+    worse = np.argmin(np.where(other, scores, np.inf), axis=1)
+    gaps = scores[rows, better] - scores[rows, worse]
+    order = np.lexsort((rng.random(len(found)), -gaps))
+    order = order[other[order].any(axis=1)][: MOST_NOISY if noisy else None]
+    pairs = np.stack([worse, better], axis=1)[order]
+    sides = space.rows_as(np.repeat(found.unprotected[order], 2, axis=0), pairs.ravel())
+    again = confirm_flips(
+        scorer,
+        sides.reshape(len(order), 2, sides.shape[1]),
+        found.labels[order[:, None], pairs],
+        confidence=confidence,
+        ledger=ledger,
+        left=lambda: ledger.left,
+        limit=limit,
+    )
+    kept = order[again.confirmed]
+    means, compared = found.scores.copy(), found.compared.copy()
+    means[kept[:, None], pairs[again.confirmed], scorer.favourable] = again.scores[again.confirmed]
+    if noisy or again.check.noise:
+        compared[kept] = False
+        compared[kept[:, None], pairs[again.confirmed]] = True
+    check = again.check.model_copy(update={"differed": len(found)})
+    return replace(found, scores=means, compared=compared)[np.sort(kept)], check

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.core import (
-    PEOPLE_LEFT_OUT,
+    PEOPLE_HIDDEN,
     Block,
     Column,
     Document,
@@ -31,9 +31,8 @@ from evenhand.core import (
 from evenhand.individual.noise import FlipNoise
 from evenhand.individual.result import Assignment, describe_noise, show_side
 from evenhand.individual.search.findings import ProfileTable
-from evenhand.individual.search.noise import NoiseTest
 from evenhand.individual.search.reading import AttributeReading, PeopleCluster, SearchReading
-from evenhand.models import NoiseCheck
+from evenhand.models import NoiseCheck, RepeatCheck
 from evenhand.text import SIMULATED, format_count, format_decimal, format_level, format_percent, join_names
 from evenhand.typing import Floats, Integers
 
@@ -74,7 +73,10 @@ class SampledFlipRate(BaseModel):
         population: what was sampled.
         flips, n: how many of how many.
         drawn: how many were drawn; those left out break a rule of the schema or have no plausible counterpart.
-        noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
+        repeats: How many flips of single answers repeat: only these count. None if there is none, or the model cannot
+            vary.
+        noise: Differences between single answers beside the model's own noise; None for a model that gives the same
+            answer each time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,6 +89,7 @@ class SampledFlipRate(BaseModel):
     flips: int
     n: int
     drawn: int | None = None
+    repeats: RepeatCheck | None = None
     noise: FlipNoise | None = None
 
 
@@ -104,6 +107,8 @@ class Example(BaseModel):
         changes: what that person has instead: attribute -> value, for the attributes that differ.
         valid: whether every pair of its values occurs together in the data; None without data.
         given: whether it is a seed as it stands, so that no search was needed.
+        real: Whether it tells about a person in the data: it is a record but for protected attributes, or has a value
+            that a single person has. Other profiles are invented.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,6 +123,15 @@ class Example(BaseModel):
     changes: dict[str, str] = Field(default_factory=dict)
     valid: bool | None
     given: bool
+    real: bool = False
+
+    def hide_nearest(self) -> Example:
+        """Return the profile without the record nearest to it, and without its own attributes if it is a record."""
+        if not self.real:
+            return self.model_copy(update={"changes": {}})
+        sides = {name: getattr(self, name).model_copy(update={"moved": {}}) for name in ("worse", "better")}
+        outcomes = tuple(side.model_copy(update={"moved": {}}) for side in self.outcomes)
+        return self.model_copy(update={**sides, "unprotected": {}, "outcomes": outcomes, "changes": {}})
 
 
 class SearchResult(Result):
@@ -143,7 +157,8 @@ class SearchResult(Result):
         asked: what answered the questions: the model, or its white box, which left close decisions to the model. What
             was found was always verified by the model, and has its scores.
         noise: how often the model disagreed with itself; None if it was not asked twice.
-        noise_test: how findings were told from noise; None for a model that gives the same answer each time.
+        noise_test: How many findings in single answers repeat: only these are reported. None for a model that cannot
+            vary.
         caution: what else a reader must know about how the model was asked.
         settings: what it was called with.
         table: all profiles; not part of the JSON.
@@ -167,7 +182,7 @@ class SearchResult(Result):
     remembered: int = 0
     asked: Literal["model", "white box"] = "model"
     noise: NoiseCheck | None = None
-    noise_test: NoiseTest | None = None
+    noise_test: RepeatCheck | None = None
     caution: str = ""
     settings: dict[str, Any]
     table: Any = Field(default=None, exclude=True, repr=False)
@@ -178,15 +193,22 @@ class SearchResult(Result):
 
     __hash__ = None  # type: ignore[assignment]  # settings and table cannot be hashed
 
-    def _rows_left_out(self) -> dict[str, Any]:
-        """Leave out profiles where people were searched from, and kinds of so few that they describe one of them."""
-        away = any(one.distance is not None for one in (*self.examples, *self.representatives))
+    def _records_hidden(self) -> dict[str, Any]:
+        """Return the examples that are invented, and the kinds of enough profiles."""
         reading = self.reading
-        if away and reading is not None:
+        if reading is not None and any(example.distance is not None for example in self.representatives):
             kinds = tuple(kind for kind in reading.kinds if kind.size >= LEAST_OF_KIND)
             reading = reading.model_copy(update={"kinds": kinds})
-        found = {"examples": (), "representatives": ()} if away else {}
-        return {"reading": reading, "table": None, **found}
+        return {
+            "examples": tuple(example.hide_nearest() for example in self.examples if not example.real),
+            "representatives": tuple(example.hide_nearest() for example in self.representatives),
+            "reading": reading,
+        }
+
+    def _small_groups_hidden(self) -> dict[str, Any]:
+        """Leave out all profiles where people were searched from."""
+        from_data = any(example.distance is not None for example in (*self.examples, *self.representatives))
+        return {"table": None, **({"examples": (), "representatives": ()} if from_data else {})}
 
     @property
     def plausible_means(self) -> str:
@@ -202,8 +224,16 @@ class SearchResult(Result):
         """
         return _build_document(self, subject)
 
+    @property
+    def shown_table(self) -> ProfileTable:
+        """Profiles that may be shown: invented ones only, where records of people are left out."""
+        assert isinstance(self.table, ProfileTable)
+        return self.table.invented if self.people_left_out else self.table
+
     def to_frame(self) -> pd.DataFrame:
         """One row per profile in the data's own words, in the order found; after ``from_json`` only the examples.
+
+        Where records of people are left out, only invented profiles are in it.
 
         Columns: the unprotected attributes; protected values, label and favourable score of the worst and the best
         treated assignment; gap; valid; given.
@@ -211,7 +241,7 @@ class SearchResult(Result):
         import pandas as pd
 
         if isinstance(self.table, ProfileTable):
-            return self.table.to_frame()
+            return self.shown_table.to_frame()
         rows = [
             example.unprotected
             | example.worse.moved
@@ -280,6 +310,7 @@ def build_examples(
             changes=changes(k, row),
             valid=bool(found.valid[row]) if table.with_data else None,
             given=bool(found.given[row]),
+            real=bool(table.real[row]),
         )
         for k, row in enumerate(rows.tolist())
     )
@@ -288,8 +319,9 @@ def build_examples(
 def search_answer(result: SearchResult, favourable: str | None = None) -> Metric:
     """Return how many profiles were found, at what price, and which protected value is treated best."""
     notes = [_describe_price(result)]
-    if result.noise_test is not None:
-        notes.insert(0, result.noise_test.sentence)
+    test = result.noise_test
+    if test is not None and test.repeated < test.differed:
+        notes.insert(0, test.sentence)
     best: dict[str, int] = {}
     for example in result.representatives:
         for name, value in example.better.values.items():
@@ -319,7 +351,7 @@ def search_blocks(result: SearchResult, *, favourable: str | None = None, scores
         return
     yield Heading("One of each kind", level=3, detail=True)
     for i, example in enumerate(result.representatives, 1):
-        yield _pair(f"Kind {i}", example, favourable, scores=scores)
+        yield _pair(f"Kind {i}. {_source(example)}", example, favourable, scores=scores)
 
 
 def kinds_table(result: SearchResult) -> Table:
@@ -360,7 +392,7 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
     blocks: list[Block] = []
     if result.noise is not None and result.noise.noisy:
         blocks.append(
-            result.noise.caution("Single answers that differ may be this noise; profiles below differ beyond it.")
+            result.noise.caution("Only profiles whose decisions repeat when both sides are asked again are listed.")
         )
     if result.caution:
         blocks.append(Note(result.caution, "caution"))
@@ -427,8 +459,9 @@ def _rate_answer(rate: SampledFlipRate) -> Metric:
         rate.confidence,
         f"{rate.flips:,} of {whom} from {PEOPLE.get(rate.population, rate.population)}",
     )
-    notes = () if rate.noise is None else tuple(describe_noise(rate.noise))
-    return Metric("counterfactual flip rate", number, notes)
+    notes = [] if rate.repeats is None or not rate.repeats.noise else [rate.repeats.sentence]
+    notes += [] if rate.noise is None else describe_noise(rate.noise)
+    return Metric("counterfactual flip rate", number, tuple(notes))
 
 
 def _validity(result: SearchResult) -> str:
@@ -451,7 +484,7 @@ def _describe_price(result: SearchResult) -> str:
 def _next_step(result: SearchResult) -> NextStep:
     if result.profiles:
         return NextStep("read the pairs (--html FILE), keep them as tests (--save-tests FILE)")
-    if result.noise_test is not None:
+    if result.noise_test is not None and result.noise_test.noise:
         return NextStep("what differed in single answers may be noise: read the excess of the rates, or search longer")
     if result.rate is not None:
         return NextStep(
@@ -465,20 +498,24 @@ def _next_step(result: SearchResult) -> NextStep:
 def _pair_section(result: SearchResult, favourable: str | None, *, scores: bool) -> Iterator[Block]:
     yield Heading("The most severe pairs", anchor="pairs")
     if result.people_left_out:
-        yield Note(PEOPLE_LEFT_OUT)
+        yield Note(PEOPLE_HIDDEN)
     if not result.examples:
         return
     yield Text(
-        "First those with a wide gap between the scores who are most like somebody in the data."
+        "Pairs with a wide gap between scores that resemble a person in the data come first."
         if scores
-        else "First those who are most like somebody in the data."
+        else "Pairs that resemble a person in the data come first."
     )
-    pairs = [_pair(_source(one), one, favourable, scores=scores) for one in result.examples]
+    pairs = [_pair(_source(example), example, favourable, scores=scores) for example in result.examples]
     yield from pairs[:PAIRS]
     if pairs[PAIRS:]:
         yield Fold(format_count(len(pairs) - PAIRS, "more pair", "more pairs"), tuple(pairs[PAIRS:]))
-    said = " Scores are those the model gave for the favourable label, observed." if scores else ""
-    yield Note(f"\u201cSomebody in the data\u201d is a real record: handle this document as you handle the data.{said}")
+    notes = ["Invented profiles are made by the search: they are no records of the data."]
+    if any(example.real for example in result.examples):
+        notes.append("Persons in the data are real records: handle this document as you handle the data.")
+    if scores:
+        notes.append("Scores are those the model gave for the favourable label, observed.")
+    yield Note(" ".join(notes))
 
 
 def _attribute_section(result: SearchResult) -> Iterator[Block]:
@@ -531,10 +568,10 @@ def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
 
 
 def _source(example: Example) -> str:
-    """Say whether this is somebody real."""
-    if example.distance is not None and not example.changes:
-        return "Somebody in the data"
-    return "A plausible profile" if example.valid else "Somebody in the domain"
+    """Return whether a profile is a record of the data."""
+    if example.real:
+        return "A person in the data" if example.distance == 0 else "A profile with values of persons in the data"
+    return "An invented profile, plausible" if example.valid else "An invented profile"
 
 
 def _pair(title: str, example: Example, favourable: str | None, *, scores: bool) -> Pair:

@@ -76,7 +76,8 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
 
     Args:
         result: of ``search`` in this process (all profiles do not travel as JSON).
-        most: profiles, plausible profiles and with the widest gaps first.
+        most: profiles, plausible profiles and with the widest gaps first. Records of people are not among them unless
+            people are shown.
 
     Returns:
         How many profiles became tests.
@@ -90,8 +91,10 @@ def save_tests(result: SearchResult, path: Path, *, most: int = MOST) -> int:
         raise OptionError(
             "a result read from JSON has no longer all profiles", hint="save the tests where the search is run"
         )
+    table = result.shown_table
     if len(table) == 0:
-        raise OptionError("nothing was found, so there is nothing to test again", location="save_tests")
+        hint = "set `show_people=` to write records of real people too" if result.profiles else None
+        raise OptionError("no profile was found that can be written as a test", location="save_tests", hint=hint)
     order = np.lexsort((-table.gap, ~table.found.valid))[:most]
     names = table.unprotected_names
     carried = {name: _require_literal(name, value) for name, value in table.carried.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import (
-    PEOPLE_LEFT_OUT,
+    PEOPLE_HIDDEN,
     Column,
     Document,
     Figure,
@@ -41,8 +41,15 @@ from evenhand.errors import DataError
 from evenhand.individual.noise import ASKED_AGAIN, METHOD, FlipNoise, compare_directions
 from evenhand.individual.result import describe_noise
 from evenhand.individual.search.config import TextSearchConfig
-from evenhand.models import NoiseCheck, TextAnswers, check_texts, load_text_model
-from evenhand.stats import FlipCounts, Observed, Quantity, excess_over_noise, observed_rate, show_quantity
+from evenhand.models import NoiseCheck, RepeatCheck, TextAnswers, TextFlip, check_texts, load_text_model
+from evenhand.stats import (
+    FlipCounts,
+    Observed,
+    Quantity,
+    excess_over_noise,
+    observed_rate,
+    show_quantity,
+)
 from evenhand.text import format_count, format_percent
 from evenhand.typing import Progress
 
@@ -55,10 +62,13 @@ SHOWN = 5
 NOUNS = ("text", "texts")
 
 NOISY = (
-    "A flip between two answers may be this noise; the excess over it, and which group's words get the favourable "
-    "label, says whether there is more. Pairs below are of single answers."
+    "Only flips that repeat when both texts are asked about again count. The excess of differing single answers over "
+    "this noise shows smaller differences."
 )
 """What noise means for texts."""
+
+ASK_SHARE = 0.6
+"""Share of a budget and of a time limit for first answers, if flips are asked about again."""
 
 
 class CategoryFlipCount(BaseModel):
@@ -69,6 +79,7 @@ class CategoryFlipCount(BaseModel):
         flips: how many of them.
         n: texts with words of the category.
         texts: texts looked at.
+        repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
         noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
     """
 
@@ -79,6 +90,7 @@ class CategoryFlipCount(BaseModel):
     flips: int
     n: int
     texts: int
+    repeats: RepeatCheck | None = None
     noise: FlipNoise | None = None
 
 
@@ -107,7 +119,7 @@ class TextSearchResult(Result):
     interrupted: bool = False
     noise: NoiseCheck | None = None
 
-    def _rows_left_out(self) -> dict[str, Any]:
+    def _records_hidden(self) -> dict[str, Any]:
         return {"examples": ()}
 
     def document(self) -> Document:
@@ -127,7 +139,7 @@ class TextSearchResult(Result):
                 *(block for example in clearest for block in self._pair(example)),
                 Heading("All texts whose label changes", detail=True),
                 Figure("flip rates of texts", "Counterfactual flip rate of each category, with its interval.", self),
-                Note(PEOPLE_LEFT_OUT) if self.people_left_out else self._example_table(),
+                Note(PEOPLE_HIDDEN) if self.people_left_out else self._example_table(),
             ),
             brand="Evenhand search",
             made=self.provenance,
@@ -191,8 +203,9 @@ def _flip_answer(count: CategoryFlipCount) -> Metric:
         number = show_quantity(rate, "rate", basis=basis)
     else:
         number = ReportedNumber("-", kind="unknown", basis=f"no text has such words, of {count.texts:,}")
-    notes = () if count.noise is None else tuple(describe_noise(count.noise, NOUNS))
-    return Metric("counterfactual flip rate", number, notes, about=count.category)
+    notes = [] if count.repeats is None or not count.repeats.noise else [count.repeats.sentence]
+    notes += [] if count.noise is None else describe_noise(count.noise, NOUNS)
+    return Metric("counterfactual flip rate", number, tuple(notes), about=count.category)
 
 
 def _example_row(example: TextFinding) -> dict[str, object]:
@@ -282,27 +295,29 @@ def search_texts(
     rng = np.random.default_rng(0)
     shuffled = [cases[i].slot for i in rng.permutation(len(cases))]
     noise = answers.check_noise((text for slot in shuffled for text in slot.variants), confidence=config.confidence)
-    answers.ask((text for case in cases for text in case.slot.variants), lambda share: say("asking the model", share))
+    with answers.within(ASK_SHARE if loaded.can_vary else 1.0):
+        answers.ask((text for case in cases for text in case.slot.variants), lambda part: say("asking the model", part))
     reply, classes, wanted = answers.answers()
     say("reading the answers", 1.0)
-    found: list[TextFinding] = []
+    found: dict[int, TextFinding] = {}
     reached: list[SlotCase] = []
-    seen: dict[str, set[int]] = {one.name: set() for one in categories}
-    flipped: dict[str, set[int]] = {one.name: set() for one in categories}
-    distinct = set()
-    for case in cases:
+    for number, case in enumerate(cases):
         asked = answers.positions(case.slot.variants)
         if asked.min() < 0:
             break  # Only cases before it are counted: the first texts as they come, in which no answer was preferred.
-        seen[case.category].add(case.row)
         reached.append(case)
         scores = reply.scores[asked, wanted]
         finding = text_finding(case.category, case.row, case.slot, reply.labels[asked], scores, classes)
         if finding is not None:
-            flipped[case.category].add(case.row)
-            distinct.add((case.category, case.slot.pieces[::2], case.slot.text))
-            found.append(finding)
-    noises = measure_text_noise(reached, answers, config.confidence, rng) if noise is not None and noise.noisy else {}
+            found[number] = finding
+    checks: dict[str, RepeatCheck] = {}
+    if loaded.can_vary:
+        reached, found, checks = _confirm_findings(reached, found, answers, config.confidence)
+    seen = {one.name: {case.row for case in reached if case.category == one.name} for one in categories}
+    flipped = {name: {one.row for one in found.values() if one.category == name} for name in seen}
+    distinct = {(cases[k].category, cases[k].slot.pieces[::2], cases[k].slot.text) for k in found}
+    noisy = (noise is not None and noise.noisy) or any(check.noise for check in checks.values())
+    noises = measure_text_noise(reached, answers, config.confidence, rng) if noisy else {}
     return TextSearchResult(
         classes=tuple(str(label) for label in classes),
         favourable=str(classes[wanted]),
@@ -319,19 +334,56 @@ def search_texts(
                 flips=len(flipped[name]),
                 n=len(rows),
                 texts=len(every),
+                repeats=checks.get(name),
                 noise=noises.get(name),
             )
             for name, rows in seen.items()
         ),
         profiles=len(distinct),
         queries=answers.queries,
-        examples=clearest_findings(found, config.examples),
+        examples=clearest_findings(list(found.values()), config.examples),
         interrupted=answers.interrupted,
         noise=noise,
         seed=0,
         work=timer.work(),
         seconds=time.perf_counter() - started,
     )
+
+
+def _confirm_findings(
+    cases: list[SlotCase], found: dict[int, TextFinding], answers: TextAnswers, confidence: float
+) -> tuple[list[SlotCase], dict[int, TextFinding], dict[str, RepeatCheck]]:
+    """Ask about both texts of each finding again, and keep the findings that repeat.
+
+    Args:
+        cases: Cases whose variants have all been asked about.
+        found: Findings by the position of their case.
+        answers: Answers of the model.
+        confidence: 1 minus the false discovery rate.
+
+    Returns:
+        The cases before the first finding that a limit leaves untested, the findings among them that repeat, and the
+        counts of each category.
+    """
+    number: dict[TextFlip, int] = {}
+    for finding in found.values():
+        number.setdefault(_flip(finding), len(number))
+    repetition, queries = answers.confirm_flips(list(number), confidence=confidence)
+    end = next((k for k, one in found.items() if number[_flip(one)] >= repetition.tested), len(cases))
+    differed = {k: one for k, one in found.items() if k < end}
+    kept = {k: one for k, one in differed.items() if repetition.confirmed[number[_flip(one)]]}
+    checks = {}
+    for name in dict.fromkeys(case.category for case in cases):
+        flips, repeated = (len({one.row for one in some.values() if one.category == name}) for some in (differed, kept))
+        checks[name] = RepeatCheck(
+            differed=flips, tested=flips, repeated=repeated, queries=queries, confidence=confidence
+        )
+    return cases[:end], kept, checks
+
+
+def _flip(finding: TextFinding) -> TextFlip:
+    worse, better = finding.worse, finding.better
+    return (worse.text, worse.label), (better.text, better.label)
 
 
 def measure_text_noise(
@@ -373,6 +425,7 @@ def measure_text_noise(
             favourable[k, [groups.index(group) for group in slots[0].swapped]] = given[0] == wanted
         directions, p = compare_directions(favourable, groups, confidence)
         found[category] = FlipNoise(
+            single=observed_rate(int(flips.sum()), len(flips), confidence),
             own=observed_rate(int(own.sum()), len(own), confidence),
             excess=Observed(
                 value=float(value), low=float(low), high=float(high), n=len(own), confidence=confidence, method=METHOD

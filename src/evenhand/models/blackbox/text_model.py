@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,11 @@ from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
 from evenhand.models.outputs import OutputKind, check_finite, read_outputs
 from evenhand.models.replies import Reply, label_reply, numeric_outputs, read_reply
-from evenhand.stats import Observed, observed_rate
-from evenhand.typing import Floats, Integers
+from evenhand.stats import Observed, Repetition, confirm_repeats, observed_rate
+from evenhand.typing import Booleans, Floats, Integers
+
+TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
+"""Two texts, each with its label."""
 
 CHECK_SHARE = 0.1
 """Of a time limit no more than this goes into asking some texts twice, if that takes more than one batch."""
@@ -261,6 +265,21 @@ class TextAnswers:
         """Texts that the model was asked about; those of an endpoint as it counts them."""
         return len(self) if self.model.ledger is None else self.model.ledger.sent
 
+    @property
+    def left(self) -> float:
+        """Number of texts that may still be asked about."""
+        return 0 if self.stopped else np.inf if self.budget is None else max(0, self.budget - self.queries)
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Keep back all but a share of the budget and of the time limit for questions that come later."""
+        limit, budget = self.limit, self.budget
+        self.limit, self.budget = limit.share(share), None if budget is None else int(share * budget)
+        try:
+            yield
+        finally:
+            self.limit, self.budget, self.stopped = limit, budget, False
+
     def ask(self, texts: Iterable[str], progress: Callable[[float], None] = lambda share: None) -> None:
         """Ask about those that were not asked about yet; a limit or an interrupt ends all asking."""
         new = [text for text in dict.fromkeys(texts) if text not in self._position]
@@ -306,6 +325,42 @@ class TextAnswers:
         assert isinstance(rate, Observed)
         changed = round(rate.value * rate.n)
         return NoiseCheck(people=rate.n, changed=changed, rate=rate, queries=rate.n)
+
+    def confirm_flips(self, flips: Sequence[TextFlip], *, confidence: float = 0.95) -> tuple[Repetition, int]:
+        """Ask again about both texts of each flip, and test whether the two labels repeat (see ``stats.repetition``).
+
+        Args:
+            flips: Pairs of texts with their labels, most important first.
+            confidence: 1 minus the false discovery rate.
+
+        Returns:
+            Which flips are confirmed, as far as budget and time limit go, and the number of texts asked about.
+        """
+        queries, direction = 0, 1
+
+        def repeat(which: Integers) -> Booleans:
+            nonlocal queries, direction
+            sides = [side for k in which.tolist() for side in flips[k]]
+            # Each round reverses the order: a generator that is seeded per call would repeat its answers by position.
+            positions = self.ask_again([text for text, _ in sides[::direction]])[::direction]
+            direction = -direction
+            queries += int((positions >= 0).sum())
+            reply, classes, _ = self.answers()
+            same = [
+                at >= 0 and str(classes[reply.labels[at]]) == label
+                for at, (_, label) in zip(positions.tolist(), sides, strict=True)
+            ]
+            return np.asarray(np.array(same, dtype=np.bool_).reshape(-1, 2).all(axis=1))
+
+        repetition = confirm_repeats(
+            repeat,
+            len(flips),
+            confidence=confidence,
+            affordable=lambda: self.left / 2,
+            step=max(1, self.model.batch // 2),
+            limit=self.limit,
+        )
+        return repetition, queries
 
     def _ask(self, keys: Sequence[Hashable], texts: Sequence[str], progress: Callable[[float], None]) -> None:
         new = list(zip(keys, texts, strict=True))

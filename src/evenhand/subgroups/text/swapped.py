@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand.datasets import SwapTemplate, TextFinding, clearest_findings, text_finding
-from evenhand.models import TextAnswers
+from evenhand.models import RepeatCheck, TextAnswers
 from evenhand.stats import clustered_means, normal_quantile, observed_rate
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import adjust_text_tests, significant, text_p_values
@@ -199,23 +200,43 @@ def measure_text_flips(
         config: how many examples, and the confidence of the shares.
     """
     reply, classes, wanted = asking.answers()
-    found: list[TextFinding] = []
-    texts, flips = ([0] * len(said.names) for _ in range(2))
-    for seed in taken:
+    found: dict[int, TextFinding] = {}
+    for number, seed in enumerate(taken):
         rows, name = asking.positions(seed.slot.variants), said.names[seed.axis]
-        texts[seed.axis] += 1
         scores = reply.scores[rows, wanted]
         finding = text_finding(name, seed.row, seed.slot, reply.labels[rows], scores, classes)
         if finding is not None:
-            flips[seed.axis] += 1
-            found.append(finding)
+            found[number] = finding
+    end, kept = len(taken), found
+    queries = 0
+    if asking.model.can_vary:
+        flips = [((one.worse.text, one.worse.label), (one.better.text, one.better.label)) for one in found.values()]
+        repetition, queries = asking.confirm_flips(flips, confidence=config.confidence)
+        # Only texts before the first flip that a limit leaves untested are counted.
+        end = [*found, len(taken)][repetition.tested]
+        kept = {
+            number: one for (number, one), repeats in zip(found.items(), repetition.confirmed, strict=True) if repeats
+        }
+
+    def check(axis: int) -> RepeatCheck | None:
+        if not asking.model.can_vary:
+            return None
+        differed = sum(taken[number].axis == axis for number in found if number < end)
+        repeated = sum(taken[number].axis == axis for number in kept)
+        return RepeatCheck(
+            differed=differed, tested=differed, repeated=repeated, queries=queries, confidence=config.confidence
+        )
+
+    texts = Counter(seed.axis for seed in taken[:end])
+    repeated = Counter(taken[number].axis for number in kept)
     return tuple(
         CategoryFlips(
             category=name,
-            texts=n,
-            flips=k,
-            rate=observed_rate(k, n, config.confidence, if_empty="no text was swapped"),
+            texts=texts[axis],
+            flips=repeated[axis],
+            rate=observed_rate(repeated[axis], texts[axis], config.confidence, if_empty="no text was swapped"),
+            repeats=check(axis),
         )
-        for name, n, k in zip(said.names, texts, flips, strict=True)
-        if n
-    ), clearest_findings(found, config.examples)
+        for axis, name in enumerate(said.names)
+        if texts[axis]
+    ), clearest_findings(list(kept.values()), config.examples)
