@@ -36,7 +36,7 @@ from evenhand.groups.gaps import (
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, describe_selective, find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelMetrics
-from evenhand.groups.names import DECISION_METRICS, METRIC_TITLES, number_name
+from evenhand.groups.names import DECISION_METRICS, GAP_TITLES, METRIC_TITLES, number_name
 from evenhand.groups.proxies import ProxyRates, proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.threshold_rates import ThresholdRates, rate_blocks
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
