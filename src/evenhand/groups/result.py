@@ -26,7 +26,6 @@ from evenhand.core import (
 )
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gaps import (
-    GAP_TITLES,
     describe_size,
     format_not_assessable,
     is_distinguishable,

@@ -15,6 +15,7 @@ from evenhand.stats import student_quantile
 NOT_HERE = "network and people are not bundled: a checkout of the authors' repository brings them"
 NEEDS = "a checkout of wangzh1998/MAFT for four of the benchmarks"
 DRAWN = "the paper draws it and prints no number"
+RERUN = "a run of the authors' program, not a published figure"
 
 
 def half_width(values: Sequence[float], *, single: bool = False) -> float:

@@ -92,7 +92,7 @@ def compare_networks(values: Mapping[str, Values]) -> ComparedTable:
         )
         for measure, theirs, count in counts:
             agrees = count == theirs
-            swapped = "the census has 48,842 people: two digits are swapped in the paper"
+            other = f"the data set has {count:,}, and the paper prints {theirs:,}" if count is not None else ""
             figures.append(
                 ComparedFigure(
                     row=name,
@@ -100,7 +100,7 @@ def compare_networks(values: Mapping[str, Values]) -> ComparedTable:
                     published=theirs,
                     ours=None if count is None else OwnFigure(value=count, kind="observed"),
                     verdict="not compared" if count is None else "agrees" if agrees else "differs",
-                    because=missing if count is None else "" if agrees else swapped,
+                    because=missing if count is None else "" if agrees else other,
                 )
             )
         figures.append(_accuracy(name, accuracy, ours, missing))

@@ -14,7 +14,8 @@ ABOUT: dict[str, tuple[str, str]] = {
     "Table 1": ("Fairness properties and their counters", ""),
     "Table 2": (
         "Periodic shields: runs that meet their assumption, and that are fair at the end of every period",
-        "ERM alone, as published; 10 periods of 50 decisions. In Evenhand's method a dynamic shield keeps "
+        "The figures beside ours are those that the authors' analysis notebook prints, not those of the paper. ERM "
+        "alone; 10 periods of 50 decisions. In Evenhand's method a dynamic shield keeps "
         "the end of every period (strict ends).",
     ),
     "Table 3": (
