@@ -1,4 +1,4 @@
-"""Where rows of real people are left out, no output holds one: neither page nor JSON nor screen."""
+"""Records of real people are shown on request only: by default neither page nor JSON nor screen holds one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import evenhand
 from evenhand.cli.main import app
 from evenhand.core import PEOPLE_LEFT_OUT
 from evenhand.errors import OptionError
@@ -80,29 +81,55 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_output_holds_a_row_of_somebody(run, folder, name):
+def test_no_output_holds_a_record_unless_people_are_shown(run, folder, name):
     rows = {tuple(map(str, row)) for row in pd.read_csv(folder / "people.csv")[["grade", "hours", "town"]].values}
     texts = {}
-    for rest in ((), ("--no-people",)):
+    for option in ("--show-people", None, "--no-people"):
         out = ("--out", "report") if name == "audit" else ("--html", "page.html", "--json", "found.json")
-        done = run(*COMMANDS[name], *out, *rest)
+        done = run(*COMMANDS[name], *out, *([] if option is None else [option]))
         assert done.exit_code == 0, done.output
         page = folder / ("report/report.html" if name == "audit" else "page.html")
         data = folder / ("report/report.json" if name == "audit" else "found.json")
-        texts[rest] = (page.read_text("utf-8"), data.read_text("utf-8"), done.output)
-    page, data, screen = texts[()]
+        texts[option] = (page.read_text("utf-8"), data.read_text("utf-8"), done.output)
+    page, data, screen = texts["--show-people"]
     assert people_in(json.loads(data), rows)
-    assert "Somebody in the data" in page
     assert PEOPLE_LEFT_OUT not in page + screen
-    page, data, screen = texts[("--no-people",)]
-    assert json.loads(data)["people_left_out"] is True
-    assert people_in(json.loads(data), rows) == []
-    assert "Somebody in the data" not in page + screen
-    assert "nearest real person" not in page + screen
-    assert PEOPLE_LEFT_OUT in page
-    assert PEOPLE_LEFT_OUT in " ".join(screen.split())
-    assert CANARY not in page + data + screen
+    for option in (None, "--no-people"):
+        page, data, screen = texts[option]
+        assert json.loads(data)["people_left_out"] is True
+        assert people_in(json.loads(data), rows) == []
+        assert "nearest real person" not in page + screen
+        assert "person in the data</" not in page
+        assert PEOPLE_LEFT_OUT in page
+        assert PEOPLE_LEFT_OUT in " ".join(screen.split())
+        assert CANARY not in page + data + screen
     assert '"kept":null' in data.replace(" ", "") or name == "search"
+
+
+def test_verbs_hide_records_unless_people_are_shown(folder):
+    people = pd.read_csv(folder / "people.csv").drop(columns="note")
+    rows = {tuple(map(str, row)) for row in people[["grade", "hours", "town"]].values}
+    about = {"target": "hired", "protected": ["sex"], "favourable": "yes", "seed": 1}
+    shown, hidden = (evenhand.search(score, people, budget=4000, show_people=show, **about) for show in (True, False))
+    assert people_in(shown.plain(), rows)
+    assert people_in(hidden.plain(), rows) == []
+    assert hidden.profiles == shown.profiles
+    assert any(example.real for example in shown.examples)
+    assert not any(example.real for example in hidden.examples)
+    assert all(example.changes == {} for example in hidden.examples)
+    frame = hidden.to_frame().astype(str)
+    assert not rows & set(map(tuple, frame[["grade", "hours", "town"]].values))
+    assert len(frame) < len(shown.to_frame()) == shown.profiles
+    audit = evenhand.audit(score, people, max_boxes=50, samples=300, **about)
+    assert people_in(audit.plain(), rows) == []
+    assert audit.people_left_out
+    with pytest.raises(OptionError):
+        evenhand.search(score, people, show_people="no", **about)
+
+
+def test_people_are_not_both_shown_and_left_out(run):
+    done = run(*COMMANDS["search"], "--show-people", "--no-people")
+    assert isinstance(done.exception, OptionError)
 
 
 def test_files_of_people_are_refused_beside_it(run, folder):
