@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -22,13 +24,21 @@ ResultT = TypeVar("ResultT", bound="Result")
 def takes_progress(verb: Verb) -> Verb:
     """Return a verb that takes ``progress`` as ``evenhand.view.follow_progress`` does.
 
-    The verb itself always finds a function to call among its settings.
+    The verb itself always finds a function to call among its settings. Missing arguments, and those that it does not
+    take, are an ``OptionError``.
     """
+    signature = inspect.signature(verb)
 
     @wraps(verb)
     def follow_and_run(*given: Any, progress: Any = None, **settings: Any) -> Any:
         from evenhand import view
 
+        try:
+            signature.bind(*given, **settings)
+        except TypeError as error:
+            names = [name for name, one in signature.parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+            hint = f"positional arguments are: {', '.join(names)}; pass the others by name"
+            raise OptionError(f"{verb.__name__}: {error}", hint=hint) from None
         with view.follow_progress(progress) as say:
             return verb(*given, progress=say, **settings)
 
@@ -101,7 +111,9 @@ def read_subject(
     """Return the model and the people, with their weights; takes what is about them out of the settings."""
     from evenhand.models import Subject
     from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, check_index, read_known_groups
+    from evenhand.schema.arrays import check_type
 
+    check_type("budget", settings.get("budget"), Integral, "a whole number")
     named = ("membership", "replicate_weights", "replicate_method")
     beside = {name: settings.pop(name) for name in named if name in settings}
     known = read_known_groups(settings.pop("known_groups", None))

@@ -341,8 +341,13 @@ def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, *
         (-0.24, 'paired', 'better')
     """
     from evenhand import auditing
+    from evenhand.schema.arrays import check_type
 
     settings.pop("progress")("comparing", 0.0)
+    for name, audit_or_file in (("before", before), ("after", after)):
+        check_type(name, audit_or_file, auditing.AuditResult | str | Path, "a result of `audit` or its JSON file")
+        if audit_or_file is None:
+            raise OptionError(f"expected a result of `audit` or its JSON file as `{name}=`, got None")
     pair = [one if isinstance(one, auditing.AuditResult) else auditing.read_audit(one) for one in (before, after)]
     return auditing.compare_audits(pair[0], pair[1], **settings)
 
@@ -514,6 +519,8 @@ def find_subgroups(
     clock = repeated_clock(settings)
     subject = read_subject(model, data, y, target, protected, settings, varied=False, weights=sample_weight)
     subject.ledger.budget = settings.get("budget")
+    if protected is not None and "attributes" in settings:
+        raise OptionError("expected one of `protected=` and `attributes=`, got both", location="`attributes=`")
     settings = {"attributes": protected, "weights": subject.weights, **settings}
     if subject.people.schema.target.is_number:
         return subgroups.find_number_subgroups(subject.regressor, subject.people, clock=clock, **settings)
@@ -588,7 +595,9 @@ def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **en
         1
     """
     from evenhand import shields
+    from evenhand.schema.arrays import check_type
 
+    check_type("config", config, Mapping | str | Path, "a mapping or a file")
     say = entries.pop("progress")
     say("synthesizing the shield", 0.0)
     if entries and not isinstance(config, Mapping | None):
@@ -622,7 +631,10 @@ def audit_language_model(model: Any, data: Any, *, show_people: bool = False, **
         32
     """
     from evenhand import llm
+    from evenhand.models import ScreeningFile
+    from evenhand.schema.arrays import check_type
 
+    check_type("model", model, Mapping | ScreeningFile | str | Path, "a file or a mapping of its entries")
     result = llm.audit_language_model(model, read_data(data, settings, words=True), **settings)
     return select_shown(result, show_people)
 
