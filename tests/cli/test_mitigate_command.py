@@ -53,7 +53,7 @@ def found(evenhand, pipeline, monkeypatch):
     monkeypatch.chdir(pipeline)
     if not (pipeline / "search.json").exists():
         about = ["model.joblib", "people.csv", "--schema", "schema.yaml", "--trust", "--quiet"]
-        ran = evenhand("search", *about, "--seeds", 20, "--samples", 100, "--json", "search.json", "--out", "pairs.csv")
+        ran = evenhand("search", *about, "--seeds", 20, "--samples", 100, "--json", "search.json", "--out", "pairs.csv", "--show-people")
         assert ran.code == 0, ran.err
         ran = evenhand("subgroups", *about, "--protected", "sex", "--protected", "region", "--json", "subgroups.json")
         assert ran.code == 0, ran.err
@@ -408,7 +408,7 @@ def test_texts_are_refused_with_what_works_instead(evenhand, comments, monkeypat
     monkeypatch.chdir(comments)
     if not (comments / "found.json").exists():
         about = ["model.joblib", "comments.csv", "--text-column", "said", "--protected", "gender", "--trust"]
-        ran = evenhand("search", *about, "--json", "found.json", "--out", "found.csv", "--quiet")
+        ran = evenhand("search", *about, "--json", "found.json", "--out", "found.csv", "--show-people", "--quiet")
         assert ran.code == 0, ran.err
         assert len(pd.read_csv("found.csv")) == 20
     roles = ["--target", "label", "--favourable", "fine", "--protected", "place", "--trust", "--out", "new.joblib"]

@@ -12,7 +12,7 @@ FAST = ["--method", "random", "--seeds", "200", "--samples", "300"]
 
 
 def test_json_is_what_scripts_read(evenhand, case):
-    ran = evenhand("search", *case.arguments, "--protected", "sex", *FAST, "--json", "-")
+    ran = evenhand("search", *case.arguments, "--protected", "sex", *FAST, "--show-people", "--json", "-")
     assert ran.code == 0, ran.err
     assert ran.err == ""
     found = ran.json
@@ -27,7 +27,9 @@ def test_json_is_what_scripts_read(evenhand, case):
 
 def test_screen_table_page_and_tests(evenhand, case, tmp_path):
     table, page, tests = tmp_path / "pairs.csv", tmp_path / "search.html", tmp_path / "test_again.py"
-    ran = evenhand("search", *case.arguments, *FAST, "--out", table, "--html", page, "--save-tests", tests)
+    ran = evenhand(
+        "search", *case.arguments, *FAST, "--show-people", "--out", table, "--html", page, "--save-tests", tests
+    )
     assert ran.code == 0, ran.err
     assert ran.out.startswith(
         "Search of model.npz on people.csv\nWho is decided differently when nothing but sex changes?"
@@ -55,7 +57,8 @@ def test_every_option_reaches_the_search(evenhand, case, tmp_path):
     ran = evenhand(
         "search", *case.arguments, "--method", "random", "--seeds", 50, "--local", 7, "--step", 0.5, "--budget", 600,
         "--time-limit", 60, "--constraint", "grade >= 4", "--constraint", "region != west", "--allow-infeasible",
-        "--samples", 10, "--examples", 2, "--resume", tmp_path / "answers.jsonl", "--seed", 5, "--json", "-",
+        "--samples", 10, "--examples", 2, "--resume", tmp_path / "answers.jsonl", "--seed", 5, "--show-people",
+        "--json", "-",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     settings = ran.json["settings"]
@@ -83,7 +86,17 @@ def test_none_found_points_to_proofs(evenhand, case, tmp_path, monkeypatch):
     (tmp_path / "even_searched.py").write_text("def model(frame):\n    return frame['grade'] / 20\n")
     monkeypatch.chdir(tmp_path)
     tests = tmp_path / "test_again.py"
-    ran = evenhand("search", "even_searched:model", case.data, "--schema", case.schema, *FAST, "--save-tests", tests)
+    ran = evenhand(
+        "search",
+        "even_searched:model",
+        case.data,
+        "--schema",
+        case.schema,
+        *FAST,
+        "--show-people",
+        "--save-tests",
+        tests,
+    )
     assert ran.code == 0, ran.err
     assert "0 %" in ran.out
     assert "only a proof can say that no one is: evenhand certify" in " ".join(ran.out.split())
@@ -118,7 +131,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, case, tmp_path, monkeypatch
         "--method",
         "random",
     ]
-    ran = evenhand(*command, "--budget", 100_000, "--local", 5, "--samples", 100, "--out", "pairs.csv")
+    ran = evenhand(*command, "--budget", 100_000, "--local", 5, "--samples", 100, "--show-people", "--out", "pairs.csv")
     assert ran.code == 130, ran.err
     assert "interrupted" in ran.out
     assert len(pd.read_csv("pairs.csv")) > 0
@@ -183,7 +196,7 @@ def comments(tmp_path, monkeypatch):
 def test_texts(evenhand, comments):
     ran = evenhand(
         "search", "rude:model", "comments.csv", "--text-column", "said", "--protected", "gender", "--out", "pairs.csv",
-        "--save-tests", "test_texts.py",
+        "--save-tests", "test_texts.py", "--show-people",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     assert "counterfactual flip rate  100 %  observed on the 2 texts" in ran.out

@@ -399,8 +399,8 @@ BEFORE = {
 """Files of a page that no other page has, or that others call the same and mean otherwise."""
 
 TYPED_BEFORE = {
-    "README.md": "evenhand search model.npz people.csv --schema people.yaml --json found.json",
-    "train-fairly.md": "evenhand search model.joblib people.csv --schema people.yaml --trust --json search.json",
+    "README.md": "evenhand search model.npz people.csv --schema people.yaml --show-people --json found.json",
+    "train-fairly.md": "evenhand search model.joblib people.csv --schema people.yaml --trust --show-people --json search.json",
     "write-a-dossier.md": "evenhand audit decisions.csv --decision selected --protected sex",
 }
 """A command whose result the page takes for granted."""

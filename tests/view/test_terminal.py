@@ -68,7 +68,7 @@ def test_it_begins_with_what_was_audited_and_shows_the_clearest_pairs():
         "10,181 rows: 9,769 used; left out 412 without a value of work. Favourable:\n"
         "income = >50K (unfavourable: <=50K).\n"
     )
-    assert "The same person with another sex\nSomebody in the data\n" in text
+    assert "The same person with another sex\nA person in the data\n" in text
     assert (
         "  sex = Female  -> <=50K, score 0.34 (observed)\n  sex = Male    -> >50K (favourable), score 0.66 (observed)\n"
     ) in text
