@@ -63,7 +63,8 @@ def test_cost_asks_nothing_and_an_audit_stays_below_it(evenhand, chat, rows):
 def test_an_audit_leaves_a_page_a_table_tests_and_answers(evenhand, chat, rows, monkeypatch):
     model = write_model(chat, "screening.yaml")
     kept = ("--answers", "answers.jsonl")
-    written = ("--html", "page.html", "--out", "numbers.csv", "--json", "audit.json", "--save-tests", "test_pairs.py", "--show-people")
+    written = ("--html", "page.html", "--out", "numbers.csv", "--json", "audit.json", "--save-tests", "test_pairs.py")
+    written += ("--show-people",)
     asked = ("--findings", 2, "--finding-pairs", 20, "--scenario", "trade", "--sweeps", 3)
     gates = ("--fail-on", "llm.gap.low > 0.02", "--fail-on", "llm.findings > 5")
     ran = evenhand("llm", "audit", model, rows, "--yes", *kept, *written, *asked, *gates)

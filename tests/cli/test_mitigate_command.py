@@ -53,7 +53,8 @@ def found(evenhand, pipeline, monkeypatch):
     monkeypatch.chdir(pipeline)
     if not (pipeline / "search.json").exists():
         about = ["model.joblib", "people.csv", "--schema", "schema.yaml", "--trust", "--quiet"]
-        ran = evenhand("search", *about, "--seeds", 20, "--samples", 100, "--json", "search.json", "--out", "pairs.csv", "--show-people")
+        found = ("--show-people", "--json", "search.json", "--out", "pairs.csv")
+        ran = evenhand("search", *about, "--seeds", 20, "--samples", 100, *found)
         assert ran.code == 0, ran.err
         ran = evenhand("subgroups", *about, "--protected", "sex", "--protected", "region", "--json", "subgroups.json")
         assert ran.code == 0, ran.err
