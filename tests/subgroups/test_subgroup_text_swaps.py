@@ -46,9 +46,11 @@ def test_by_hand():
     assert blue.under is None
     assert effects["colour red"].gap == pytest.approx(0.25)  # better than green and blue together, only for the blue
     assert effects["colour red"].under == effects["colour green"].under == 0
-    assert (len(asked), len(set(asked))) == (4 * 40, 3 * 40)  # the texts themselves once more, for the model's noise
-    assert result.queries == 162
     (flips,) = result.flips
+    # The texts themselves once more, for the model's noise, and both sides of the flips.
+    assert (len(asked), len(set(asked))) == (4 * 40 + flips.repeats.queries, 3 * 40)
+    assert result.queries == 162 + flips.repeats.queries
+    assert flips.repeats.repeated == flips.repeats.differed == 20
     assert (flips.category, flips.texts, flips.flips) == ("colour", 40, 20)
     assert flips.rate.value == 0.5
     first = result.examples[0]
