@@ -257,4 +257,5 @@ def test_a_service_is_asked():
             service.url, [f"a cat {i}" for i in range(40)], protected=[PETS], favourable="yes"
         )
     assert result.effects[0].gap == -1
-    assert result.queries == sum(map(len, service.requests)) == 120
+    again = result.flips[0].repeats.queries
+    assert result.queries == sum(map(len, service.requests)) == 120 + again > 120
