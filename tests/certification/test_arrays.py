@@ -16,8 +16,11 @@ from evenhand import certification
 from evenhand.certification.bounds.arrays import network as networks
 from evenhand.certification.bounds.arrays.bounds import BatchBounds
 from evenhand.certification.bounds.arrays.engine import ArrayEngine, device_for, plan_splits
-from evenhand.certification.bounds.arrays.functions import FAIR, OPEN, UNFAIR, likely_events, margin_functions_of
+from evenhand.certification.bounds.arrays.events import decide_boxes
+from evenhand.certification.bounds.arrays.functions import margin_functions_of
 from evenhand.certification.bounds.arrays.network import ArrayBackend, ArrayNetwork, array_network_of, backend_of
+from evenhand.certification.bounds.compiled.events import FAIR, OPEN, UNFAIR
+from evenhand.certification.bounds.compiled.problem import FunctionRoles
 from evenhand.certification.bounds.linear import refine_boxes
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, query_of
@@ -99,7 +102,7 @@ def test_bounds_are_those_of_the_reference(device: str, together: bool, monkeypa
             for flat, up in itertools.product((False, True), repeat=2):
                 coefficients, constants = (place.host(found) for found in batch.output(0, up, flat))
                 for box in range(3):
-                    extra = [] if net.apart is None else [net.assignments - 1]
+                    extra = [] if net.apart is None else [net.roles.assignments - 1]
                     ends = np.append(low[box], 0 * np.array(extra, int)), np.append(high[box], np.array(extra, int))
                     wanted, constant = linear_bounds(slow, run, *ends, flat=flat)[up]
                     said = np.empty(len(net.order))
@@ -213,17 +216,31 @@ def test_a_box_decided_as_a_whole_is_decided_at_every_point(seed: int, together:
         assert kinds[box] in (FAIR, UNFAIR)
 
 
+def roles_of(labels: int, assignments: int, beats: np.ndarray) -> FunctionRoles:
+    none = np.zeros(0)
+    return FunctionRoles(
+        assignments, labels, beats, np.zeros((1, 1)), False, np.zeros(0, np.int64), none, none, least=2, demanded=-1
+    )
+
+
 def test_what_is_open_by_hand() -> None:
     """Two labels, two assignments: certain under one, 0.5 under the other. Then three assignments."""
-    beats = np.array([[0, 1], [0, 0]])
     sure, never = 9.0, -9.0
-    answer = likely_events(np.array([[never, never, sure, 0.0]]), beats, 2)
-    assert answer.open == pytest.approx([0.5])
+    least = np.full((1, 4), -1.0)
+    kind, undecided = decide_boxes(
+        roles_of(2, 2, np.array([[0, 1], [0, 0]])), least, np.array([[never, never, sure, 0.0]])
+    )
+    assert (kind[0], undecided[0]) == (OPEN, pytest.approx(0.5))
     # Function 0 is "label 0 beats label 1" here, function 1 the other way round.
-    beats = np.array([[0, 0], [1, 0]])
-    answer = likely_events(np.array([[sure, sure, never, never, never, 1.0]]), beats, 3)
-    assert answer.open[0] == pytest.approx(0.158655, abs=1e-5)
-    assert answer.members[0].tolist() in ([0, 5], [1, 5])
+    kind, undecided = decide_boxes(
+        roles_of(2, 3, np.array([[0, 0], [1, 0]])), np.full((1, 6), -1.0),
+        np.array([[sure, sure, never, never, never, 1.0]]),
+    )  # fmt: skip
+    assert (kind[0], undecided[0]) == (OPEN, pytest.approx(0.158655, abs=1e-5))
+    decided = np.array([[-1.0, -1.0, 1.0, 1.0], [-1.0, 1.0, 1.0, -1.0]])
+    kind, undecided = decide_boxes(roles_of(2, 2, np.array([[0, 1], [0, 0]])), decided, np.zeros((2, 4)))
+    assert kind.tolist() == [FAIR, UNFAIR]
+    assert undecided.tolist() == [0.0, 0.0]
 
 
 def test_plans_by_hand() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
+import hashlib
 import math
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import random_case
-from forgery import closed, opened
+from forgery import MAGIC, closed, opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_forgeries import small_network
@@ -156,7 +157,9 @@ def test_certificates_that_name_no_question_are_rejected(
     assert check(changed_file(folder, kind, "head", place, new), kind).verdict == "rejected"
 
 
-def test_values_that_json_cannot_hold_are_rejected(tmp_path: Path) -> None:
-    path = tmp_path / "refutation.json"
-    path.write_text(json.dumps({"kind": "refutation", "cells": [{}]}))
-    assert checker.check_refutation(path).verdict == "rejected"
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"nothing", b'{"a": ' * 50_000, b"\xff\xfe", b""])
+def test_headers_that_cannot_be_parsed_are_rejected(tmp_path: Path, text: bytes) -> None:
+    payload = zlib.compress(text)
+    section = b"HEAD" + len(payload).to_bytes(8, "little") + payload
+    (tmp_path / "c.cert").write_bytes(MAGIC + section + hashlib.sha256(section).digest())
+    assert check(tmp_path / "c.cert", "trees").verdict == "rejected"

@@ -161,7 +161,7 @@ def test_a_score_at_an_edge_lies_in_the_upper_band() -> None:
         ({"bands": (0.6, 0.3)}, "increasing order"),
         ({"bands": (0.0,)}, "between 0 and 1"),
         ({"tolerance": 1.0, "bands": (0.5,)}, "a tolerance compares numbers"),
-        ({"tolerance": 1.0, "device": "numpy"}, "cannot prove a tolerance"),
+        ({"tolerance": 1.0, "method": "interval"}, "cannot prove a tolerance"),
         ({"outcomes": 3, "method": "interval"}, "cannot prove several outcomes"),
     ],
 )

@@ -189,16 +189,12 @@ def _prove_network(
     bounder: LinearBounder | None = None
     reason = unsupported_reason(query)
     scored = (
-        not (enumerated or query.constant or recorder or workforce)
+        not (enumerated or query.constant or recorder)
         and (config.method, config.device) == ("linear", None)
         and has_one_score(query)
     )
     if config.method == "linear" and not (enumerated or scored or query.constant) and reason is None:
-        device = None
-        if narrow:
-            compilation.require("linear")
-        else:
-            device = compilation.device_for(query, config.device)
+        device = compilation.device_for(query, config.device)
         bounder = choose_bounder(query, device, threads)
         if bounder.joint is not None and config.time_limit is not None and workforce is None:
             # The checker counts people of single values alone.

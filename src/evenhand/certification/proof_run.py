@@ -285,9 +285,9 @@ def _has_kernels(prover: Prover) -> bool:
 
         return kernels.is_compiled(forest.rewrite_tree, search.refine_tree_boxes)
     if prover == "arrays":
-        from evenhand.certification.bounds.arrays import engine
+        from evenhand.certification.bounds.arrays import events
 
-        return kernels.is_compiled(engine._prove_boxes)
+        return kernels.is_compiled(events._decide_boxes, events._prove_boxes)
     if prover == "interval":
         from evenhand.certification.bounds.interval import kernel
 

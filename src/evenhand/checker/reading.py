@@ -344,7 +344,7 @@ def _decompress(data: bytes, most: int) -> bytes:
 def _parse_json(data: bytes) -> Any:
     try:
         return json.loads(_decompress(data, MAX_TEXT))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"the certificate's text cannot be read: {error}") from None

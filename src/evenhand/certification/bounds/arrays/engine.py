@@ -11,23 +11,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.arrays.functions import (
-    FAIR,
-    OPEN,
-    UNFAIR,
-    MarginFunctions,
-    likely_events,
-    margin_functions_of,
-)
+from evenhand.certification.bounds.arrays.events import prove_boxes
+from evenhand.certification.bounds.arrays.functions import MarginFunctions, margin_functions_of
 from evenhand.certification.bounds.arrays.network import ArrayBackend, ArrayNetwork, array_network_of, backend_of
+from evenhand.certification.bounds.compiled.events import FAIR, OPEN, UNFAIR
 from evenhand.certification.bounds.compiled.problem import _attribute_axes
-from evenhand.certification.bounds.compiled.shares import (
-    AttributeAxes,
-    BoxFunctions,
-    ProofEvents,
-    prove_shares,
-    scratch_buffers,
-)
+from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.bounds.frontier import (
     MAX_SPLITS,
     BoxFrontier,
@@ -42,7 +31,6 @@ from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.errors import OptionError
 from evenhand.interrupts import GRACE_SECONDS, is_interrupted
-from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
 STEP, NODE = 2e8, 1e9
@@ -55,19 +43,20 @@ CACHE_BYTES = 256 << 20
 
 
 def device_for(query: Query, device: str | None) -> str | None:
-    """Where to compute a query's bounds: what was asked for; without a wish ``numpy`` for wide networks, else None.
+    """Choose where to compute the bounds of a query: on the given device, or by default on ``numpy`` for wide networks.
 
     None stands for the compiled kernels. They go unit by unit, which is fast up to about ``WIDE`` units in neighbouring
-    layers, hold all layers at the width of the widest, and look at the clock after thousands of boxes.
+    layers, hold all layers at the width of the widest, and look at the clock after thousands of boxes. They bound
+    changes of a number more tightly, and are the default for these at any width.
 
     Raises:
-        OptionError: a device was asked for that cannot take this question.
+        OptionError: The device cannot answer this question.
     """
     if query.relaxed:
         if device is not None:
             raise OptionError(f"device {device!r} cannot take relaxed attributes", hint="leave the device out")
         return None
-    if device is not None:
+    if device is not None or query.demanded is not None:
         return device
     widths = [len(layer.weights) for layer in query.layers]
     wide = any(min(a, b) >= WIDE for a, b in pairwise(widths))
@@ -210,8 +199,7 @@ class ArrayEngine:
             open_ = np.zeros(len(piece))
             plan = np.full((len(piece), MAX_SPLITS), -1, dtype=np.int8)
             if rest.any():
-                left = likely_events(functions.zscore[rest], self.network.beats, self.network.assignments).open
-                open_[rest] = piece.mass[rest] * left
+                open_[rest] = piece.mass[rest] * functions.open[rest]
                 plan[rest] = plan_splits(scores[rest], high[rest] - low[rest] + 1)
             found = replace(piece, plan=plan, open=open_.astype(np.float32), kind=kind.astype(np.int8))
             self.memory.keep(found[rest], functions[rest])
@@ -227,7 +215,8 @@ class ArrayEngine:
         def piece(chosen: NDArray[np.intp]) -> None:
             if len(chosen) == 0:
                 return
-            shares[chosen] = proved_shares_of(net, (low[chosen], high[chosen]), functions[chosen], precision)
+            wanted = functions.coefficients[chosen], functions.constants[chosen], functions.zscore[chosen]
+            shares[chosen] = prove_boxes(net.roles, net.axes, (low[chosen], high[chosen]), wanted, precision)
 
         if self.threads == 1:
             piece(open_)
@@ -244,7 +233,7 @@ class FunctionCache:
 
     def __init__(self, network: ArrayNetwork, limit: int = CACHE_BYTES) -> None:
         self._held: dict[bytes, tuple[Floats, Floats, Floats]] = {}
-        self._shape = (2 * network.outputs * network.assignments, len(network.order))
+        self._shape = (2 * network.outputs * network.roles.assignments, len(network.order))
         each = 8 * self._shape[0] * (self._shape[1] + 2) + 8 * len(network.axes.first) + 600
         self._room = limit // each
 
@@ -270,7 +259,8 @@ class FunctionCache:
         constants, zscore = (
             np.array([held[part] for _, held in found]).reshape(count, self._shape[0]) for part in (1, 2)
         )
-        return MarginFunctions(coefficients, constants, zscore, np.full(count, OPEN, dtype=np.int8)), known
+        kind = np.full(count, OPEN, dtype=np.int8)
+        return MarginFunctions(coefficients, constants, zscore, kind, np.ones(count)), known
 
 
 def _box_keys(boxes: BoxFrontier) -> list[bytes]:
@@ -297,7 +287,7 @@ def plan_splits(scores: Floats, widths: Integers) -> NDArray[np.int8]:
 def box_cost(network: ArrayNetwork) -> float:
     """Multiplications that one box may take, if half of the units of inner layers are open."""
     widths = network.widths
-    columns = len(network.order) + (network.assignments if network.apart is not None else 1)
+    columns = len(network.order) + (network.roles.assignments if network.apart is not None else 1)
     products = [a * b for a, b in pairwise(widths)]
     cost = 0.0
     for k in range(1, len(widths)):
@@ -314,77 +304,8 @@ def batch_size(network: ArrayNetwork) -> int:
     """Boxes that are bounded side by side, by the bytes that their work arrays take."""
     columns = len(network.order)
     each = 8 * (
-        14 * sum(network.widths) + 6 * max([1, *network.widths]) + 8 * columns * network.assignments * network.outputs
+        14 * sum(network.widths)
+        + 6 * max([1, *network.widths])
+        + 8 * columns * network.roles.assignments * network.outputs
     )
     return max(16, min(4096, network.backend.budget // each))
-
-
-# Proofs: one call of the compiled kernel for many boxes.
-
-
-def proved_shares_of(
-    net: ArrayNetwork, cells: tuple[Integers, Integers], functions: MarginFunctions, precision: tuple[int, int]
-) -> Floats:
-    """Return proved shares of boxes, fair and unfair, shape (boxes, 2).
-
-    Args:
-        net: says what the functions mean.
-        cells: first and last cell of each attribute, each of shape (boxes, attributes).
-        functions: those of the boxes.
-        precision: grid steps and joint values enumerated.
-    """
-    attributes = cells[0].shape[1]
-    labels, assignments = len(net.beats), net.assignments
-    fair = (labels - 1) * assignments
-    # With two labels and two assignments there are two unfair events, which exclude each other: both are proved.
-    both = labels == 2 and assignments == 2
-    events = ProofEvents(
-        number=np.array([labels + (2 if both else 1)]),
-        size=np.where(np.arange(labels + 2) < labels, fair, labels),
-        member=np.zeros((labels + 2, max(2, fair)), dtype=np.int64),
-        unfair=np.arange(labels + 2) >= labels,
-        apart=np.arange(labels + 2) >= labels,
-    )
-    for c in range(labels):
-        won = net.beats[c, [d for d in range(labels) if d != c]]
-        events.member[c, :fair] = (won[:, None] * assignments + np.arange(assignments)).ravel()
-    if both:
-        events.member[2] = net.beats[1, 0] * 2, net.beats[0, 1] * 2 + 1
-        events.member[3] = net.beats[1, 0] * 2 + 1, net.beats[0, 1] * 2
-    likely = likely_events(functions.zscore, net.beats, assignments).members[:, : 0 if both else labels]
-    count = functions.zscore.shape[1]
-    work = scratch_buffers(count, attributes, len(net.axes.weight) - attributes, labels + 2, max(2, fair))
-    # No one here is compared within a tolerance: functions gain nothing in unfair events.
-    wanted = BoxFunctions(
-        functions.coefficients,
-        functions.constants.copy(),
-        np.zeros(count),
-        functions.zscore,
-        functions.zscore,
-        np.full(count, -1),
-    )
-    shares = np.zeros((len(functions), 2))
-    _prove_boxes(events, likely, cells, wanted, net.axes, precision, work, shares)
-    return shares
-
-
-@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-def _prove_boxes(events, likely, cells, functions, axes, precision, work, shares):  # type: ignore[no-untyped-def]  # a kernel: Numba infers types
-    """Prove the shares of each box; members of its unfair event stand in ``likely``, unless it is the same for all."""
-    low, high = cells
-    grid, room = precision
-    count = events.number[0]
-    for t in range(low.shape[0]):
-        for k in range(likely.shape[1]):
-            events.member[count - 1, k] = likely[t, k]
-        of_box = BoxFunctions(
-            functions.g[t],
-            functions.constant[t],
-            functions.gain,
-            functions.zscore[t],
-            functions.bolder[t],
-            functions.second,
-        )
-        prove_shares(events, low[t], high[t], of_box, axes, grid, room, work)
-        for e in range(count):
-            shares[t, 1 if events.unfair[e] else 0] += work.share[e]

@@ -8,18 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.arrays.bounds import BatchBounds
+from evenhand.certification.bounds.arrays.events import decide_boxes
 from evenhand.certification.bounds.arrays.network import Array, ArrayNetwork
 from evenhand.certification.query.boxes import ArrayRows
-from evenhand.stats import normal_cdf
-from evenhand.typing import Booleans, Floats, Integers
-
-OPEN, FAIR, UNFAIR = 0, 1, 2
-"""What is known of a box as a whole."""
+from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True)
 class MarginFunctions(ArrayRows):
-    """The functions of boxes. Function ``beats[a, b] * P + p``: label a beats label b under assignment p of P.
+    """The functions of boxes; what they say, ``FunctionRoles`` tells.
 
     Attributes:
         coefficients: of the choice of slopes with the larger mean over deviation, shape (boxes, functions, columns), in
@@ -27,62 +24,17 @@ class MarginFunctions(ArrayRows):
         constants: shape (boxes, functions).
         zscore: mean over standard deviation, shape (boxes, functions).
         kind: whether a box is decided as a whole, shape (boxes,).
+        open: Estimated undecided share, shape (boxes,).
     """
 
     coefficients: Floats
     constants: Floats
     zscore: Floats
     kind: NDArray[np.int8]
+    open: Floats
 
     def __len__(self) -> int:
         return len(self.kind)
-
-
-@dataclass(frozen=True)
-class LikelyEvents:
-    """The likeliest unfair event of each box: one label wins under some assignment, another beats it under another.
-
-    Attributes:
-        open: estimated undecided share, each function taken for normally distributed, shape (boxes,).
-        members: the functions that must be positive together, shape (boxes, labels).
-    """
-
-    open: Floats
-    members: Integers
-
-
-def likely_events(zscore: Floats, beats: Integers, assignments: int) -> LikelyEvents:
-    """What is open in boxes, and the unfair event to prove, from ``Functions.zscore``."""
-    labels, n = len(beats), len(zscore)
-    z = zscore.reshape(n, -1, assignments)
-    over = np.full((n, labels, labels, assignments), np.inf)
-    for c in range(labels):
-        for d in range(labels):
-            if c != d:
-                over[:, c, d] = z[:, beats[c, d]]
-    # All of a label's functions positive has about the probability of the weakest, Phi(min z); fair events of different
-    # labels exclude each other, so their shares add up.
-    wins = over.min(axis=2)
-    decided = normal_cdf(wins.min(axis=2)).sum(axis=1)
-    rows = np.arange(n)
-    # Unfair with two labels: 1 under p and 0 under the other, P(A and B) >= P(A) + P(B) - 1 (Frechet).
-    if labels == 2 and assignments == 2:
-        for p in range(2):
-            decided += np.maximum(0.0, normal_cdf(wins[:, 1, p]) + normal_cdf(wins[:, 0, 1 - p]) - 1)
-    at = wins.argmax(axis=2)
-    best = wins.max(axis=2)
-    # Label c wins under its best assignment, and d beats it under q.
-    rival = over.transpose(0, 2, 1, 3).copy()
-    rival[:, np.arange(labels), np.arange(labels)] = -np.inf
-    both = np.minimum(best[:, :, None, None], rival).reshape(n, -1).argmax(axis=1)
-    winner, other, q = np.unravel_index(both, (labels, labels, assignments))
-    if labels != 2 or assignments != 2:
-        beaten = z[rows, beats[other, winner], q]
-        decided += np.maximum(0.0, normal_cdf(best[rows, winner]) + normal_cdf(beaten) - 1)
-    losers = np.array([[d for d in range(labels) if d != c] for c in range(labels)])
-    members = beats[winner[:, None], losers[winner]] * assignments + at[rows, winner][:, None]
-    members = np.concatenate([members, (beats[other, winner] * assignments + q)[:, None]], axis=1)
-    return LikelyEvents(np.maximum(0.0, 1 - decided), members)
 
 
 def box_moments(network: ArrayNetwork, low: Integers, high: Integers) -> tuple[Floats, Floats, Floats]:
@@ -114,7 +66,7 @@ def margin_functions_of(
     backend, xp = network.backend, network.backend.xp
     batch = BatchBounds(network, low, high)
     chances = _FunctionMoments(network, low, high)
-    n, p, outputs, runs = len(low), network.assignments, network.outputs, len(network.biases)
+    n, p, outputs, runs = len(low), network.roles.assignments, network.outputs, len(network.biases)
     coefficients = np.empty((n, 2 * outputs * p, len(network.order)))
     constants, zscore, least = (np.empty((n, 2 * outputs * p)) for _ in range(3))
     scores = np.zeros(low.shape)
@@ -149,7 +101,7 @@ def margin_functions_of(
                 margins = _cell_margins(network, low[single])
                 asked = np.concatenate([margins, -margins], axis=1) - np.tile(slack[single], 2)[:, :, None]
                 least[single] = asked.reshape(len(single), -1)
-    return MarginFunctions(coefficients, constants, zscore, _decide_boxes(least, network)), scores
+    return MarginFunctions(coefficients, constants, zscore, *decide_boxes(network.roles, least, zscore)), scores
 
 
 def _cell_margins(network: ArrayNetwork, points: Integers) -> Floats:
@@ -158,31 +110,13 @@ def _cell_margins(network: ArrayNetwork, points: Integers) -> Floats:
     first = backend.put(points[:, network.lines].astype(np.float64)) @ network.columns[: len(network.lines)]
     for table in network.tables:
         first = first + table.lows[0, backend.put(points[:, table.attribute])]
-    margins = np.empty((n, network.outputs, network.assignments))
-    for p in range(network.assignments):
+    margins = np.empty((n, network.outputs, network.roles.assignments))
+    for p in range(network.roles.assignments):
         units = first + (network.biases[0] + network.apart[p] if network.apart is not None else network.biases[p])
         for weights, offsets in zip(network.weights, network.offsets, strict=True):
             units = backend.positive(units) @ weights + offsets
         margins[:, :, p] = backend.host(units)
     return margins
-
-
-def _decide_boxes(least: Floats, network: ArrayNetwork) -> NDArray[np.int8]:
-    """Which boxes are decided as a whole, from the least values of all functions."""
-    # FAIR: one label beats all others under every assignment. UNFAIR: c wins everywhere under one, and some label beats
-    # c everywhere under another.
-    labels, beats = len(network.beats), network.beats
-    above: Booleans = (least > 0).reshape(len(least), -1, network.assignments)
-    kind = np.full(len(least), OPEN, dtype=np.int8)
-    fair, unfair = (np.zeros(len(least), dtype=np.bool_) for _ in range(2))
-    for c in range(labels):
-        others = [d for d in range(labels) if d != c]
-        wins = np.all(above[:, beats[c, others]], axis=1)
-        fair |= np.all(wins, axis=1)
-        unfair |= np.any(wins, axis=1) & np.any(above[:, beats[others, c]], axis=(1, 2))
-    kind[unfair] = UNFAIR
-    kind[fair] = FAIR
-    return kind
 
 
 class _FunctionMoments:

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.certification.bounds.compiled.problem import _attribute_axes, _beats_matrix, _term_columns
+from evenhand.certification.bounds.compiled.problem import (
+    FunctionRoles,
+    _attribute_axes,
+    _term_columns,
+    function_roles_of,
+)
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.query.question import Query
 from evenhand.certification.query.rounding import RoundingError
@@ -73,9 +78,7 @@ class ArrayNetwork:
         weights, sizes: per later layer, shape (units, next units); and absolute values.
         offsets, offset_sizes: biases of these layers; and absolute values.
         pads, first_error, gammas: see ``RoundingError``.
-        assignments: how many.
-        beats: (labels, labels), which function says that the first label beats the second: an output, or past all of
-            them an output negated.
+        roles: Meaning of the functions; their biases are not padded here.
         forward: whether functions below and above inner units are carried forward, layer by layer, instead of going
             back from every unit: looser, but costs less in wide networks.
         axes: the unprotected attributes, as the proofs of shares read them.
@@ -97,8 +100,7 @@ class ArrayNetwork:
     pads: tuple[Array, ...]
     first_error: Array
     gammas: Floats
-    assignments: int
-    beats: Integers
+    roles: FunctionRoles
     forward: bool
     axes: AttributeAxes
     slack: RoundingError
@@ -153,8 +155,7 @@ def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
         pads=tuple(backend.put(pads) for pads in query.slack.pads),
         first_error=backend.put(query.slack.first(largest)),
         gammas=query.slack.gammas,
-        assignments=len(biases),
-        beats=_beats_matrix(query.pairs),
+        roles=function_roles_of(query, biases[:1] if together else biases, together),
         forward=_bound_forward([len(layer.weights) for layer in query.layers], len(columns) + len(biases)),
         axes=_attribute_axes(query.cells, start, line, reach),
         slack=query.slack,

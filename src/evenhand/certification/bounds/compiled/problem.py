@@ -15,6 +15,7 @@ from evenhand.certification.bounds.compiled.shares import (
     BoxFunctions,
     ProofEvents,
     ScratchBuffers,
+    proof_events,
     scratch_buffers,
 )
 from evenhand.certification.query.cells import Cells
@@ -160,20 +161,26 @@ def compiled_problem_of(query: Query) -> CompiledProblem:
     )
     return CompiledProblem(
         network=network,
-        roles=FunctionRoles(
-            assignments=len(query.biases),
-            labels=len(query.classes),
-            beats=_beats_matrix(query.pairs),
-            biases=_pad_rows(biases[:1] if joint else biases, most),
-            joint=joint,
-            relaxed=relaxed,
-            tolerance=query.tolerance[relaxed].astype(np.float64),
-            last=(query.counts[relaxed] - 1).astype(np.float64),
-            least=query.least,
-            demanded=-1 if query.demanded is None else query.demanded,
-        ),
+        roles=function_roles_of(query, _pad_rows(biases[:1] if joint else biases, most), joint),
         axes=axes,
         counts=query.counts,
+    )
+
+
+def function_roles_of(query: Query, biases: Floats, joint: bool) -> FunctionRoles:
+    """Return what the functions of a query say, from the biases of the first units: one row if it is ``joint``."""
+    relaxed = np.flatnonzero(query.tolerance)
+    return FunctionRoles(
+        assignments=len(query.biases),
+        labels=len(query.classes),
+        beats=_beats_matrix(query.pairs),
+        biases=biases,
+        joint=joint,
+        relaxed=relaxed,
+        tolerance=query.tolerance[relaxed].astype(np.float64),
+        last=(query.counts[relaxed] - 1).astype(np.float64),
+        least=query.least,
+        demanded=-1 if query.demanded is None else query.demanded,
     )
 
 
@@ -332,7 +339,7 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
     net, roles, axes = problem.network, problem.roles, problem.axes
     attributes, held, columns, widest = len(axes.first), len(net.start), len(net.columns), net.weights.shape[1]
     labels, outputs = len(roles.beats), int(net.sizes[-1])
-    functions, members = 2 * outputs * roles.assignments, max(2, (labels - 1) * roles.assignments)
+    functions = 2 * outputs * roles.assignments
     kinds = [np.zeros((2 * functions, LANES)) for _ in range(5)]
     lanes = LaneBuffers(
         lo=np.zeros((held, LANES)),
@@ -372,15 +379,8 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
         known=np.zeros((len(roles.biases), len(net.sizes) - 1, widest), np.int8),
         states=np.zeros((len(roles.biases), len(net.sizes) - 1, widest, LANES), np.int8),
     )
-    events = ProofEvents(
-        number=np.zeros(1, np.int64),
-        size=np.zeros(labels + 2, np.int64),
-        member=np.zeros((labels + 2, members), np.int64),
-        unfair=np.zeros(labels + 2, np.bool_),
-        apart=np.zeros(labels + 2, np.bool_),
-    )
-    cells = len(axes.weight) - attributes
-    scratch = scratch_buffers(2 * functions, attributes, cells, labels + 2, members)
+    events = proof_events(labels, roles.assignments)
+    scratch = scratch_buffers(2 * functions, attributes, len(axes.weight) - attributes, *events.member.shape)
     return KernelWorkspace(lanes, relaxation_buffers(net), events), scratch
 
 

@@ -80,6 +80,18 @@ class ProofEvents(NamedTuple):
     apart: Booleans
 
 
+def proof_events(labels: int, assignments: int) -> ProofEvents:
+    """Return room for the events of a box."""
+    events, members = labels + 2, max(2, (labels - 1) * assignments)
+    return ProofEvents(
+        number=np.zeros(1, np.int64),
+        size=np.zeros(events, np.int64),
+        member=np.zeros((events, members), np.int64),
+        unfair=np.zeros(events, np.bool_),
+        apart=np.zeros(events, np.bool_),
+    )
+
+
 class BoxFunctions(NamedTuple):
     """The functions of one box, whose being positive together is an event.
 

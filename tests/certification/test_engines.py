@@ -1,0 +1,135 @@
+"""All engines answer the same question: sound by asking everybody, and with workers the same as without."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_workers import Recorded
+
+from evenhand.certification import Certificate, certify
+from evenhand.certification.bounds.arrays.engine import WIDE
+from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.schema import Schema
+from evenhand.workers import Workforce
+from support import scaled
+
+NARROW, SIZES, GROUPS = 12, (6, 5), 3
+"""Units of narrow layers; values of the attributes that are not protected; protected values."""
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "labels": {},
+    "threshold": {"threshold": 0.4},
+    "bands": {"bands": (0.45, 0.55)},
+    "outcomes of bands": {"bands": (0.45, 0.55), "outcomes": 3},
+    "outcomes": {"outcomes": 3},
+    "tolerance": {"tolerance": 0.15},
+    "conditions": {"where": ("a0 >= 2",)},
+}
+SHARES = ("certified", "falsified", "undecided", "outcomes", "regions", "boxes", "counterexamples")
+
+
+@cache
+def network_of(question: str, widths: tuple[int, ...], seed: int) -> AdditiveNetwork:
+    """A network of which the first units matter, and all others a little."""
+    rng = np.random.default_rng(seed)
+    labels = 3 if question == "outcomes" else 2
+    target: dict[str, Any] = {"name": "y", "kind": "number"}
+    if question != "tolerance":
+        target = {"name": "y", "favourable": "l1", "values": [f"l{k}" for k in range(labels)]}
+    attributes = [{"name": f"a{i}", "kind": "integer", "lower": 0, "upper": size - 1} for i, size in enumerate(SIZES)]
+    attributes.append({"name": "p", "kind": "integer", "lower": 0, "upper": GROUPS - 1, "protected": True})
+    outputs = labels if labels > 2 else 1
+    sizes = [len(attributes), *widths, outputs]
+    layers = []
+    for k, (a, b) in enumerate(itertools.pairwise(sizes)):
+        weights, units = rng.normal(size=(a, b)) * 1e-4, slice(0, 6)
+        weights[units, units] += rng.normal(size=weights[units, units].shape) / (3 if k == 0 else 1)
+        layers.append((weights, rng.normal(size=b) * 0.1))
+    classes = () if question == "tolerance" else tuple(target["values"])
+    return network_from_dense(Schema.parse({"target": target, "attributes": attributes}), layers, classes=classes)
+
+
+def true_shares(question: str, network: AdditiveNetwork) -> dict[int, float]:
+    """Share of people who are treated unfairly, by the number of different outcomes that makes it so."""
+    options = QUESTIONS[question]
+    people = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.float64)
+    if "where" in options:
+        people = people[people[:, 0] >= 2]
+    rows = [np.column_stack([people, np.full(len(people), p)]) for p in range(GROUPS)]
+    if "tolerance" in options:
+        return {2: float((np.ptp([network.logits(row)[:, 0] for row in rows], axis=0) > options["tolerance"]).mean())}
+    if question == "outcomes":
+        answers = np.array([network.predict(row) for row in rows])
+    else:
+        edges = options.get("bands", (options.get("threshold", 0.5),))
+        answers = np.array([np.searchsorted(edges, network.scores(row)[:, 1], side="right") for row in rows])
+    different = np.array([len(set(column)) for column in answers.T])
+    return {least: float((different >= least).mean()) for least in range(2, options.get("outcomes", 2) + 1)}
+
+
+def prove(question: str, network: AdditiveNetwork, **more: Any) -> Certificate:
+    return certify(network, enumeration=False, max_boxes=120, jobs=1, samples=50, **QUESTIONS[question], **more)
+
+
+def check_shares(found: Certificate, truth: dict[int, float]) -> None:
+    assert found.falsified <= truth[2] + 1e-9
+    assert found.certified <= 1 - truth[2] + 1e-9
+    assert found.certified + found.falsified + found.undecided == pytest.approx(1)
+    for outcome in found.outcomes:
+        assert outcome.proved <= truth[outcome.least] + 1e-9
+        assert outcome.possible >= truth[outcome.least] - 1e-9
+
+
+@settings(max_examples=scaled(80), deadline=None)
+@given(
+    question=st.sampled_from(list(QUESTIONS)),
+    depth=st.sampled_from([1, 2]),
+    device=st.sampled_from([None, "numpy"]),
+    seed=st.integers(0, 1000),
+)
+def test_narrow_networks_are_bounded_soundly(question: str, depth: int, device: str | None, seed: int) -> None:
+    network = network_of(question, (NARROW,) * depth, seed)
+    truth, found = true_shares(question, network), prove(question, network, device=device)
+    check_shares(found, truth)
+    assert found.undecided < 0.05
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_wide_networks_are_bounded_soundly_with_and_without_workers(question: str) -> None:
+    network = network_of(question, (WIDE + 4,) * 2, 1)
+    alone = prove(question, network)
+    check_shares(alone, true_shares(question, network))
+    assert alone.certified + alone.falsified > 0.5
+    workers = Recorded()
+    together = prove(question, network, workforce=Workforce(workers))
+    assert workers.asked > 0
+    for name in SHARES:
+        assert getattr(together, name) == getattr(alone, name), name
+
+
+@pytest.mark.parametrize("device", [None, "numpy"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_narrow_networks_have_the_same_result_with_workers(question: str, device: str | None) -> None:
+    network = network_of(question, (NARROW,) * 2, 2)
+    alone = prove(question, network, device=device)
+    together = prove(question, network, device=device, workforce=Workforce(Recorded()))
+    for name in SHARES:
+        assert getattr(together, name) == getattr(alone, name), name
+
+
+def test_a_prediction_that_falls_for_everybody_is_not_certified() -> None:
+    """The prediction is -p: it changes by 1 or 2 for everybody."""
+    for width in (NARROW, WIDE + 4):
+        base = network_of("tolerance", (width,) * 2, 0)
+        layers = [np.zeros((len(SIZES) + 1, width)), np.zeros((width, width)), np.zeros((width, 1))]
+        layers[0][-1, 0], layers[1][0, 0], layers[2][0, 0] = 1.0, 1.0, -1.0
+        network = network_from_dense(base.schema, [(one, np.zeros(one.shape[1])) for one in layers], classes=())
+        for tolerance, falsified in ((1.5, 1.0), (2.5, 0.0)):
+            for workforce in (None, Workforce(Recorded())):
+                found = certify(network, tolerance=tolerance, enumeration=False, max_boxes=60, workforce=workforce)
+                assert (found.certified, found.falsified) == pytest.approx((1 - falsified, falsified), abs=1e-9)
