@@ -64,15 +64,15 @@ def test_a_search_goes_on_from_the_answers_that_were_kept(tmp_path):
         path.unlink()
     assert certificate(network, Workforce(again, tmp_path / "kept"), path=tmp_path / "two.cert") == whole
     assert again.asked == len(half)
-    assert certificate(network) == whole
-    for name in ("one.cert", "two.cert"):
+    assert certificate(network, path=tmp_path / "three.cert") == whole
+    for name in ("one.cert", "two.cert", "three.cert"):
         assert checker.check_certificate(tmp_path / name, network, sample=None).verdict == "confirmed"
     with pytest.raises(OptionError, match="of other work"):
         certificate(random_case(4, real=True).network, Workforce(again, tmp_path / "kept"))
 
 
 def test_boxes_that_end_every_worker_stay_undecided_and_are_named():
-    network = random_case(3, real=True, free=5, widest=12).network
+    network = random_case(6, real=True, free=5, widest=12).network
     honest = certificate(network)
     with pytest.warns(LostWorkWarning, match="boxes stay undecided: they ended 3 workers"):
         found = certificate(network, Workforce(Recorded(range(2, 1000))))
