@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from evenhand.coroutines import call as call_part
-from evenhand.errors import DecisionError, EvenhandError, OptionError, StoreError
+from evenhand.errors import DecisionError, StoreError
 from evenhand.genai import AnswerStatus, Instruction, Item, known_values
+from evenhand.genai.enforcement.supply import PartFailure
 from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex, wait_for_store
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class Guardrail:
             raise
         except Exception as error:
             # An OptionError of the keeper's is the judge's too: it names a condition that there is none of.
-            return self._undecided_verdict("the judge", error, notes)
+            failure = PartFailure.of("judge", error)
+            return self._undecided_verdict(str(failure), failure.summary, notes)
         sent = await pipeline.instruct.call_async(prompt, admission.must)
         if sent == prompt:
             verdict = GuardrailVerdict("NONE", "ok", prompt)
@@ -193,7 +195,7 @@ class Guardrail:
         guard, pipeline = self._guard, self._guard.pipeline
         operation: dict[str, Any] = {"op": "fail", "call": _stored_call_name(call), "final": True}
         note: dict[str, Any] = {"route": "guardrail"}
-        failure: Exception | None = None
+        failure: PartFailure | None = None
         if item is not None:
             note["item"] = {"sha256": sha256_hex(item.data), "media_type": item.media_type, "bytes": len(item.data)}
             if known is not None:
@@ -205,7 +207,7 @@ class Guardrail:
                 values = known_values(await call_part(pipeline.classifier.classify, item), groups) if looked else {}
                 operation |= {"op": "complete", "values": dict(values)}
             except Exception as error:
-                failure = error
+                failure = PartFailure.of("classifier", error)
                 if pipeline.configuration.guard.when_unsure == "pass":
                     operation |= {"op": "complete", "values": {}}
         try:
@@ -216,29 +218,31 @@ class Guardrail:
         except DecisionError as error:
             if error.code != "unknown-id":
                 raise
-            return self._undecided_verdict(
-                "the call", OptionError("it was not admitted, or too long ago"), self._notes(call)
-            )
+            reason = "the call failed: it was not admitted, or too long ago"
+            return self._undecided_verdict(reason, reason, self._notes(call))
         if failure is not None:
-            return self._undecided_verdict("the classifier", failure, self._notes(call))
+            return self._undecided_verdict(str(failure), failure.summary, self._notes(call))
         # Without an item, such as when a tool is called, there is nothing to keep back.
         return GuardrailVerdict("NONE", "ok" if outcome["status"] == "ok" else "violation", reason=outcome["reason"])
 
-    def _undecided_verdict(self, who: str, error: Exception, notes: LogMetadata) -> GuardrailVerdict:
-        """Return the verdict for a call of which it is unknown what it counts for or shows."""
-        what = error.message if isinstance(error, EvenhandError) else str(error)
+    def _undecided_verdict(self, reason: str, public_reason: str, notes: LogMetadata) -> GuardrailVerdict:
+        """Return the verdict for a call whose conditions or values are unknown.
+
+        Args:
+            reason: Reason for the log; it may contain text of other services.
+            public_reason: Reason for the gateway.
+            notes: Description of the call for the log.
+        """
         passes = self._guard.pipeline.configuration.guard.when_unsure == "pass"
         status: AnswerStatus = "unguarded" if passes else "refused"
         note = {
             "what": "answer",
             "status": status,
-            "reason": notes.reason(f"{who} failed: {what}"),
+            "reason": notes.reason(reason),
             **notes.describe_request(),
         }
         self._guard.retry_queue.submit({"op": "record", "note": note})
-        # What other services said is for the log alone.
-        said = f"{who} failed: {what}" if who == "the call" else f"{who} failed"
-        return GuardrailVerdict("NONE" if passes else "BLOCKED", status, reason=said)
+        return GuardrailVerdict("NONE" if passes else "BLOCKED", status, reason=public_reason)
 
     def _without_store(self, call: str, error: StoreError) -> GuardrailVerdict:
         self._guard.retry_queue.submit({"op": "abandon", "call": _stored_call_name(call), "note": {"what": "store"}})

@@ -335,7 +335,8 @@ class RetryQueue:
             except EvenhandError:
                 pass  # Carried out before, as far as it makes sense.
             self._left.popleft()
-        lost, self._lost = self._lost, 0
+        with self._lock:
+            lost, self._lost = self._lost, 0
         if lost:
             note: dict[str, Any] = {"what": "lost", "records": lost}
             self.submit({"op": "record", "note": note})
