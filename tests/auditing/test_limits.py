@@ -10,16 +10,20 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from evenhand import auditing, certification, view
-from evenhand.core import Result
+from evenhand.core import Result, WorkClock, check_time
+from evenhand.errors import LimitError
 from evenhand.individual import search
 from evenhand.individual.number_search import search_numbers
 from evenhand.individual.search.texts import search_texts
 from evenhand.mitigation import mitigate
-from evenhand.models import Subject
+from evenhand.models import Subject, load_white_box
 from evenhand.schema import ColumnRoles
 from evenhand.subgroups import find_subgroups
 from support import leaves_but_clocks
@@ -140,3 +144,64 @@ def test_a_part_that_fails_leaves_all_others(target: str, error: Exception, monk
     for shown in (result.summary(), view.render_page(result.document())):
         assert PARTS[target] in " ".join(shown.split())
     assert auditing.AuditResult.from_json(result.to_json()) == result
+
+
+def clock_by_looks(seconds: float) -> WorkClock:
+    """Return a clock on which every look takes some seconds."""
+    looks = iter(range(10**9))
+    return WorkClock(seconds=lambda: seconds * next(looks))
+
+
+FIELDS = {
+    "individual": "individual flip rates",
+    "subgroups": "search for subgroups",
+    "searches": "search for individuals",
+    "certificates": "certification",
+}
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10, 30, 100, 300])
+@pytest.mark.parametrize("subject", [label_subject, network_subject])
+def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
+    subject: Callable[[], Subject], limit: float
+) -> None:
+    result = auditing.audit(subject(), QUICK, time_limit=limit, clock=clock_by_looks(1.0))
+    skipped = {part.what for part in result.not_run}
+    for field, what in FIELDS.items():
+        assert getattr(result, field) or any(name.startswith(what) for name in skipped)
+    assert result.groups.breakdowns
+    assert "A time limit was used" in result.provenance
+
+
+def test_preparations_end_at_the_time_limit() -> None:
+    limit = WorkClock(seconds=lambda: 10.0).limit(0.0)
+    check_time()
+    with limit.enforced(), pytest.raises(LimitError) as caught:
+        check_time()
+    assert caught.value.exit_code == 3
+    check_time()
+
+
+def test_a_white_box_is_not_read_beyond_the_time_limit() -> None:
+    subject = label_subject()
+    model = make_pipeline(StandardScaler(), subject.model).fit(people_frame(), subject.people.labels)
+    with WorkClock(seconds=lambda: 10.0).limit(0.0).enforced(), pytest.raises(LimitError):
+        load_white_box(model, subject.people.schema)
+
+
+def test_searches_without_time_to_prepare_find_nothing() -> None:
+    subject = label_subject()
+    with pytest.raises(LimitError):
+        search.search(subject.scorer, subject.people, time_limit=0.5, clock=clock_by_looks(1.0))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_certificates_do_not_depend_on_the_number_of_threads(jobs: int) -> None:
+    rng = np.random.default_rng(0)
+    frame = people_frame()
+    hired = (frame["points"] + 6 * frame["sex"] + rng.normal(0, 3, 300) > 18).astype(int)
+    forest = RandomForestClassifier(8, max_depth=5, random_state=0).fit(frame, hired)
+    box = Subject(forest, ColumnRoles("hired", ["sex"], favourable=1).read(frame.assign(hired=hired))).white_box
+    about = {"enumeration": False, "samples": 100, "max_boxes": 4000}
+    first, second = (certification.certify(box, jobs=number, **about) for number in (3, jobs))
+    assert leaves_but_clocks(json.loads(first.to_json())) == leaves_but_clocks(json.loads(second.to_json()))

@@ -46,14 +46,14 @@ class AuditConfig(Config):
     """Settings of an audit.
 
     By default every part does a fixed amount of work, so that equal seeds give equal results on every machine. The time
-    limit covers the whole audit from the call on, except compiling on the first use on a machine; a prover that takes
+    limit covers everything after the data are read, except compiling on the first use on a machine; a prover that takes
     longer to compile than half the time limit is not compiled, and its certificates are not run. Parts that the time
     limit cuts short depend on the machine.
     """
 
     time_limit: float | None = setting(
         None,
-        "time limit of the whole audit. By default there is none: every part does a fixed amount of work, and proofs "
+        "time limit of everything after the data are read. By default there is none: every part does a fixed amount of work, and proofs "
         "end when little is undecided or more work would decide little",
         unit="seconds",
         gt=0,

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 SUBGROUPS = "search for subgroups"
 
-CHANGE_SHARE, SUBGROUP_SHARE = 0.4, 0.25
-"""Share of the time left for individual changes, and for each search for subgroups, at most."""
+SUBGROUP_SHARE = 0.25
+"""Share of the time left for each search for subgroups, at most."""
 
 LEAST_SECONDS = 0.5
 """Time limit of a part, at least: mostly it ends sooner."""
@@ -60,7 +60,10 @@ def audit_number_model(
     _refuse_label_settings(config, threshold=subject.thresholds is not None)
     before = subject.ledger.settled
     parts = AuditParts(clock.limit(config.time_limit))
-    wider = population.choose_population(config.population, people, as_published=config.as_published)
+    wider = parts.attempt(
+        "simulated population",
+        lambda: population.choose_population(config.population, people, as_published=config.as_published),
+    )
     with subject.ledger.within(config.budget):
         progress("loading the model", 0.02)
         regressor = subject.regressor
@@ -77,31 +80,30 @@ def audit_number_model(
         progress("counting subgroups", 0.08)
         decided = parts.run(SUBGROUPS, lambda: _ask_again(subject))
         subgroup_results = {} if decided is None else _search_subgroups(decided, schema.protected, config, clock, parts)
-        changes = parts.run(
-            "individual changes",
-            lambda: individual.measure_changes(
-                regressor,
-                people,
-                wider,
-                protected=schema.protected,
-                tolerance=config.tolerance or 0.0,
-                samples=config.samples,
-                confidence=config.confidence,
-                as_published=config.as_published,
-                seed=config.seed,
-                progress=progress,
-            ),
-        )
-        outcomes = (
-            parts.run("different bands", lambda: count_outcomes(regressor, people, wider, config))
-            if config.bands
-            else None
-        )
+        changes, outcomes = None, None
+        if wider is not None:
+            changes = parts.run(
+                "individual changes",
+                lambda: individual.measure_changes(
+                    regressor,
+                    people,
+                    wider,
+                    protected=schema.protected,
+                    tolerance=config.tolerance or 0.0,
+                    samples=config.samples,
+                    confidence=config.confidence,
+                    as_published=config.as_published,
+                    seed=config.seed,
+                    progress=progress,
+                ),
+            )
+            if config.bands:
+                outcomes = parts.run("different bands", lambda: count_outcomes(regressor, people, wider, config))
         box, why_not = _read_inside(subject, config, parts, progress)
         certificates, bounds = [], None
         if box is not None and config.tolerance is not None:
             certificates = _certify_changes(box, subject, config, parts, clock, progress)
-        if box is not None and config.bands:
+        if box is not None and config.bands and wider is not None:
             progress("proving different bands", 0.95)
             bounds = prove_outcomes(box, wider, config, clock, parts)
     subject.ledger.settle()

@@ -38,7 +38,8 @@ class AuditParts:
         if self.limit.passed():
             self.skip(name, "the time limit was reached before")
             return None
-        return self.attempt(name, analysis)
+        with self.limit.enforced():
+            return self.attempt(name, analysis)
 
     def attempt(self, name: str, analysis: Callable[[], T]) -> T | None:
         """Run a part whatever the time."""

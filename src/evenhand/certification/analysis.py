@@ -95,11 +95,13 @@ def certify(
     if compile_limit is None:
         compile_limit = math.inf if config.time_limit is None else COMPILE_SHARE * config.time_limit
     compilation = Compilation(compile_limit, timer, say)
+    limit = timer.limit(config.time_limit)
     if population is None and network.schema.constrains_people and not config.as_published:
         population = uniform_mixture(network.schema, config.protected)
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
-        found = certify_counterparts(network, population, config, drawn or Draws(), (say, timer, compilation))
+        with limit.enforced():
+            found = certify_counterparts(network, population, config, drawn or Draws(), (say, timer, compilation))
         return found.model_copy(update={"not_compiled": tuple(compilation.left_out), "caution": network.caution})
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError("a certificate file of trees holds labels or bands of a score, not changes of a number",
@@ -109,9 +111,9 @@ def certify(
                           hint="leave it out")  # fmt: skip
     # Each number of outcomes is a question of its own; all of them share the time and the effort.
     counts = _outcome_counts(network, config)
-    for limit in ("time_limit", "effort"):
-        if getattr(config, limit) is not None:
-            config = config.model_copy(update={limit: getattr(config, limit) / (1 + len(counts))})
+    for name in ("time_limit", "effort"):
+        if getattr(config, name) is not None:
+            config = config.model_copy(update={name: getattr(config, name) / (1 + len(counts))})
 
     writer = None if certificate is None else CertificateWriter(Path(certificate), [2, *counts])
 
@@ -120,7 +122,7 @@ def certify(
             return _prove_network(network, population, config, least, writer, (say, timer, compilation), workforce)
         return _prove_trees(network, population, config, least, writer, (say, timer, compilation))
 
-    with writer or nullcontext():
+    with writer or nullcontext(), limit.enforced():
         run, outcome = prove(2)
         found = run.conclude(outcome, drawn or Draws())
         shares = [OutcomeShare.of(2, found.certified, found.falsified)] if counts else []
@@ -171,6 +173,7 @@ def _prove_network(
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a network, where so many different labels treat somebody unfairly."""
     say, timer, compilation = how
+    timer = timer.from_now()
     started, processor = time.perf_counter(), time.process_time()
     query: Query
     if config.tolerance is not None:
@@ -207,7 +210,7 @@ def _prove_network(
         if narrow:
             raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
         compilation.require("interval")
-    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
+    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer), say)
     used = "enumeration" if enumerated else "interval" if not (bounder or scored or query.constant) else config.method
     if recorder is not None:
         recorder.begin(query, network, used)
@@ -250,6 +253,7 @@ def _prove_trees(
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a model of trees, where so many different labels treat somebody unfairly."""
     say, timer, compilation = how
+    timer = timer.from_now()
     from evenhand.certification.bounds.trees.differences import tree_difference_query_of
     from evenhand.certification.bounds.trees.question import (
         TreeQuery,
@@ -279,7 +283,7 @@ def _prove_trees(
 
         compilation.require("trees")
         bounder = compile_tree_engine(query, timer.threads(config.jobs or count_processors()))
-    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
+    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer), say)
     if recorder is not None:
         recorder.begin(query, ensemble, "enumeration" if enumerated and not query.constant else "trees")
     if query.constant:

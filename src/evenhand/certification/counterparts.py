@@ -56,6 +56,7 @@ def certify_counterparts(
     say, timer, compilation = how
     if not isinstance(network, AdditiveNetwork):
         raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
+    timer = timer.from_now()
     started, processor = time.perf_counter(), time.process_time()
     question = orbit_question_of(
         network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax,
@@ -79,7 +80,7 @@ def certify_counterparts(
         device = compilation.device_for(question.query, config.device)
         threads = timer.threads(config.jobs or count_processors())
         bounder = OrbitBounder(question, lambda query: choose_bounder(query, device, threads))
-    run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), timer.from_now()), say)
+    run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), timer), say)
     if enumerated or question.constant:
         return run.conclude(run.prove_by_enumeration() if enumerated else run.prove_constant(config.method), drawn)
     if scored:

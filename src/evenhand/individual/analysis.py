@@ -76,8 +76,11 @@ from evenhand.stats import (
 )
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
-CHUNK = 65_536
-"""Individuals asked about between two looks at the clock."""
+CHUNK, TIMED_CHUNK = 65_536, 8192
+"""Maximum number of individuals per question, without and with a time limit, which is checked between questions."""
+
+MAX_CHUNK_ENTRIES = 4_000_000
+"""Maximum number of entries of the individuals of one question."""
 
 
 WEIGHTED = "Clopper-Pearson, of effective sample sizes (weights; Korn-Graubard)"
@@ -348,7 +351,9 @@ def _count_flips(
         # Who differs in the protected attributes alone has the same variants as published, but another counterpart.
         distinct = merge_by_unprotected(individuals, [] if schema.constrains_people else schema.positions(protected))
     # An endpoint takes few individuals per request: time is looked after between requests.
-    rows = max(1, min(CHUNK, int(getattr(decisions.model, "batch", CHUNK))) // m)
+    most = CHUNK if limit.moment is None else TIMED_CHUNK
+    most = min(most, MAX_CHUNK_ENTRIES // len(schema.attributes), int(getattr(decisions.model, "batch", CHUNK)))
+    rows = max(1, most // m)
     flags = np.zeros((len(distinct.individuals), len(PersonFlips._fields)), dtype=np.bool_)
     answers = 1 if recorder is None else recorder.scorer.answers
     at = queries = 0

@@ -31,6 +31,7 @@ from evenhand.core import (
     Side,
     Table,
     TableRow,
+    check_time,
     setting,
 )
 from evenhand.errors import OptionError
@@ -256,6 +257,7 @@ class AssignedNumbers:
         numbers = np.full(variants.plausible.shape, np.nan)
         rows = np.argwhere(variants.plausible)
         for at in range(0, len(rows), CHUNK):
+            check_time()
             row, assignment = rows[at : at + CHUNK].T
             numbers[row, assignment] = ask_numbers(regressor, variants.counterparts[row, assignment])
         return cls(schema, individuals, variants, numbers)

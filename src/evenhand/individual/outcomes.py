@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.core import Block, Column, Config, Document, Metric, Result, Table, TableRow, setting
+from evenhand.core import Block, Column, Config, Document, Metric, Result, Table, TableRow, check_time, setting
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants
 from evenhand.models import (
@@ -260,6 +260,7 @@ def _count_different(
     rows = max(1, CHUNK // max(1, len(schema.assignments(protected))))
     flips: list[tuple[int, Floats, Integers]] = []
     for at in range(0, len(individuals), rows):
+        check_time()
         part = slice(at, at + rows)
         chunk = individuals[part]
         variants = Variants.of(schema, protected, chunk)

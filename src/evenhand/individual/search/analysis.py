@@ -13,7 +13,7 @@ import numpy as np
 
 from evenhand import models
 from evenhand.core import WorkClock
-from evenhand.errors import BudgetError, OptionError
+from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import WhiteBoxScorer, find_flips, find_real, stand_in
 from evenhand.individual.noise import ASKED_AGAIN, NoiseRecorder, confirm_flips, first_difference
 from evenhand.individual.search.config import SearchConfig
@@ -111,6 +111,7 @@ def search(
         with models.open_distributed(local, workforce) as distributed:
             return search(distributed, source, config, white_box=white_box, noise=noise, progress=progress, clock=clock)
     timer = WorkClock.start(clock, config)
+    limit = timer.limit(config.time_limit)
     method = load_method(config.method)
     options = MethodOptions(local=config.local, h=config.h)
     space = ProfileSpace(
@@ -128,10 +129,10 @@ def search(
     ledger = find_ledger(scorer) or ledger
     memory = CachedScorer(scorer, config.resume, ledger) if config.resume is not None else None
     scorer = memory or scorer
-    limit = timer.limit(config.time_limit)
     rng, rate_rng, reading_rng, compared_rng, noise_rng = np.random.default_rng(config.seed).spawn(5)
     asked: Scorer = scorer
-    compared = _some_variants(space, compared_rng)
+    with limit.enforced():
+        compared = _some_variants(space, compared_rng)
     if white_box is not None and memory is None and len(compared) <= ledger.left:
         asked = stand_in(scorer, white_box, compared)
     # The inside of a model has an account of its own: what is asked of it costs nothing.
@@ -183,12 +184,13 @@ def search(
                 # A method ends by saying that there is nothing left, by running out of budget (an exception), or by
                 # asking nothing new in several rounds in a row.
                 before = oracle.queries
-                over = method(oracle, chosen, rng, options) is False
+                with searching.enforced():
+                    over = method(oracle, chosen, rng, options) is False
                 idle = idle + 1 if oracle.queries == before else 0
                 if over or budget is None or seeds is not None or idle == IDLE_ROUNDS:
                     break
                 count = _next_seed_count(count, oracle.queries - before, oracle.queries_left)
-        except (BudgetExhausted, BudgetError):
+        except (BudgetExhausted, LimitError):
             late = searching.passed()
             stopped_by = "time" if late else "budget"
         except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core import check_time
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema import Attribute
 from evenhand.typing import Booleans, Floats, Integers
@@ -190,6 +191,7 @@ def _find_along(clash: NDArray[np.float32], possible: Booleans, part: Codes, sta
     along = np.full((len(part), parts), -1, dtype=np.int64)
     together = (clash == 0) & possible & possible[:, None]
     for one in range(parts):
+        check_time()
         mine = np.flatnonzero((part == one) & possible)
         for other in range(parts):
             theirs = np.flatnonzero(part == other)

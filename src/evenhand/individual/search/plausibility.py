@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core import check_time
 from evenhand.schema import Attribute
 from evenhand.stats import poisson_cdf
 from evenhand.typing import Booleans, Floats, Integers
@@ -92,6 +93,7 @@ class ValuePairs:
         codes = empty.cells(people) - start
         occurs = np.zeros((cells, words * 64), dtype=np.bool_)
         for i, size in enumerate(sizes):
+            check_time()
             for j in range(i + 1):
                 counts = np.bincount(codes[:, i] * sizes[j] + codes[:, j], minlength=size * sizes[j])
                 counts = counts.reshape(size, sizes[j])

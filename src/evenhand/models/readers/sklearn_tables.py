@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core import check_time
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.additive import linear as lin
@@ -235,6 +236,7 @@ class _FittedStep:
 
     def _call(self, columns: dict[int, Values]) -> Values:
         """Return the step on rows that differ in some columns only, shape (rows, outputs)."""
+        check_time()
         rows = len(next(iter(columns.values())))
         table = [columns.get(j, np.repeat(base, rows)) for j, base in enumerate(self.base)]
         names = getattr(self.step, "feature_names_in_", None)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from evenhand.core import check_time
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.blackbox.estimator import EstimatorModel
@@ -178,6 +179,7 @@ def _match_columns(estimator: Any, schema: Schema, name: str, named_categories: 
 
 def read_tree(inside: Any, columns: Integers, *, output: int, scale: float = 1.0) -> DecisionTree:
     """Return a tree of scikit-learn's own arrays: ``children_left`` is -1 at a leaf, ``value`` is (nodes, 1, width)."""
+    check_time()
     left = np.asarray(inside.children_left, dtype=np.int64)
     leaf = left < 0
     return DecisionTree(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core import check_time
 from evenhand.errors import ModelError
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -154,6 +155,7 @@ def collect_nodes(trees: Sequence[DecisionTree], *, inputs: int, outputs: int, l
 
 def _check_tree(tree: DecisionTree, inputs: int, outputs: int, location: str) -> DecisionTree:
     """Return the same tree, its reachable nodes alone, level by level from the root."""
+    check_time()
     count = len(tree.left)
     arrays = (tree.right, tree.feature, tree.threshold, tree.default_left, tree.values)
     if count == 0 or any(len(array) != count for array in arrays):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.question import TreeQuery, protected_flags
+from evenhand.core import check_time
 from evenhand.errors import ModelError
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
@@ -124,6 +125,7 @@ def flat_forest_of(query: TreeQuery) -> FlatForest:
     groups, group, slots, active = [], [], [], []
     total = 0
     for tree in range(nodes.trees):
+        check_time()
         lo, hi = int(nodes.offsets[tree]), int(nodes.offsets[tree + 1])
         asked = np.unique(tests.of[lo:hi][nodes.left[lo:hi] >= 0])
         told = flags[asked[about[asked] < 0]]

@@ -20,6 +20,7 @@ from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.enumeration import Enumeration, classify_points, decode_points, point_masses
 from evenhand.certification.query.question import MAX_CLASSES, Question
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, log_odds, resolution_of, summation_error
+from evenhand.core import check_time
 from evenhand.errors import OptionError
 from evenhand.models import (
     ZERO_THRESHOLD,
@@ -70,6 +71,7 @@ class NodeTests:
         for column in np.unique(feature):
             inputs = evaluate_cell(self.columns[column], attribute, entries)
             for row in np.flatnonzero(feature == column):
+                check_time()
                 found[row] = goes_left(self.nodes, np.full(len(entries), self.node[tests[row]]), inputs)
         return found
 
