@@ -39,7 +39,7 @@ def leaves(found):
 
 
 def test_an_audit_under_a_limit_of_time_is_repeated(subject):
-    config = AuditConfig(time_limit=3.0, samples=2000, searched=500)
+    config = AuditConfig(time_limit=8.0, samples=2000, searched=500)
     first = audit(subject, config)
     assert first.certificates
     assert not first.work.repeatable

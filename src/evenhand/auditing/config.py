@@ -53,8 +53,8 @@ class AuditConfig(Config):
 
     time_limit: float | None = setting(
         None,
-        "time limit of everything after the data are read. By default there is none: every part does a fixed amount of work, and proofs "
-        "end when little is undecided or more work would decide little",
+        "time limit of everything after the data are read. By default there is none: every part does a fixed amount "
+        "of work, and proofs end when little is undecided or more work would decide little",
         unit="seconds",
         gt=0,
     )

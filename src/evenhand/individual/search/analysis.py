@@ -131,9 +131,10 @@ def search(
     scorer = memory or scorer
     rng, rate_rng, reading_rng, compared_rng, noise_rng = np.random.default_rng(config.seed).spawn(5)
     asked: Scorer = scorer
-    with limit.enforced():
+    compared: Floats | None = None
+    with suppress(LimitError), limit.enforced():
         compared = _some_variants(space, compared_rng)
-    if white_box is not None and memory is None and len(compared) <= ledger.left:
+    if white_box is not None and memory is None and compared is not None and len(compared) <= ledger.left:
         asked = stand_in(scorer, white_box, compared)
     # The inside of a model has an account of its own: what is asked of it costs nothing.
     account = ledger if asked is scorer else QuestionLedger(config.budget)
@@ -163,6 +164,8 @@ def search(
         )
         try:
             say("how common it is", 0.0)
+            if compared is None:
+                raise BudgetExhausted
             if config.samples:
                 # The sample for the rate has an oracle of its own: its findings are a random sample, and what a search
                 # finds is none.
