@@ -165,6 +165,7 @@ def _run_analyses(
     ledger: QuestionLedger,
 ) -> AuditResult:
     started = time.perf_counter()
+    importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use, not in the time limit
     parts = AuditParts(timer.limit(config.time_limit))
     described = subject.people.schema
     several = described.target.kind == "labels"
@@ -191,7 +192,6 @@ def _run_analyses(
     )
     # Proofs need the inside of the model; without it their share of the time goes to the sample.
     network, why_not = _open_white_box(scorer, people, parts.limit)
-    importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use
     flips = None
     if wider is not None:
         part = WHITE_FLIP_SHARE if network is not None else FLIP_SHARE
