@@ -166,7 +166,8 @@ def _run_analyses(
 ) -> AuditResult:
     started = time.perf_counter()
     importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use, not in the time limit
-    parts = AuditParts(timer.limit(config.time_limit))
+    timer = timer.from_now()
+    parts = AuditParts(TimeLimit(timer, config.time_limit))
     described = subject.people.schema
     several = described.target.kind == "labels"
     subject = name_any_favourable(subject) if several else subject

@@ -17,7 +17,7 @@ from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
 from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit, WorkClock
 from evenhand.schema import People, RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.typing import Floats, Integers, Progress
 
@@ -72,7 +72,7 @@ def audit_decisions(
         keep_decisions=config.keep_decisions,
         seed=config.seed,
     )
-    parts = AuditParts(timer.limit(config.time_limit))
+    parts = AuditParts(TimeLimit(timer, config.time_limit))
     if config.thresholds and by_group.thresholds is None:
         parts.skip("other thresholds", "no scores were given")
     subgroup_result = parts.run(

@@ -17,7 +17,7 @@ from evenhand.auditing.proofs import certify_sets, prove_outcomes
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification import Certificate
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit, WorkClock
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.groups import GroupMetrics
 from evenhand.models import AdditiveNetwork, Regressor, Scorer, Subject, ask_numbers, find_caution
@@ -59,7 +59,7 @@ def audit_number_model(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     _refuse_label_settings(config, threshold=subject.thresholds is not None)
     before = subject.ledger.settled
-    parts = AuditParts(clock.limit(config.time_limit))
+    parts = AuditParts(TimeLimit(clock, config.time_limit))
     wider = parts.attempt(
         "simulated population",
         lambda: population.choose_population(config.population, people, as_published=config.as_published),
@@ -259,7 +259,7 @@ def audit_recorded_numbers(
         recorded=True,
     )
     data = _make_data_card(people, data_name, decisions.undecided, decisions.decided, decisions.weights)
-    parts = AuditParts(clock.limit(config.time_limit))
+    parts = AuditParts(TimeLimit(clock, config.time_limit))
     subgroup_results = _search_subgroups(decisions, schema.names, config, clock, parts)
     result = _make_result(model, data, people, measured, parts, config.model_dump(), clock, started)
     return result.model_copy(update=subgroup_results)
