@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -97,7 +97,7 @@ TrustOption = Annotated[
     bool, typer.Option("--trust", help="Load model files that can run code (pickle, joblib, full PyTorch objects).")
 ]
 OutputKindOption = Annotated[
-    str | None,
+    Literal["probability", "logit", "score"] | None,
     typer.Option(
         "--output",
         metavar="KIND",
