@@ -171,8 +171,9 @@ def test_astronomical_domains(method: str) -> None:
     slope[3], slope[30] = 1.0, 10.0
     result = prove(network_from_dense(schema, [(slope, np.array([-50.5]))]), method=method)
     assert result.method == method
-    assert result.certified == pytest.approx(0.9, abs=1e-11)
-    assert result.falsified == pytest.approx(0.1, abs=1e-11)
+    # The distribution of a score, which decides linear models, is known to nine digits.
+    assert result.certified == pytest.approx(0.9, abs=1e-8)
+    assert result.falsified == pytest.approx(0.1, abs=1e-8)
     assert schema.domain_size == 2 * 100**30
 
 
@@ -453,5 +454,5 @@ def test_a_linear_model_needs_no_hidden_layer(way: dict) -> None:
     fair, unfair = true_shares(Case(linear, None))
     for network in (linear, hidden):
         result = prove(network, **way)
-        assert result.certified == pytest.approx(float(fair), abs=1e-11)
-        assert result.falsified == pytest.approx(float(unfair), abs=1e-11)
+        assert result.certified == pytest.approx(float(fair), abs=1e-8)
+        assert result.falsified == pytest.approx(float(unfair), abs=1e-8)

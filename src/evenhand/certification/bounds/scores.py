@@ -114,7 +114,8 @@ class ScoreTable:
         least = sum(float(low.min()) for low, _ in terms)
         span = sum(float(low.max() - low.min()) for low, _ in terms)
         # A little longer than span / STEPS, so that rounding carries no sum beyond the table.
-        steps = STEPS / span * (1 - 1e-9) if span > 0 else 1.0
+        # Where all sums are the same, nothing is rounded to the grid, and its steps can be as small as float64 allows.
+        steps = STEPS / span * (1 - 1e-9) if span > 0 else 2.0**40
         spectrum = np.ones(LENGTH // 2 + 1, dtype=np.complex128)
         for each, (low, _) in zip(cells, terms, strict=True):
             weight = np.diff(each.before(np.arange(each.count + 1))) / each.total
