@@ -229,6 +229,7 @@ def test_a_function_or_an_estimator_counts_no_more_than_the_budget(
     """Trying a model, second answers, and looking for its inside are in the account too."""
     (tmp_path / "counted_models.py").write_text(COUNTED)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "counted_models", raising=False)  # that of another folder
     ran = evenhand(command, f"counted_models:{kind}", *people, "--budget", budget, "--json", "-")
     assert ran.code == 0, ran.err
     assert ran.json["queries"] == sum(sys.modules["counted_models"].ROWS) <= budget

@@ -136,14 +136,15 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
 
     Everybody once, or twice where a number is decided; for the flip rates everybody and the sample under every
     assignment of each set of protected attributes (twice where rules make counterparts that differ from those);
-    subgroups; and the searches. Where a time limit ends them early it is fewer.
+    both sides of every flip again; subgroups; and the searches. Where a time limit ends them early it is fewer.
     """
     from evenhand.individual import search
+    from evenhand.individual.analysis import RESERVED_ROUNDS
 
     schema, names = people.schema, people.schema.protected
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
     each = sum(len(schema.assignments(one)) for one in sets)
-    variants = each * (2 if schema.constrains_people else 1)
+    variants = (each + 2 * RESERVED_ROUNDS * len(sets)) * (2 if schema.constrains_people else 1)
     outcomes = each * (len(people) + config.samples) if config.bands or config.outcomes > 2 else 0
     if schema.target.is_number:
         return 2 * len(people) + variants * (len(people) + config.samples) + outcomes
