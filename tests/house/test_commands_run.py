@@ -400,7 +400,9 @@ BEFORE = {
 
 TYPED_BEFORE = {
     "README.md": "evenhand search model.npz people.csv --schema people.yaml --show-people --json found.json",
-    "train-fairly.md": "evenhand search model.joblib people.csv --schema people.yaml --trust --show-people --json search.json",
+    "train-fairly.md": (
+        "evenhand search model.joblib people.csv --schema people.yaml --trust --show-people --json search.json"
+    ),
     "write-a-dossier.md": "evenhand audit decisions.csv --decision selected --protected sex",
 }
 """A command whose result the page takes for granted."""

@@ -17,8 +17,8 @@ from evenhand.models import (
     Scorer,
     TreeEnsemble,
     build_ensemble,
-    load_model,
     match_columns,
+    open_model,
 )
 from evenhand.models.trees.columns import category_codes
 from evenhand.models.trees.ensemble import leaf_sums, leaf_sums_compiled, leaf_sums_numpy
@@ -103,7 +103,7 @@ def test_a_worked_example():
     np.testing.assert_array_equal(by_hand(divisor=2.0).raw(people)[:, 0], 0.5 + (np.array(raw) - 0.5) / 2)
     assert isinstance(model, Scorer)
     assert repr(model.nodes) == "Nodes(2 trees, 8 nodes)"
-    assert load_model(model, LOAN) is model
+    assert open_model(model, LOAN) is model
 
 
 def test_several_outputs():

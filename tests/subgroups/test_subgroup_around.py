@@ -36,7 +36,7 @@ def by_income(extra_for_women):
 
 
 def test_worked_example_of_the_fixed_sample():
-    """The smallest n with 1.96 sqrt(1 / 2n) + 1 / (n sqrt(2)) <= 0.05, which brings any interval within 0.05, is 797."""
+    """797 is the smallest n with 1.96 sqrt(1 / 2n) + 1 / (n sqrt(2)) <= 0.05, enough for any pair of rates."""
     seen = sample_neighbourhood(by_income(2), people(300), [WOMEN], sensitive=SENSITIVE)
     (women,) = seen.rule_sets
     assert women.pairs == 797
