@@ -28,7 +28,7 @@ help:  ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(stamps)/plain  ## audit a model on a bundled data set and say where the report is
-	$(bin)/evenhand audit --example adult --time-limit 30 --out $(OUT)
+	$(bin)/evenhand audit --example adult --out $(OUT)
 	@printf '\nThe report: %s\n' '$(abspath $(OUT))/report.html'
 
 test: $(tested)  ## run the tests, in minutes; EXTRAS=all runs those of the optional parts too

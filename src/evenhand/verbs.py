@@ -520,7 +520,7 @@ def find_subgroups(
     subject = read_subject(model, data, y, target, protected, settings, varied=False, weights=sample_weight)
     subject.ledger.budget = settings.get("budget")
     if protected is not None and "attributes" in settings:
-        raise OptionError("expected one of `protected=` and `attributes=`, got both", location="`attributes=`")
+        raise OptionError("expected either `protected=` or the setting `attributes`, got both", location="`protected=`")
     settings = {"attributes": protected, "weights": subject.weights, **settings}
     if subject.people.schema.target.is_number:
         return subgroups.find_number_subgroups(subject.regressor, subject.people, clock=clock, **settings)

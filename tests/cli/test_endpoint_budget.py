@@ -65,7 +65,8 @@ def test_a_budget_below_what_an_audit_needs_is_refused_before_people_are_asked_a
         ran = evenhand("audit", service.url, *people, "--budget", 100)
         assert ran.code == 3
         assert "budget of 100 rows does not pay for the 120 people" in ran.err
-        assert service.asked == 32
+        # The meaning of the outputs is decided on 32 individuals and on people for a quarter of the budget at most.
+        assert 32 <= service.asked <= 32 + 100 // 4
 
 
 @pytest.mark.parametrize("command", ["search", "audit", "subgroups"])
@@ -173,7 +174,7 @@ def test_mitigation_with_a_budget_that_pays_for_nothing(evenhand, mending, tmp_p
         ran = evenhand("mitigate", service.url, *mending, "--budget", 60)
         assert ran.code == 3
         assert "the budget of 60 rows does not pay for the 47 people of the validation and test sets" in ran.err
-        assert service.asked == 32
+        assert 32 <= service.asked <= 32 + 60 // 4
     assert not (tmp_path / "new.joblib").exists()
 
 

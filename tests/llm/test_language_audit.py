@@ -61,7 +61,7 @@ def test_a_coin_has_noise_and_no_identity():
 
 def test_a_known_gap_lies_inside_and_is_confirmed():
     with FakeChat(lambda text: 0.1 if is_black(text) else 0.9, refusals=lambda text: 0.2 * is_black(text)) as chat:
-        found = audit(chat, findings=2, finding_pairs=24, calls=600)
+        found = audit(chat, findings=2, finding_pairs=24, calls=600, show_people=True)
         (one,) = found.comparisons
         assert one.gap.value == pytest.approx(0.9 - 0.8 * 0.1, abs=0.2)
         assert one.refusal_gap.value == pytest.approx(-0.2, abs=0.17)

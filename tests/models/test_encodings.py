@@ -137,7 +137,7 @@ def test_an_estimator_fitted_on_codes_is_refused_and_a_pipeline_is_not():
 def test_a_torch_module_is_refused():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     with pytest.raises(ModelError, match="takes numbers for sex, home-town"):
-        load_model(torch.nn.Linear(4, 1), WORDS)
+        load_model(torch.nn.Linear(4, 1), WORDS, output="logit")
 
 
 def test_numbers_and_ordered_values_are_no_guess(tmp_path):

@@ -217,7 +217,7 @@ def test_files_of_keras_2_are_read(tmp_path):
     [
         (lambda k: [k.Dense(4, activation="tanh", name="bent"), k.Dense(1)], r"layer 'bent' \(Dense\).*'tanh'"),
         (lambda k: [k.Dense(4), k.LeakyReLU(name="leaky"), k.Dense(1)], r"layer 'leaky' \(LeakyReLU\)"),
-        (lambda k: [k.Dense(4), k.ReLU(max_value=6, name="six"), k.Dense(1)], r"layer 'six' \(ReLU\)"),
+        (lambda k: [k.Dense(4), k.ReLU(threshold=0.5, name="six"), k.Dense(1)], r"layer 'six' \(ReLU\)"),
         (
             lambda k: [k.Dense(4, activation="softmax", name="early"), k.Dense(1, name="late")],
             "layer 'late'.*at the end",

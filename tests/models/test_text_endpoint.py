@@ -106,5 +106,5 @@ def test_the_search_for_flips_takes_a_url():
         close(model)
     assert result.counts[0].flips == 2
     assert result.examples[0].gap == pytest.approx(0.8)
-    assert sorted(seen) == ["he left", "he left", "she left", "she left"]
+    assert set(seen) == {"he left", "she left"}
     assert np.isclose(result.examples[0].better.score, 0.9)

@@ -106,7 +106,7 @@ app.command("datasets")(data.datasets)
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.path.insert(0, os.getcwd())  # modules of the current directory are found, as by `python -m`
+    sys.path.insert(0, "")  # modules of the current directory are found, as by `python -m`
     with StopSignals() as signals, warnings.catch_warnings():
         # Warnings of the libraries underneath are not meant for users of a command.
         warnings.filterwarnings("ignore")

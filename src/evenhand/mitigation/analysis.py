@@ -162,6 +162,9 @@ def _mitigate(
         raise DataError(
             "nothing was found to train on: no profile, and no subgroup that is significant after adjustment",
             location=", ".join(found.sources),
+            hint="records of people are left out of these results: repeat the search with `show_people=True`"
+            if found.people_left_out
+            else None,
         )
     learner = _find_learner(subject, config.fit, needed=any(one in FROM_FINDINGS for one in wanted))
     if out is not None:

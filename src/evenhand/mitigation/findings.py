@@ -65,11 +65,13 @@ class Findings:
         profiles: one per set of protected attributes, profiles without repetition, in the order found.
         subgroups: those that are significant after adjustment, the widest gap first.
         sources: where it was read, in words.
+        people_left_out: whether a result holds no records of real people.
     """
 
     profiles: tuple[FoundProfiles, ...] = ()
     subgroups: tuple[FoundSubgroup, ...] = ()
     sources: tuple[str, ...] = ()
+    people_left_out: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.profiles or self.subgroups)
@@ -105,6 +107,7 @@ class _FindingsReader:
         self._profiles: dict[tuple[str, ...], list[Floats]] = {}
         self._subgroups: dict[str, FoundSubgroup] = {}
         self._sources: list[str] = []
+        self._people_left_out = False
 
     def take(self, source: Path | str | Result) -> None:
         """Read one file or result."""
@@ -130,7 +133,7 @@ class _FindingsReader:
             _, first = np.unique(rows[:, rest], axis=0, return_index=True, equal_nan=True)
             profiles.append(FoundProfiles(protected, rows[np.sort(first)]))
         subgroups = sorted(self._subgroups.values(), key=lambda one: -abs(one.gap))
-        return Findings(tuple(profiles), tuple(subgroups), tuple(self._sources))
+        return Findings(tuple(profiles), tuple(subgroups), tuple(self._sources), self._people_left_out)
 
     def _read_json(self, plain: Any, location: str) -> None:
         plain = plain if isinstance(plain, dict) else {}
@@ -155,6 +158,7 @@ class _FindingsReader:
         self._read_result(_validate_result(made, plain, location), location)
 
     def _read_result(self, result: Result, location: str) -> None:
+        self._people_left_out |= result.people_left_out
         if isinstance(result, SearchResult):
             if isinstance(result.table, ProfileTable):
                 found = profiles_from_table(result.table)
