@@ -25,8 +25,13 @@ def terminated(frame):
         signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
     return score(frame)
 
+fits = 0
+
 def fit(frame, labels):
-    signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
+    global fits
+    fits += 1
+    if fits == 2:
+        signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
     return score
 """
 
