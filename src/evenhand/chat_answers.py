@@ -56,7 +56,7 @@ _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _BRACKETED_TAG = re.compile(r"\[(/?(?:b|i|u|em|strong|code|quote|answer|center))\]", re.IGNORECASE)
 _TAG = re.compile(r"</?([A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>|<[|\uff5c][^<>|\uff5c]*[|\uff5c]>")
 _STRUCK = frozenset({"s", "del", "strike", "sub", "sup"})
-"""Tags whose content is not a plain part of the text."""
+"""Tags whose content is not treated as plain text."""
 _INLINE = frozenset(
     re.findall(
         r"\w+",
@@ -210,7 +210,7 @@ def find_objects(text: str) -> Iterator[_Entries]:
 
 
 def _scan_object(text: str, start: int) -> tuple[int, str]:
-    """Return the end of the object that starts at a brace, and its source as strict JSON; empty if it has no end."""
+    """Return the end of the object that starts at a brace, and its source as strict JSON, empty if it is not closed."""
     depth, at, parts = 0, start, []
     for token in _JSON_TOKEN.finditer(text, start):
         parts.append(text[at : token.start()])
@@ -231,7 +231,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _named_values(value: Any, is_name: Callable[[str], object]) -> Iterator[Any]:
-    """Yield the values of entries with a name, at any depth."""
+    """Yield the values of all entries with the given name, at any depth."""
     if isinstance(value, _Entries):
         for name, entry in value:
             if is_name(name.casefold()):
@@ -244,7 +244,7 @@ def _named_values(value: Any, is_name: Callable[[str], object]) -> Iterator[Any]
 
 
 def _leaf(value: Any) -> Any:
-    """Return the answer in an object: its entry with a usual name, or its only entry. None for other objects."""
+    """Return the value of a usual answer key of a JSON object, or its only value. None for other objects."""
     while isinstance(value, _Entries):
         named = [entry for name, entry in value if _ANSWER_NAME.fullmatch(name.casefold())]
         entries = named or [entry for _, entry in value]
@@ -255,8 +255,8 @@ def _leaf(value: Any) -> Any:
 def json_answers(text: str, entry: str) -> list[Any]:
     """Return the answers in the JSON objects of a text.
 
-    The answers are the entries named ``entry`` at any depth; or else those named ``answer``; or else those with another
-    usual name, such as ``final_score``; or else the value of each object with one entry.
+    Entries named ``entry``, at any depth, take precedence, followed by entries named ``answer``, then entries with
+    another usual name, such as ``final_score``. If there are none, the value of each object with one entry is used.
     """
     objects = list(find_objects(text))
     for is_name in (entry.casefold().__eq__, "answer".__eq__, _ANSWER_NAME.fullmatch):
@@ -266,7 +266,7 @@ def json_answers(text: str, entry: str) -> list[Any]:
 
 
 def _spellings(value: Any) -> list[str]:
-    """Return the spellings of a JSON value as text; true also means yes."""
+    """Return the text forms of a JSON value. ``true`` also matches "yes"."""
     if isinstance(value, bool):
         return ["true", "yes"] if value else ["false", "no"]
     if isinstance(value, int | float):
@@ -295,11 +295,11 @@ def read_answer(
     """Read the value that an answer states. None if it states none, or several different values.
 
     Args:
-        reply: Text of the model.
+        reply: Text returned by the model.
         parse: Parses one piece of the text.
-        entry: Name of the entry of JSON objects that holds the answer.
+        entry: Name of the JSON entry that holds the answer.
         json_only: Whether only JSON objects state an answer.
-        cut_off: Whether the text ended at a limit of tokens, so that its last line is incomplete.
+        cut_off: Whether the text was truncated by the token limit, so that its last line is incomplete.
         mentions_other: Returns whether a text mentions a value other than the given one. Such a text after the last
             structure may revise the answer in it. None skips this check.
     """
@@ -370,10 +370,10 @@ def _last_statement(text: str, parse: Parser[T]) -> T | None:
 
 @cache
 def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
-    """Return a parser of choices: compared exactly first, then folded, then without marks and labels.
+    """Return a parser for choices. Answers are matched exactly first, then case-folded, then without punctuation.
 
-    Marks at the ends of a choice are part of it, such as ``>`` in ``>50K``. They are stripped only if no two choices
-    are then the same.
+    Punctuation at the ends of a choice is part of it, such as ``>`` in ``>50K``. It is stripped only if all choices
+    stay different.
     """
     folded = [fold(choice) for choice in choices]
     left = {letter for choice in folded for letter in choice[: len(choice) - len(_strip(choice + "x")) + 1]}
@@ -392,7 +392,7 @@ def choice_parser(choices: tuple[str, ...]) -> Parser[str]:
 
 
 def _unique(forms: Iterable[str], choices: Sequence[str]) -> dict[str, str]:
-    """Return the choices by their forms, without forms that several choices have."""
+    """Map each form to its choice, without forms that several choices share."""
     forms = list(forms)
     return {form: choice for form, choice in zip(forms, choices, strict=True) if forms.count(form) == 1}
 
@@ -453,7 +453,7 @@ _THOUSANDS = re.compile(r"(\d{1,3}(?P<mark>[.,' ])\d{3}(?:(?P=mark)\d{3})*)(?:[.
 
 
 def _parse_digits(digits: str) -> set[float]:
-    """Return the possible meanings of digits with points, commas and spaces."""
+    """Return the possible values of a number that contains points, commas or spaces."""
     values = set()
     if re.fullmatch(r"\d*(?:[.,]\d+)?", digits):
         values.add(float(digits.replace(",", ".")))
@@ -467,7 +467,7 @@ def _parse_digits(digits: str) -> set[float]:
 
 
 def number_parser(low: float, high: float) -> Parser[float]:
-    """Return a parser of numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10``, ``7 out of 10``, ``70 %``.
+    """Return a parser for numbers from ``low`` to ``high``, such as ``7``, ``7,5``, ``7/10``, ``7 out of 10``.
 
     Ranges of numbers, numbers beyond the limits and ambiguous numbers are not parsed. A fraction
     needs the denominator ``high``, and percent needs a range that ends at 100; from 0 to 1, both are divided.
@@ -579,12 +579,12 @@ _REFUSAL = re.compile(
 
 
 def is_refusal(reply: str, phrases: Iterable[str] = (), *, entry: str = "answer") -> bool:
-    """Check whether an answer declines: with its first two sentences, or in a JSON object.
+    """Check whether an answer is a refusal, either in its first two sentences or in a JSON object.
 
     Args:
-        reply: the text of the model.
-        phrases: further beginnings of answers that decline.
-        entry: name of the entry of JSON objects that holds the answer.
+        reply: text returned by the model.
+        phrases: additional prefixes that identify refusals.
+        entry: name of the JSON entry that holds the answer.
     """
     text = remove_thoughts(reply)
     values = [value for value in json_answers(text, entry) if isinstance(value, str)]

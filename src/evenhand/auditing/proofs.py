@@ -38,7 +38,7 @@ def certify_sets(
     tolerance: float | None = None,
     as_published: bool = False,
 ) -> list[Certificate]:
-    """Certify each protected attribute by itself, and all of them together; what fails is recorded in ``parts``.
+    """Certify each protected attribute separately and all of them jointly. Failures are recorded in ``parts``.
 
     Args:
         network: The model.
@@ -48,7 +48,7 @@ def certify_sets(
         say: Called with the progress.
         clock: Clock of the audit.
         drawn: Flips of people drawn from the population, by protected attributes; they count in the estimates.
-        tolerance: Change of a number that counts as fair.
+        tolerance: Largest change of a prediction that is considered fair.
         as_published: Whether the protected attributes alone change.
     """
     names = network.schema.protected
@@ -76,7 +76,7 @@ def certify_sets(
         what = f"certification for {' x '.join(protected)}"
         seconds = parts.limit.left(1 / (len(sets) - step + later))
         if seconds is not None and seconds < MIN_CERTIFY_SECONDS:
-            parts.skip(what, f"the time limit of {config.time_limit:g} s was used up: give it more")
+            parts.skip(what, f"the time limit of {config.time_limit:g} s was reached: increase it")
             continue
         certificate = parts.run(what, partial(certify, step, seconds))
         if certificate is not None:

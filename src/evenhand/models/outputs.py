@@ -1,8 +1,9 @@
 """Meaning of a model's numeric outputs: labels, probabilities, logits or scores.
 
-The values decide, never the operators that compute them. One output is a probability if all values lie within [0, 1],
-else a score, which decides at 0. Several outputs are probabilities if each row adds up to 1. True labels must not
-contradict the reading. Where values and true labels leave two readings open, the caller has to state one.
+The meaning is inferred from the values, not from the operators that compute them. A single output is a probability if
+all values lie within [0, 1]; otherwise it is a score with the threshold 0. Several outputs are probabilities if each
+row adds up to 1. True labels must not contradict the reading. Where values and true labels leave two readings open, the
+caller has to state one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PAID_PEOPLE = 100
 """Rows of the data on which the outputs of a model with a ledger are looked at, at most a quarter of its budget."""
 
 FIRST_QUESTIONS = PROBE_COUNT + PAID_PEOPLE
-"""Individuals about whom a model with a ledger is asked before any analysis, at most."""
+"""Maximum number of individuals that a model with a ledger is asked about before the analysis."""
 
 STANDARD_ERRORS = 4.0
 """True labels contradict a reading from this many standard errors on."""
@@ -52,7 +53,7 @@ PROBABILITY_SPAN = 0.9
 """Values within [0, 1] that span this much are probabilities, whatever the true labels are."""
 
 REGRESSION_RANGE = (-0.5, 1.5)
-"""Outputs of a regression on the labels 0 and 1, which decides at 1/2, lie in this range."""
+"""Range of the outputs of a regression on the labels 0 and 1 with the threshold 1/2."""
 
 ASK = "state it: `output=probability`, `output=logit` or `output=score`"
 
@@ -64,7 +65,7 @@ class OutputReading:
     Attributes:
         kind: meaning of the outputs; ``labels`` if they are labels of the target as numbers.
         evidence: reason for this meaning, as a clause. Empty if the outputs are labels of the target.
-        label_only: whether all outputs that were looked at are labels.
+        label_only: whether all inspected outputs are labels.
     """
 
     kind: OutputKind | Literal["labels"]
@@ -268,7 +269,7 @@ class SettledOutputs:
 
     Attributes:
         reading: the meaning of the outputs.
-        individuals: rows of the data that the model was asked about, shape (m, attributes).
+        individuals: rows of the data that the model was asked about, of shape (m, attributes).
         outputs: outputs for individuals of the domain, then for these rows, shape (n + m, k).
         truth: as for ``ReferencePeople``, for the same individuals.
     """
@@ -291,7 +292,7 @@ def settle_outputs(
     stated: OutputKind | None,
     location: str,
 ) -> SettledOutputs:
-    """Decide the meaning of the outputs of a model with a ledger, which is asked about some rows of the data too.
+    """Infer the meaning of the outputs of a model with a ledger. It is also asked about some rows of the data.
 
     It is not asked if all outputs are labels of the target.
 
@@ -301,7 +302,7 @@ def settle_outputs(
         schema, data: as for ``reference_people``.
         left: number of individuals that the budget of the ledger still pays for.
         classes, stated, location: as for ``read_outputs``.
-        favourable: position of the favourable label in ``classes``, of which a single output is.
+        favourable: position in ``classes`` of the favourable label, to which a single output refers.
 
     Raises:
         ModelError: as ``read_outputs``.
@@ -346,7 +347,7 @@ def refuse_stated(output: OutputKind | None, location: str) -> None:
 
 
 def association(scores: Floats, truth: Integers) -> float:
-    """Return how far scores and true labels are correlated, in standard errors; 0 where nothing can be said."""
+    """Compute the correlation of scores and true labels, in standard errors. It is 0 if it is undefined."""
     known = truth >= 0
     scores, truth = scores[known], truth[known]
     if len(truth) < 2 or np.ptp(truth) == 0 or np.ptp(scores) == 0:
@@ -472,7 +473,7 @@ def _direction_error(label: Value, single: bool, support: float, location: str) 
 
 
 def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int, ordered: bool, location: str) -> str:
-    """Describe that a number with which a model answers was taken for the favourable label, or refuse it.
+    """Report that a number returned by the model was interpreted as the favourable label, or raise an error.
 
     Args:
         label: The favourable label.
@@ -483,8 +484,8 @@ def describe_guess(label: Value, scores: Floats, truth: Integers, *, number: int
         location: Name of the model in messages.
 
     Raises:
-        ModelError: the true labels contradict it; or they do not show it, or there are none, and the order of the
-            target's values is another one.
+        ModelError: the true labels contradict this interpretation; or they are missing or inconclusive, and the
+            target's values are in a different order.
     """
     support, known = association(scores, truth), int((truth >= 0).sum())
     if support >= SUPPORT_ERRORS:

@@ -1,4 +1,4 @@
-"""Sequential test of whether differences between two answers repeat, or are the noise of a model.
+"""Sequential test of whether differences between two answers are repeatable or noise of the model.
 
 Two answers of a model that answers at random can differ by chance. Each difference is therefore asked about again, both
 sides in each round, until enough rounds repeat it. Under the null hypothesis both sides have the same distribution of
@@ -7,13 +7,13 @@ difference between numbers in the same direction with probability at most 1/2.
 
 The evidence against the null hypothesis is an e-process (Shafer, "Testing by betting", JRSS A 2021): a round that
 repeats multiplies it by ``b / c``, another one by ``(1 - b) / (1 - c)``, where c is the bound above and b > c. It is
-averaged over the bets b, so that differences that repeat often but not always are found too. By Ville's inequality it
-may be looked at after every round. Over many differences the false discovery rate is controlled by the e-BH procedure
-(Wang & Ramdas, "False discovery rate control with e-values", JRSS B 2022).
+averaged over the bets b, so that differences that repeat often but not always are found too. By Ville's inequality the
+test remains valid when it is evaluated after every round. Over many differences the false discovery rate is controlled
+by the e-BH procedure (Wang & Ramdas, "False discovery rate control with e-values", JRSS B 2022).
 
-If no difference fails to repeat in r rounds, all n are confirmed as soon as ``c^r / n`` is small: k false ones among
-them would all repeat with probability ``c^(k r)``, so that the expected false share is at most ``c^r / n``. This keeps
-the cost of deterministic models low: 2 questions for each of many differences.
+If all n differences repeat in each of r rounds, they are confirmed once ``c^r / n`` is small enough: k false
+differences would all repeat with probability ``c^(k r)``, so that the expected share of false ones is at most ``c^r /
+n``. This keeps the cost low for deterministic models: 2 questions per difference if there are many.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SAME_DIRECTION = 0.5
 """Largest probability that two answers from the same distribution differ in a given direction."""
 
 BETS = np.array([0.9, 0.6])
-"""Alternative probabilities that a round repeats a real difference."""
+"""Probabilities, under the alternative hypotheses, that a round repeats a real difference."""
 
 ROUNDS = 15
 """Maximum number of rounds."""
 
 USUAL_ROUNDS = 4
-"""Rounds that usually confirm a difference that always repeats."""
+"""Number of rounds usually needed to confirm a difference that always repeats."""
 
 GIVE_UP = 0.2
 """Evidence below which a difference is not asked about again: two rounds that do not repeat."""
@@ -73,14 +73,14 @@ def confirm_repeats(
     step: int = 65_536,
     limit: TimeLimit = NEVER,
 ) -> Repetition:
-    """Ask about n differences again until each is confirmed or given up.
+    """Test n differences again until each is confirmed or abandoned.
 
     Args:
         repeat: Ask about the differences at some positions once more, and return whether each repeats.
         n: Number of differences, most important first.
         chance: Largest probability that a round repeats a difference that is noise.
         confidence: 1 minus the false discovery rate.
-        affordable: Return the number of differences that the budget still pays for, each once.
+        affordable: Return the number of differences that the remaining budget pays for, once each.
         step: Number of differences that are asked about between two checks of the time limit.
         limit: Time limit.
     """

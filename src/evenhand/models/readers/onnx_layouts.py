@@ -35,10 +35,10 @@ class ColumnTensor:
 
 
 def apply_to_columns(node: OperatorNode) -> Any:
-    """Apply an operator to inputs of which some are columns, or that makes columns of its input.
+    """Apply an operator that has column inputs or that converts its input to columns.
 
     Raises:
-        NotAdditiveError: the operator cannot be read on them.
+        NotAdditiveError: the operator is not supported for these inputs.
     """
     place, column = next((i, given) for i, given in enumerate(node.inputs) if isinstance(given, ColumnTensor))
     if node.operator in ELEMENTWISE | ARITHMETIC:
@@ -70,10 +70,10 @@ def _transpose(node: OperatorNode) -> Any:
 
 
 def _as_rows(given: Any, rank: int) -> Any:
-    """Return an operand of columns as an operand of their rows."""
+    """Convert an operand of columns to the operand of their rows."""
     if isinstance(given, ColumnTensor):
         if given.rank != rank:
-            raise NotAdditiveError("it brings a vector and a matrix together")
+            raise NotAdditiveError("it combines a vector and a matrix")
         return given.rows
     if given is None or given.size == 1:
         return given if given is None else given.reshape(())
@@ -81,14 +81,14 @@ def _as_rows(given: Any, rank: int) -> Any:
         return given
     if rank == 2 and given.ndim == 2 and given.shape[1] == 1:
         return given[:, 0]
-    raise NotAdditiveError(f"weights of shape {given.shape} do not belong to the columns")
+    raise NotAdditiveError(f"weights of shape {given.shape} do not match the columns")
 
 
 def _multiply(node: OperatorNode, place: int, column: ColumnTensor) -> Any:
     """Multiply columns with a matrix from the left, or their rows from the right."""
     settings = node.settings if node.operator == "Gemm" else {}
     if place > 1 or any(isinstance(given, ColumnTensor) for given in node.inputs[place + 1 :]):
-        raise NotAdditiveError("it multiplies attributes with each other")
+        raise NotAdditiveError("it multiplies attributes by each other")
     weights: Values = settings.get("alpha", 1.0) * node.constant_input(1 - place)
     turned = bool(settings.get("transB" if place else "transA", 0))
     if settings.get("transA" if place else "transB", 0):
@@ -105,7 +105,7 @@ def _multiply(node: OperatorNode, place: int, column: ColumnTensor) -> Any:
 
 
 def _give_axis(node: OperatorNode, column: ColumnTensor) -> Any:
-    """Give a vector the axis of the people, as its first or its last one."""
+    """Add the axis of people to a vector, as its first or last axis."""
     if node.operator == "Flatten":
         first = node.settings.get("axis", 1) == 0
     elif node.operator == "Unsqueeze":

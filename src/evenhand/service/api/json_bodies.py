@@ -96,7 +96,7 @@ class JsonRoute(APIRoute):
     """A route with a JSON body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Build the handler of requests."""
+        """Build the request handler."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:

@@ -23,10 +23,10 @@ jit = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=Fa
 
 
 class EventBuffers(NamedTuple):
-    """Work arrays for the functions of one box, as ``compiled.events`` reads them: see ``problem.LaneBuffers``.
+    """Work arrays for the functions of one box, in the layout of ``compiled.events`` (see ``problem.LaneBuffers``).
 
-    A function has one piece here, which stands in ``least`` twice, and gains nothing. Its coefficients and constant are
-    not in ``chosen``.
+    Each function has a single piece here. It is stored twice in ``least`` and does not affect the result. Its
+    coefficients and constant are not in ``chosen``.
     """
 
     least: Floats
@@ -77,7 +77,7 @@ def prove_boxes(
     functions: tuple[Floats, Floats, Floats],
     precision: tuple[int, int],
 ) -> Floats:
-    """Prove the shares of boxes, fair and unfair, shape (boxes, 2).
+    """Compute the proved fair and unfair share of each box, an array of shape (boxes, 2).
 
     Args:
         roles: Meaning of the functions.
