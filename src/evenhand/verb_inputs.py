@@ -121,7 +121,7 @@ def read_subject(
     data = read_data(data, settings)
     check_index(data=data, y=y, sample_weight=weights, **beside)
     frame, sample = add_sample_columns(data, weights, known=known, **beside)
-    if columns := sample.columns(frame):
+    if settings.get("schema") is None and (columns := sample.columns(frame)):
         settings["ignore"] = list(dict.fromkeys([*(settings.get("ignore") or ()), *columns]))
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")

@@ -502,7 +502,7 @@ def test_parts_of_messages_are_handed_on_and_the_last_text_is_changed(client, up
     # The double answers questions about pictures; here it is only to receive one.
     monkeypatch.setattr(upstream_of_this_test, "says", "an adult")
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    for _ in range(4):
+    for _ in range(40):
         content = [{"type": "text", "text": "tell of a leader"}, picture]
         client.chat.completions.create(model="stories", messages=[{"role": "user", "content": content}])
     sent = [one["messages"][0]["content"] for one in upstream_of_this_test.asked("/chat/completions")]

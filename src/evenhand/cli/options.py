@@ -297,7 +297,8 @@ class DataOptions(ReadOptions, OutcomeOptions):
         """
         if sample is None:
             return self.encode(source, self.protected, varied=varied), {}
-        ignore = list(dict.fromkeys([*(self.ignore or []), *sample.columns(source.frame)]))
+        columns = sample.columns(source.frame) if source.schema is None else ()
+        ignore = list(dict.fromkeys([*(self.ignore or []), *columns]))
         people = replace(self, ignore=ignore).encode(source, self.protected, varied=varied)
         weights, memberships = sample.read(source.frame, people.rows)
         return people, {"weights": weights, "memberships": memberships}

@@ -113,9 +113,15 @@ class ColumnRoles:
         names = list_protected(self.protected, self.schema)
         if target in names:
             raise OptionError(f"expected an attribute in protected=, got the target {target!r}", hint="name another")
+        ignored = () if self.ignore is None else list_names(self.ignore, "ignore")
+        used = (target,) if self.schema is None else (target, *self.schema.names)
+        if clash := next((name for name in ignored if name in used), None):
+            role = "the target" if clash == target else "an attribute of the schema"
+            raise OptionError(f"expected other columns in ignore=, got {role}, {clash!r}", hint="leave it out")
         if self.schema is not None:
             schema = change_target(self.schema, self.target, self.favourable, self.outcome)
             schema.positions(names)
+            self._check_unfavourable(schema.target)
             return schema.with_protected(names) if self.protected is not None and varied else schema
         return infer_schema(
             frame,
@@ -124,10 +130,20 @@ class ColumnRoles:
             compared=() if varied else names,
             favourable=self.favourable,
             unfavourable=self.unfavourable,
-            ignore=() if self.ignore is None else list_names(self.ignore, "ignore"),
+            ignore=ignored,
             outcome=self.outcome,
             accept_proposals=self.accept_proposals,
         )
+
+    def _check_unfavourable(self, target: Target) -> None:
+        """Refuse unfavourable labels that are not all other labels of the schema."""
+        others = [value for value in target.values or () if value != target.favourable]
+        if self.unfavourable and others and set(self.unfavourable) != set(others):
+            raise OptionError(
+                f"expected the unfavourable labels of the schema, {others}, got {list(self.unfavourable)}",
+                location="`unfavourable=`",
+                hint="change the target of the schema, or leave `unfavourable=` out",
+            )
 
 
 def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tuple[str, ...]:
