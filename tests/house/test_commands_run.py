@@ -25,7 +25,7 @@ TYPED_ELSEWHERE = {"first-audit.md", "audit-an-llm-that-screens-cvs.md", "first-
 
 NOT_TYPED = [  # what a command matches from its beginning, why it is not typed here
     (r"(pip|make|npm|tar|java|python3? |/opt/evenhand)", "installs, builds or needs a checkout: CI's own sections"),
-    (r"(systemctl|useradd|install -d|cp |ln -s |sed -i |createuser|createdb)", "changes the machine"),
+    (r"(systemctl|useradd|install -d|cp |ln -s |sed -i |runuser |createuser|createdb)", "changes the machine"),
     (r"(dask|ray) ", "starts a cluster"),
     (r".*(dask|ray)://", "needs a cluster: tests/workers"),
     (r".*--workers \d", "starts processes: tests/workers"),
