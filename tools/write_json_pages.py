@@ -190,7 +190,9 @@ def list_common_fields() -> str:
 
     schema = schema_of(next(iter(list_results())))
     own = {field: schema["properties"][field] for field in Result.model_fields}
-    return write_table(Result, own | {"kind": {"type": "string"}}, schema, INDEX.stem)
+    return write_table(Result, own | {"kind": {"type": "string"}}, schema, INDEX.stem).replace(
+        "](common.md#", "](json/common.md#"
+    )
 
 
 def write_table(found: type, own: dict[str, Any], schema: dict[str, Any], page: str) -> str:
