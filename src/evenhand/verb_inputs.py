@@ -114,13 +114,12 @@ def read_subject(
     from evenhand.schema.arrays import check_type
 
     check_type("budget", settings.get("budget"), Integral, "a whole number")
-    named = ("membership", "replicate_weights", "replicate_method")
-    beside = {name: settings.pop(name) for name in named if name in settings}
+    membership = settings.pop("membership", None)
     known = read_known_groups(settings.pop("known_groups", None))
     untyped = is_text_file(data)
     data = read_data(data, settings)
-    check_index(data=data, y=y, sample_weight=weights, **beside)
-    frame, sample = add_sample_columns(data, weights, known=known, **beside)
+    check_index(data=data, y=y, sample_weight=weights, membership=membership)
+    frame, sample = add_sample_columns(data, weights, membership=membership, known=known)
     if settings.get("schema") is None and (columns := sample.columns(frame)):
         settings["ignore"] = list(dict.fromkeys([*(settings.get("ignore") or ()), *columns]))
     if "favorable" in settings:

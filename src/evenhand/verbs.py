@@ -78,8 +78,8 @@ def audit(
             ``trust`` and ``output`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
             ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
-            ``evenhand.groups.add_metrics``); ``membership``, ``known_groups``, ``replicate_weights`` and
-            ``replicate_method`` as for ``audit_predictions``; ``work``, that of an earlier result, to repeat its run;
+            ``evenhand.groups.add_metrics``); ``membership`` and ``known_groups`` as for ``audit_predictions``;
+            ``work``, that of an earlier result, to repeat its run;
             ``progress``, a function that is called with what is being done and the share done, or True to show it.
 
     Returns:
@@ -178,9 +178,7 @@ def audit_predictions(
         settings: ``data``, a data frame, a lazy one (Polars, DuckDB, Spark, Ibis), or the path of a table or a folder
             of Parquet files, of which the arguments above name columns; rows that are not in memory are counted where
             they are. ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
-            people, the group of each); ``replicate_weights`` of a survey, a data frame or an array of shape (n, R), and
-            ``replicate_method`` (see ``evenhand.schema.ReplicateRole``), by which the intervals of weighted rates and
-            gaps are computed; ``favourable``, ``unfavourable``, ``favourable_target`` and ``schema`` (see
+            people, the group of each); ``favourable``, ``unfavourable``, ``favourable_target`` and ``schema`` (see
             ``evenhand.schema.DecisionRoles``);
             ``kind``, ``order`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``;
             fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
@@ -214,8 +212,7 @@ def audit_predictions(
     clock = repeated_clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
-    stated = ("favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
-    kept = (*stated, "replicate_weights", "replicate_method")
+    kept = ("favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
     about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
     about["known"] = read_known_groups(settings.pop("known_groups", None))
     about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})

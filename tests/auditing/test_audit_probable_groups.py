@@ -1,4 +1,4 @@
-"""A model's audit by groups known by probability and by replicate weights: as that of its decisions written down."""
+"""Audits of a model by groups known by probability equal those of its recorded decisions."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,6 @@ import pytest
 import evenhand
 from evenhand.auditing import measure_values, parse_gate
 from evenhand.errors import OptionError
-from evenhand.stats import quantity_value
 
 
 @pytest.fixture(scope="module")
@@ -39,52 +38,6 @@ def test_groups_known_by_probability_are_those_of_the_decisions(case):
     assert model.groups.proxies == decided.groups.proxies
     assert model.described.names == ("skill", "female")
     assert "by probability" in str(model)
-
-
-def test_replicate_weights_are_those_of_the_decisions_and_in_the_weighted_flip_rate(case):
-    frame, _, weights, rng = case
-    replicates = weights[:, None] * rng.choice([0.5, 1.5], size=(900, 20))
-    beside = {"sample_weight": weights, "replicate_weights": replicates, "replicate_method": "fay:0.5"}
-    model = audit(frame, **beside)
-    decided = evenhand.audit_predictions(
-        decide(frame), y_true=frame["hired"], sensitive_features=frame[["female"]], favourable=1, **beside
-    )
-    for ours, theirs in zip(model.groups.breakdowns, decided.groups.breakdowns, strict=True):
-        for gap, other in zip(ours.gaps, theirs.gaps, strict=True):
-            assert (quantity_value(gap.value), getattr(gap.value, "low", 0)) == (
-                quantity_value(other.value), getattr(other.value, "low", 0)
-            )  # fmt: skip
-    flips = decide(frame.assign(female=0)) != decide(frame.assign(female=1))
-    rates = np.array([np.average(flips, weights=one) for one in replicates.T])
-    rate = model.individual.rate(("female",), "data").weighted.rate
-    assert rate.value == pytest.approx(np.average(flips, weights=weights))
-    variance = 4 / 20 * ((rates - rate.value) ** 2).sum()
-    assert "20 replicate weights" in rate.method
-    assert (rate.high - rate.low) / 2 == pytest.approx(2.093 * np.sqrt(variance), rel=0.15)
-    assert model.subgroups is None
-    assert any("replicate weights" in one.reason for one in model.not_run)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"thresholds": True}, "bands over thresholds"),
-        ({"metrics": {"one": lambda true, given: 1.0}}, "metrics of one's own"),
-        ({"membership": "race"}, "groups known by probability"),
-        ({"sample_weight": None}, "replicate weights need weights"),
-    ],
-)
-def test_what_replicate_weights_do_not_go_with_is_refused_before_the_model_is_asked(case, settings, words):
-    frame, membership, weights, _ = case
-
-    def never(table):
-        raise AssertionError("the model was asked")
-
-    if settings.get("membership"):
-        settings = {"membership": membership}
-    beside = {"sample_weight": weights, "replicate_weights": np.ones((900, 4)), "replicate_method": "brr"} | settings
-    with pytest.raises(OptionError, match=words):
-        evenhand.audit(never, frame, target="hired", protected=["female"], **beside)
 
 
 def test_probabilities_are_refused_where_a_number_is_decided(case):

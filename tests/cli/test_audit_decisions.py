@@ -147,28 +147,6 @@ def test_a_metric_of_ones_own_by_name_and_in_gates(evenhand, table, tmp_path, mo
     assert "give --target" in ran.err
 
 
-def test_replicate_weights_are_read_by_their_range(evenhand, applicants, tmp_path):
-    people = pd.read_csv(applicants)
-    rng = np.random.default_rng(0)
-    for i in range(20):
-        people[f"wt{i + 1}"] = rng.integers(0, 2, len(people)) * 2.0
-    people.assign(wt=1.0).to_csv(applicants, index=False)
-    about = ("--decision", "selected", "--protected", "sex", "--weight", "wt", "--replicate-weights", "wt1..wt20")
-    place = tmp_path / "result.json"
-    ran = evenhand("audit", applicants, *about, "--replicate-method", "fay:0", "--json", place, "--out", tmp_path / "o")
-    assert ran.code == 0, ran.err
-    groups = json.loads(place.read_text())["groups"]
-    assert groups["replicates"] == "20 replicate weights, balanced repeated replication by Fay's method with 0"
-    assert groups["replicates"].split(",")[0] in groups["overall"]["selection_rate"]["method"]
-    assert "Variances" in (tmp_path / "o" / "report.html").read_text()
-    ran = evenhand("audit", applicants, *about)
-    assert ran.code == 2
-    assert "--replicate-method sdr" in ran.err
-    ran = evenhand("audit", applicants, *about, "--replicate-method", "fay")
-    assert ran.code == 2
-    assert "fay:0.5" in ran.err
-
-
 def test_a_folder_of_files_gives_the_numbers_of_the_rows_in_memory(evenhand, table, tmp_path):
     pytest.importorskip("duckdb", reason="needs the extra duckdb")
     rows = pd.read_csv(table).assign(counts=1.5)

@@ -298,27 +298,6 @@ def test_decisions_made_by_a_threshold_include_people_without_a_true_label():
     assert result.groups.overall["accuracy"].value == pytest.approx(right)
 
 
-def test_replicate_weights_give_error_rates_of_people_with_a_true_label():
-    frame = people(9, n=300, known=0.5)
-    replicates = np.random.default_rng(1).integers(1, 5, (300, 8))
-
-    def measure(rows):
-        return evenhand.audit_predictions(
-            frame["decided"][rows].to_numpy(),
-            y_true=frame["true"][rows].reset_index(drop=True),
-            sensitive_features={"group": frame["group"][rows].to_numpy()},
-            sample_weight=frame["weight"][rows].to_numpy(),
-            replicate_weights=replicates[rows],
-            replicate_method="jackknife",
-            **LENIENT,
-        ).groups
-
-    every, known = measure(np.ones(300, dtype=bool)), measure(frame["true"].notna().to_numpy())
-    for name in ERROR_RATES:
-        assert_same(every.overall[name], known.overall[name])
-    assert every.overall["selection_rate"].n == 300
-
-
 # Several labels, grades and numbers.
 
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand
-from evenhand.errors import OptionError
 from evenhand.stats import distribution_distances, number_moments, quantile_interval, sample_quantile
 
 
@@ -101,12 +100,6 @@ def test_a_model_is_audited_by_weights_and_says_what_is_not():
     assert "they are unweighted" in str(result)
     shown = 2.0 * (np.arange(len(frame)) % 60) + 50 * (frame["sex"] == "F")
     assert result.groups.overall["mean"].value == pytest.approx(np.average(shown, weights=frame["wt"]))
-
-
-def test_replicate_weights_are_refused():
-    frame = people()
-    with pytest.raises(OptionError, match="replicate weights are read for decisions that are labels"):
-        audit(frame, replicate_weights=np.ones((len(frame), 4)), replicate_method="brr")
 
 
 @pytest.mark.slow

@@ -221,9 +221,8 @@ def write_decisions(folder, rng):
     """Write the tables of pages without a model: decisions, scores, labels, numbers and rankings."""
     n = 480
     sex, score = rng.choice(["F", "M"], n), rng.random(n)
-    weights = {f"PWGTP{i}": rng.integers(5, 20, n) for i in range(1, 81)}
     wide = people_table(rng, n).assign(
-        sex=sex, SEX=sex, gender=sex, insured=rng.integers(0, 2, n), PWGTP=rng.integers(5, 20, n), **weights,
+        sex=sex, SEX=sex, gender=sex, insured=rng.integers(0, 2, n), PWGTP=rng.integers(5, 20, n),
         department=rng.choice(["sales", "care", "it"], n), grade=rng.choice(list("ABCD"), n),
         true_grade=rng.choice(list("ABCD"), n), selected=(score > 0.4).astype(int), hired=rng.integers(0, 2, n),
         p_white=score, p_black=1 - score, race=np.where(rng.random(n) < score, "white", "black"),

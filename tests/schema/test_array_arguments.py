@@ -180,13 +180,6 @@ def shift(values):
         lambda: evenhand.audit_predictions(
             pd.Series(DECISIONS), sensitive_features=SEX, membership={"r": {"a": shift([0.5] * 100), "b": [0.5] * 100}}
         ),
-        lambda: evenhand.audit_predictions(
-            pd.Series(DECISIONS),
-            sensitive_features=SEX,
-            sample_weight=[1] * 100,
-            replicate_weights=pd.DataFrame(np.ones((100, 3)), index=SHUFFLED),
-            replicate_method="jackknife",
-        ),
         lambda: evenhand.audit_rankings(pd.Series(range(1, 101)), sensitive_features=shift(SEX)),
         lambda: evenhand.find_subgroups(lambda people: TRUTH, PEOPLE, shift(DECISIONS), protected=["sex"]),
         lambda: evenhand.search(lambda people: TRUTH, PEOPLE, shift(DECISIONS), protected=["sex"]),

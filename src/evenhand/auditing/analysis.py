@@ -101,8 +101,6 @@ def audit(
         subject = replace(subject, thresholds=thresholds)
     people, schema = subject.people, subject.people.schema
     individual.check_bands(config.bands, is_number=schema.target.is_number)
-    given = {"thresholds": config.thresholds, "metrics": metrics, "memberships": subject.memberships}
-    groups.refuse_beside_replicates(subject.weights, **given)
     if subject.memberships and schema.target.kind != "label":
         raise OptionError(
             f"probabilities of groups are read for one favourable decision, and {schema.target.name!r} holds "

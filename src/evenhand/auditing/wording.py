@@ -243,8 +243,6 @@ def _people(audit: AuditResult) -> Iterator[Block]:
     weights: tuple[tuple[str, str], ...] = ()
     if audit.groups.weights is not None:
         weights = (describe_weights(audit.groups),)
-    if audit.groups.replicates is not None:
-        weights += (("Variances", f"of weighted rates and gaps by {audit.groups.replicates}"),)
     wanted = (
         (
             "What people want",

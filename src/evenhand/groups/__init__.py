@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         measure_decisions,
         measure_groups,
         measure_recorded_decisions,
-        refuse_beside_replicates,
     )
     from evenhand.groups.breakdown import Breakdown, Gap, Group
     from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics, read_metrics
@@ -161,7 +160,6 @@ __all__ = [
     "proxy_blocks",
     "proxy_sentences",
     "read_metrics",
-    "refuse_beside_replicates",
     "rule_notes",
     "size_groups",
     "small_group_notes",

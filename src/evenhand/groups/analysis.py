@@ -48,7 +48,7 @@ from evenhand.schema import (
     read_column,
     read_columns,
 )
-from evenhand.stats import Quantity, Unknown, auc, auc_of_counts, decision_inequality
+from evenhand.stats import Quantity, auc, auc_of_counts, decision_inequality
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 ROUNDING = 1e-6
@@ -56,7 +56,6 @@ ROUNDING = 1e-6
 
 LABELS_ONLY = "the model gives labels, no scores"
 NO_SCORES = "no scores were given"
-NOT_REPLICATED = "its interval is not computed from replicate weights"
 
 
 class GroupConfig(Config):
@@ -121,7 +120,6 @@ def measure_groups(
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
-    refuse_beside_replicates(weights, thresholds=config.thresholds, metrics=metrics)
     schema = people.schema
     names = schema.protected if config.protected is None else config.protected
     if not names:
@@ -165,8 +163,6 @@ def measure_recorded_decisions(
     """
     started = time.perf_counter()
     config = GroupConfig.of(config, settings)
-    given = {"thresholds": config.thresholds, "metrics": metrics, "memberships": decisions.memberships}
-    refuse_beside_replicates(decisions.weights, **given)
     people, schema = decisions.people, decisions.people.schema
     names = schema.names if config.protected is None else config.protected
     if people.counts is not None:
@@ -219,27 +215,6 @@ def add_proxies(
         for one in probable
     )
     return found.model_copy(update={"proxies": proxies})
-
-
-def refuse_beside_replicates(weights: PeopleWeights | None, **given: object) -> None:
-    """Refuse what is not computed from replicate weights where there are any.
-
-    Args:
-        weights: of the people.
-        given: ``thresholds``, ``metrics`` and ``memberships``, each refused if there are any.
-
-    Raises:
-        OptionError: replicate weights stand beside one of these.
-    """
-    names = {
-        "thresholds": "bands over thresholds",
-        "metrics": "metrics of one's own",
-        "memberships": "groups known by probability",
-    }
-    for name, value in given.items():
-        if weights is not None and weights.replicates is not None and value:
-            hint = "leave the replicate weights out, or do without it"
-            raise OptionError(f"{names[name]} are not computed from replicate weights", hint=hint)
 
 
 def _add_own_metrics(
@@ -355,7 +330,6 @@ def _refuse_of_cells(**given: bool) -> None:
 def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, started: float) -> GroupMetrics:
     memberships, selected, true_labels, scores, why_no_scores, risks, cells, weights, in_force = decided
     area: Quantity | None = None
-    replicates = None if weights is None else weights.replicates
     if scores is not None and true_labels is not None:
         labelled = true_labels >= 0
         kept = None if weights is None else weights.values[labelled]
@@ -378,12 +352,11 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
     everybody = count_groups(tally, np.zeros(len(tally.n), dtype=np.int64), 1)
     overall = compute_metrics(everybody, config.confidence, why_no_scores=why_no_scores)[0]
     if area is not None:
-        overall["auc"] = area if replicates is None else Unknown(reason=NOT_REPLICATED)
+        overall["auc"] = area
     if tally.true_labels is not None:
         counts, labels = count_benefits(tally), int(tally.n[tally.true_labels >= 0].sum())
         for name, alpha in (("generalized_entropy_index", 2.0), ("theil_index", 1.0)):
-            index = decision_inequality(counts, labels, alpha, config.confidence)
-            overall[name] = index if replicates is None else Unknown(reason=NOT_REPLICATED)
+            overall[name] = decision_inequality(counts, labels, alpha, config.confidence)
     scored = None
     if scores is not None and cells is None:
         scored = ScoredPeople(
@@ -401,7 +374,6 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
     return GroupMetrics(
         people=people,
         weights=None if weights is None else weights.name,
-        replicates=None if replicates is None else replicates.role.description,
         effective_size=None if weights is None else float(everybody.effective[0]),
         favourable=favourable,
         min_group_size=config.min_group_size,

@@ -11,7 +11,7 @@ from evenhand.core import Block, Column, Note, Table, TableRow
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.label_coverage import describe_selective
 from evenhand.groups.label_result import LabelBreakdown, LabelGroup
-from evenhand.groups.metrics import GroupCounts, RateCounts
+from evenhand.groups.metrics import GroupCounts
 from evenhand.groups.names import DECISION_METRICS, DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
 from evenhand.stats import (
     DIFFERENCE_METHOD,
@@ -120,17 +120,14 @@ def difference_gap(name: str, metric: str, comparison: GroupComparison, *, compa
     if reason is not None:
         return _unknown_gap(name, metric, comparison, left_out, reason)
     confidence = bonferroni(comparison.confidence, comparisons)
-    k, n = _counts_at(counts, usable, comparison, confidence)
-    together = _correlation(counts.correlation, usable)
+    k, n = counts.k[usable], counts.n[usable]
     method = DIFFERENCE_METHOD + comparison.note(len(usable), comparisons)
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))
-        distances = _Distances(
-            k / n - k[own] / n[own], differences_from_reference(k, n, own, confidence, correlation=together), method
-        )
+        distances = _Distances(k / n - k[own] / n[own], differences_from_reference(k, n, own, confidence), method)
         return _reference_gap(name, metric, comparison, usable, counts.people, distances, left_out)
     ends = _find_extremes(k / n, counts.people[usable])
-    low, high = largest_difference_of_proportions(k, n, confidence, correlation=together)
+    low, high = largest_difference_of_proportions(k, n, confidence)
     value = Observed(
         value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
     )
@@ -143,8 +140,7 @@ def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
     reason = comparison.why_unknown(usable, metric)
     if reason is not None:
         return _unknown_gap(name, metric, comparison, left_out, reason)
-    k, n = _counts_at(counts, usable, comparison, comparison.confidence)
-    together = _correlation(counts.correlation, usable)
+    k, n = counts.k[usable], counts.n[usable]
     method = RATIO_METHOD + comparison.note(len(usable))
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))
@@ -153,7 +149,7 @@ def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
             return _unknown_gap(name, metric, comparison, left_out, reason)
         distances = _Distances(
             (k / n) / (k[own] / n[own]),
-            ratios_to_reference(k, n, own, comparison.confidence, correlation=together),
+            ratios_to_reference(k, n, own, comparison.confidence),
             method,
             ratio=True,
         )
@@ -161,24 +157,11 @@ def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
     ends = _find_extremes(k / n, counts.people[usable])
     value: Observed | Unknown = Unknown(reason="the highest rate is 0, and nothing can be divided by it")
     if ends.ratio is not None:
-        low, high = smallest_ratio_of_proportions(k, n, comparison.confidence, correlation=together)
+        low, high = smallest_ratio_of_proportions(k, n, comparison.confidence)
         value = Observed(
             value=ends.ratio, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
         )
     return _known_gap(name, metric, value, comparison, usable, ends, left_out)
-
-
-def _counts_at(
-    counts: RateCounts, usable: Integers, comparison: GroupComparison, confidence: float
-) -> tuple[Floats | Integers, Floats | Integers]:
-    """Return k and n of some groups, for limits at the level that each of their comparisons needs."""
-    compared = count_pairs(len(usable)) if comparison.reference is None else len(usable) - 1
-    k, n = counts.at(bonferroni(confidence, compared))
-    return k[usable], n[usable]
-
-
-def _correlation(every: Floats | None, usable: Integers) -> Floats | None:
-    return None if every is None else every[np.ix_(usable, usable)]
 
 
 def _equalized_odds_gap(comparison: GroupComparison) -> Gap:
@@ -225,9 +208,7 @@ def mean_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
     reason = comparison.why_unknown(usable, metric)
     if reason is not None:
         return _unknown_gap(name, metric, comparison, left_out, reason)
-    compared = count_pairs(len(usable)) if comparison.reference is None else len(usable) - 1
-    spread = moments.spread(bonferroni(comparison.confidence, compared))
-    mean, variance, size = moments.mean[usable], spread[usable], moments.effective[usable]
+    mean, variance, size = moments.mean[usable], moments.variance[usable], moments.effective[usable]
     method = "squared and added limits of Student's t, observations added" + comparison.note(len(usable))
     if comparison.reference is not None:
         own = int(np.searchsorted(usable, comparison.reference))

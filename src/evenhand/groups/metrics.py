@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.groups.membership import Membership
 from evenhand.groups.names import METRIC_NAMES
-from evenhand.schema import PeopleWeights, ReplicateRole, ReplicateWeights, ScoreSums
+from evenhand.schema import PeopleWeights, ScoreSums
 from evenhand.stats import (
     Observed,
     Quantity,
     Unknown,
     effective_counts,
-    freedom_ratio,
     observed_means,
     observed_rates,
-    replicate_counts,
-    replicate_spread,
 )
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -48,8 +45,6 @@ class GroupMoments:
         people: Number of people that the mean rests on, shape (groups,).
         effective: Kish's effective size of these people; without weights, ``people``.
         lower, upper: the range of one person's number.
-        freedom: degrees of freedom of a variance by replicate weights, and the correlation of each two means,
-            shape (groups, groups); None where people are drawn independently.
     """
 
     mean: Floats
@@ -58,14 +53,6 @@ class GroupMoments:
     effective: Floats | Integers
     lower: float
     upper: float
-    freedom: float | None = None
-    correlation: Floats | None = None
-
-    def spread(self, confidence: float) -> Floats:
-        """Return the variance, larger where it has few degrees of freedom, for intervals at this confidence."""
-        if self.freedom is None:
-            return self.variance
-        return self.variance / freedom_ratio(np.maximum(self.effective, 1), self.freedom, confidence)
 
 
 class RateCounts(NamedTuple):
@@ -73,23 +60,12 @@ class RateCounts(NamedTuple):
 
     Of a weighted sample, n is the effective size: as many people, drawn alike, give a rate as surely; k is the weighted
     share of them (Korn & Graubard, "Confidence intervals for proportions with small expected number of positive counts
-    estimated from survey data", Survey Methodology 1998). ``people`` is how many there are. With replicate weights n
-    gives the variance that these show, which has so many degrees of ``freedom``, and the rates of groups are
-    correlated, shape (groups, groups).
+    estimated from survey data", Survey Methodology 1998). ``people`` is how many there are.
     """
 
     k: Floats | Integers
     n: Floats | Integers
     people: Integers
-    freedom: float | None = None
-    correlation: Floats | None = None
-
-    def at(self, confidence: float) -> tuple[Floats | Integers, Floats | Integers]:
-        """Return k and n, smaller where their variance has few degrees of freedom, for intervals at this confidence."""
-        if self.freedom is None:
-            return self.k, self.n
-        ratio = freedom_ratio(self.n, self.freedom, confidence)
-        return self.k * ratio, self.n * ratio
 
 
 @dataclass(frozen=True)
@@ -134,17 +110,11 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
             n = people(among)
             return RateCounts(people(given & among), n, n)
         total, squares = tally.weights[:2]
-        below, above = ((_sums(group[kept], total[kept], groups), _sums(group[kept], squares[kept], groups))
-                        for kept in (among, among & given))  # fmt: skip
-        counts = RateCounts(*effective_counts(below, above, people(among)), people(among))
-        if tally.replicates is None:
-            return counts
-        under = tally.replicates.total
-        top, bottom = (_replicate_sums(group[kept], under[kept], groups) for kept in (given & among, among))
-        role = tally.replicates.role
-        linear = effective_counts(below, above, counts.people)
-        k, size, correlation = replicate_counts(linear, counts.people, (top, bottom), role.factor)
-        return RateCounts(k, size, counts.people, role.freedom, correlation)
+        below, above = (
+            (_sums(group[kept], total[kept], groups), _sums(group[kept], squares[kept], groups))
+            for kept in (among, among & given)
+        )
+        return RateCounts(*effective_counts(below, above, people(among)), people(among))
 
     everyone, selected = np.ones(len(tally.n), dtype=bool), tally.selected
     size = people(everyone)
@@ -172,8 +142,6 @@ def count_groups(tally: ContingencyTable, group: Integers, groups: int) -> Group
         total, squares = (_sums(group, part, groups) for part in tally.weights[:2])
         effective = total**2 / np.where(squares > 0, squares, 1)
     weighting = "" if tally.weights is None else EFFECTIVE
-    if tally.replicates is not None:
-        weighting = f", of effective sample sizes ({tally.replicates.role.description}; Korn-Graubard)"
     return GroupCounts(size=size, effective=effective, weighting=weighting, rates=rates, moments=moments)
 
 
@@ -194,13 +162,6 @@ def count_benefits(tally: ContingencyTable) -> Floats:
 
 def _sums(group: Integers, values: Floats, groups: int) -> Floats:
     return np.asarray(np.bincount(group, weights=values, minlength=groups), dtype=np.float64)
-
-
-def _replicate_sums(group: Integers, values: Floats, groups: int) -> Floats:
-    """Return the sums of values (kinds, R) over the kinds of each group, shape (groups, R)."""
-    found = np.zeros((groups, values.shape[1]))
-    np.add.at(found, group, values)
-    return found
 
 
 def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: str) -> list[dict[str, Quantity]]:
@@ -229,7 +190,7 @@ def compute_metrics(counted: GroupCounts, confidence: float, *, why_no_scores: s
             moments = counted.moments[name]
             ends = {"lower": moments.lower, "upper": moments.upper}
             size = np.maximum(moments.effective, 1)
-            means = observed_means(moments.mean, moments.spread(confidence), size, confidence, **ends)
+            means = observed_means(moments.mean, moments.variance, size, confidence, **ends)
             found[name] = [
                 mean if effective > 0 else Unknown(reason=NO_WEIGHT if people else NO_LABEL)
                 for mean, effective, people in zip(
@@ -248,7 +209,7 @@ def measure_rates(
     counts: RateCounts, confidence: float, *, weighting: str, if_empty: str = "there are no people to count"
 ) -> list[Observed | Unknown]:
     """Return the rate of each group with its exact interval, by effective counts where people have weights."""
-    found = observed_rates(*counts.at(confidence), confidence, if_empty=if_empty)
+    found = observed_rates(counts.k, counts.n, confidence, if_empty=if_empty)
     return _of_people(found, counts.people, weighting)
 
 
@@ -287,24 +248,7 @@ def _pool_moments(
     centre = squares_scored / np.where(squares > 0, squares, 1) - shift
     within = _sums(group, squares_spread + squares * (centre - total[group]) ** 2, groups)
     variance = within / whole**2 * effective**2 / np.maximum(effective - 1, 1)
-    moments = GroupMoments(total, variance, people, effective, lower, 1.0)
-    if tally.replicates is None:
-        return moments
-    role = tally.replicates.role
-    below = _replicate_sums(group, tally.replicates.total, groups)
-    shifts = np.broadcast_to(np.asarray(shift, dtype=np.float64), len(tally.n))[:, None]
-    above = _replicate_sums(group, tally.replicates.scored - tally.replicates.total * shifts, groups)
-    under = np.where(below > 0, above / np.where(below > 0, below, 1), total[:, None])
-    spread, correlation = replicate_spread(total, under, role.factor)
-    # A group that some replicate leaves without weight may be anywhere in the range.
-    widest = (1.0 - lower) ** 2 * np.maximum(effective, 1)
-    known = (below > 0).all(axis=1)
-    return replace(
-        moments,
-        variance=np.where(known, spread * effective, widest),
-        freedom=role.freedom,
-        correlation=correlation,
-    )
+    return GroupMoments(total, variance, people, effective, lower, 1.0)
 
 
 # Everybody counted once: how many people of each kind there are, and the sums of their scores.
@@ -335,14 +279,6 @@ class WeightSums(NamedTuple):
     squares_spread: Floats
 
 
-class ReplicateSums(NamedTuple):
-    """Sums over the people of each kind: of replicate weights w and of w x for scores x, each of shape (kinds, R)."""
-
-    role: ReplicateRole
-    total: Floats
-    scored: Floats
-
-
 @dataclass(frozen=True)
 class ContingencyTable:
     """One row per kind of people that occurs.
@@ -356,7 +292,6 @@ class ContingencyTable:
         mean, spread: of their scores, the mean and the sum of squared distances from it, shape (kinds,);
             None without scores.
         weights: sums of the people's weights; None where they have none.
-        replicates: sums of their replicate weights; None where they have none.
     """
 
     cells: Integers
@@ -367,7 +302,6 @@ class ContingencyTable:
     mean: Floats | None
     spread: Floats | None
     weights: WeightSums | None = None
-    replicates: ReplicateSums | None = None
 
     def at(self, kinds: Booleans) -> ContingencyTable:
         """Return the table of some kinds of people alone."""
@@ -384,9 +318,6 @@ class ContingencyTable:
             part(self.mean),
             part(self.spread),
             None if self.weights is None else WeightSums(*(column[kinds] for column in self.weights)),
-            None
-            if self.replicates is None
-            else self.replicates._replace(total=self.replicates.total[kinds], scored=self.replicates.scored[kinds]),
         )
 
 
@@ -404,7 +335,7 @@ def cross_tabulate(
         selected: Whether the decision is the favourable label, shape (n,).
         true_labels: 1 favourable, 0 unfavourable, -1 unknown, shape (n,); None without true labels.
         scores: probability of the favourable label, in [0, 1], shape (n,).
-        weights: of each person, with replicate weights if there are any.
+        weights: of each person.
     """
     columns = [(membership.codes, len(membership.labels)) for membership in memberships]
     if scores is not None:
@@ -430,9 +361,6 @@ def cross_tabulate(
         mean=mean,
         spread=spread,
         weights=None if weights is None else _add_weights(weights.values, scores, kind, len(keys)),
-        replicates=None
-        if weights is None or weights.replicates is None
-        else _add_replicates(weights.replicates, scores, kind, len(keys)),
     )
 
 
@@ -472,14 +400,6 @@ def cross_tabulate_counts(
         mean=mean,
         spread=spread,
     )
-
-
-def _add_replicates(weights: ReplicateWeights, scores: Floats | None, kind: Integers, kinds: int) -> ReplicateSums:
-    columns = weights.values.T
-    total = np.column_stack([_sums(kind, one, kinds) for one in columns])
-    scored = np.zeros_like(total) if scores is None else np.column_stack(
-        [_sums(kind, one * scores, kinds) for one in columns])  # fmt: skip
-    return ReplicateSums(weights.role, total, scored)
 
 
 def _add_weights(weights: Floats, scores: Floats | None, kind: Integers, kinds: int) -> WeightSums:

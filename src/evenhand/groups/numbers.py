@@ -132,16 +132,9 @@ class _Numbers(NamedTuple):
 
     @classmethod
     def of(cls, decided: Floats, people: People, weights: PeopleWeights | None) -> _Numbers:
-        """Return the numbers decided about people.
-
-        Raises:
-            OptionError: there are replicate weights.
-        """
+        """Return the numbers decided about people."""
         if weights is None:
             return cls(decided, people.numbers)
-        if weights.replicates is not None:
-            message = "numbers are not compared by replicate weights"
-            raise OptionError(message, hint="leave the replicate weights out")
         return cls(decided, people.numbers, weights.values, weights.name)
 
     def at(self, chosen: Booleans) -> _Numbers:

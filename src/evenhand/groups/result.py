@@ -122,7 +122,6 @@ class GroupMetrics(Result):
         people: how many.
         weights: where people's weights come from, with which all rates and means are computed; None where every person
             counts alike.
-        replicates: replicate weights, by which variances are computed; None where people count as independent.
         effective_size: how many people of equal weight say as much; None without weights.
         min_group_size: the smallest denominator of a rate that is compared between groups.
         overall: the metrics of ``Group`` for everybody, and ``auc`` where there are scores and true labels.
@@ -148,7 +147,6 @@ class GroupMetrics(Result):
     kind: Literal["groups"] = "groups"
     people: int
     weights: str | None = None
-    replicates: str | None = None
     effective_size: float | None = None
     favourable: str
     min_group_size: int = SMALL

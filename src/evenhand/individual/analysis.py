@@ -70,9 +70,7 @@ from evenhand.stats import (
     clopper_pearson,
     effective_counts,
     estimated_rate,
-    freedom_ratio,
     observed_rate,
-    replicate_counts,
 )
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
@@ -569,20 +567,13 @@ def _weigh_rate(rate: FlipRate, answered: FlipCount, weights: PeopleWeights, con
         unknown = Unknown(reason="no one who was compared has a weight")
         return WeightedFlipRate(by=weights.name, rate=unknown, effective_size=0.0)
     k, effective = effective_counts(below, above, np.array([n]))
-    method, replicates = WEIGHTED, weights.replicates
-    if replicates is not None:
-        role, (top, bottom) = replicates.role, (replicates.values[kept].sum(axis=0)[None] for kept in (flips, compared))
-        k, effective, _ = replicate_counts((k, effective), np.array([n]), (top, bottom), role.factor)
-        ratio = freedom_ratio(effective, role.freedom, confidence)
-        k, effective = k * ratio, effective * ratio
-        method = f"Clopper-Pearson, of effective sample sizes ({role.description}; Korn-Graubard)"
     low, high = clopper_pearson(k, effective, confidence)
     ends = {"value": float(k[0] / effective[0]), "low": float(low[0]), "high": float(high[0]), "n": n}
     shown: Quantity
     if answered.complete:
-        shown = Observed(confidence=confidence, method=method, **ends)
+        shown = Observed(confidence=confidence, method=WEIGHTED, **ends)
     else:
-        shown = Estimated(confidence=confidence, method=method, population=rate.population, **ends)
+        shown = Estimated(confidence=confidence, method=WEIGHTED, population=rate.population, **ends)
     return WeightedFlipRate(by=weights.name, rate=shown, effective_size=size)
 
 

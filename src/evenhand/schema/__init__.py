@@ -40,11 +40,8 @@ from evenhand.schema.target import NEITHER, OutcomeRole, Target, TargetKind
 from evenhand.schema.thresholds import Thresholds, describe_scale, looks_like_points
 from evenhand.schema.weights import (
     PeopleWeights,
-    ReplicateRole,
-    ReplicateWeights,
     SampleRoles,
     add_sample_columns,
-    list_replicates,
     read_weights,
 )
 
@@ -74,8 +71,6 @@ __all__ = [
     "RecordedLabels",
     "RecordedNumbers",
     "RecordedRankings",
-    "ReplicateRole",
-    "ReplicateWeights",
     "Runs",
     "SampleRoles",
     "Scale",
@@ -107,7 +102,6 @@ __all__ = [
     "list_columns",
     "list_entries",
     "list_names",
-    "list_replicates",
     "locate_value",
     "looks_like_points",
     "measure_range",

@@ -50,8 +50,6 @@ from evenhand.schema.target import OutcomeRole
 from evenhand.schema.thresholds import Thresholds
 from evenhand.schema.weights import (
     PeopleWeights,
-    ReplicateRole,
-    check_replicates,
     list_sample_roles,
     name_sample_columns,
     read_numbers,
@@ -65,7 +63,6 @@ OPTIONS = {
     "membership": ("membership", "probabilities of groups"),
     "score": ("y_score", "scores"),
     "weight": ("weight", "weights"),
-    "replicates": ("replicate_weights", "replicate weights"),
     "threshold": ("threshold", "thresholds by group"),
 }
 """Options for some kinds of decisions only: field of ``DecisionRoles`` -> argument and plural, for messages."""
@@ -233,7 +230,6 @@ class DecisionRoles:
         outcome: kind of the decision; inferred from the data by default.
         membership: attribute -> group -> column of the group's probability.
         known: attribute -> people of known group, to calibrate these probabilities.
-        replicates: columns of replicate weights, and the method that made them.
         low_is_good: whether low scores are favourable, as those of a risk.
     """
 
@@ -253,14 +249,12 @@ class DecisionRoles:
     outcome: OutcomeRole | None = None
     membership: Mapping[str, Mapping[str, str]] | None = None
     known: Mapping[str, KnownGroups] | None = None
-    replicates: ReplicateRole | None = None
     low_is_good: bool = False
 
     def __post_init__(self) -> None:
         check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
         check_type("favourable", self.favourable, SCALARS, "a label")
         check_type("favourable_target", self.favourable_target, SCALARS, "a label")
-        check_replicates(self.weight, self.replicates)
 
     def read(self, frame: Any, *, location: str = "data") -> RecordedDecisions | RecordedNumbers | RecordedLabels:
         """Read the decisions in a data frame: two labels, several labels, or numbers.
@@ -359,7 +353,7 @@ class DecisionRoles:
     def _read_numbers(self, table: _DecisionTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
         """Read decided numbers, without the rows that have none."""
         target = infer_target(decision, self.favourable, outcome)
-        for option in ("membership", "score", "replicates"):
+        for option in ("membership", "score"):
             self._refuse(option, f"decisions that are labels, and {decision.name!r} holds numbers")
         known = decision.positions >= 0
         labelled = None if self.target is None else ~CodedColumn.read(table.frame[self.target]).missing()
@@ -452,7 +446,7 @@ class DecisionRoles:
         )
 
     def _read_weights(self, table: _DecisionTable, rows: Integers) -> PeopleWeights | None:
-        return None if self.weight is None else read_weights(table.frame, self.weight, rows, self.replicates)
+        return None if self.weight is None else read_weights(table.frame, self.weight, rows)
 
     def _add_scores(self, table: _DecisionTable, decisions: RecordedDecisions) -> RecordedDecisions:
         """Add the scores of rows in memory, and the decisions that a threshold makes of them."""
@@ -589,8 +583,6 @@ class DecisionRoles:
         named = {"decision": self.decision, "target": self.target, "score": self.score}
         roles: dict[str, Sequence[str]] = {role: [name] for role, name in named.items() if name is not None}
         roles |= {"protected": names} | list_sample_roles(self.weight, self.membership)
-        if self.replicates is not None:
-            roles["replicate_weights"] = self.replicates.columns
         used: dict[str, str] = {}
         for role, name in [(role, name) for role, listed in roles.items() for name in listed]:
             require_column(name, columns, role)
@@ -683,8 +675,6 @@ def table_of_decisions(
     sample_weight: Any = None,
     membership: Mapping[str, Any] | None = None,
     data: Any = None,
-    replicate_weights: Any = None,
-    replicate_method: str = "",
     **options: Any,
 ) -> tuple[Any, DecisionRoles]:
     """Build a table of decisions from columns, and the roles of its columns.
@@ -696,8 +686,6 @@ def table_of_decisions(
         y_true, y_score, sample_weight: true labels, scores and weights, shape (n,), or None.
         membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
         data: data frame, whose columns the other arguments then name.
-        replicate_weights: data frame or array of shape (n, R).
-        replicate_method: method that made them, see ``ReplicateRole``.
         options: other options of ``DecisionRoles``.
 
     Raises:
@@ -708,10 +696,9 @@ def table_of_decisions(
     if data is not None:
         refuse_arrays(columns, membership)
         frame, features, names = data, list_names(sensitive_features, "sensitive_features"), columns
-        numbered = () if replicate_weights is None else list_names(replicate_weights, "replicate_weights")
     else:
-        check_index(**columns, membership=membership, replicate_weights=replicate_weights)
-        more, probable, numbered = name_sample_columns(membership, replicate_weights)
+        check_index(**columns, membership=membership)
+        more, probable = name_sample_columns(membership)
         frame, features, names = table_of_columns(columns, sensitive_features, more)
         for role, column in (("decision_name", y_pred), ("target_name", y_true)):
             name = getattr(column, "name", None)
@@ -723,7 +710,6 @@ def table_of_decisions(
         score=names.get("y_score"),
         weight=names.get("sample_weight"),
         membership=probable or None,
-        replicates=None if replicate_weights is None else ReplicateRole(numbered, replicate_method),
         **options,
     )
     return frame, roles

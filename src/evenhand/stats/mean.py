@@ -97,66 +97,6 @@ def observed_means(
     ]
 
 
-class ReplicateSpread(NamedTuple):
-    """The variance of several estimates under replicate weights, shape (m,), and their correlations, shape (m, m)."""
-
-    variance: Floats
-    correlation: Floats
-
-
-def replicate_spread(estimates: Floats, under: Floats, factor: float) -> ReplicateSpread:
-    """Return variances and correlations by replicate weights: ``factor * sum((t_r - t) (t_r - t)')``.
-
-    Wolter, "Introduction to Variance Estimation" (2007), for the jackknife, balanced repeated replication and the
-    bootstrap; the factor is what tells them apart.
-
-    Args:
-        estimates: under the full weights, shape (m,).
-        under: under each of R replicate weights, shape (m, R).
-        factor: of the method.
-    """
-    apart = under - estimates[:, None]
-    covariance = factor * apart @ apart.T
-    deviation = np.sqrt(np.diag(covariance))
-    scale = np.outer(deviation, deviation)
-    correlation = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
-    return ReplicateSpread(np.diag(covariance).copy(), np.clip(correlation, -1.0, 1.0))
-
-
-def replicate_counts(
-    counts: tuple[Floats, Floats], people: Integers, under: tuple[Floats, Floats], factor: float
-) -> tuple[Floats, Floats, Floats]:
-    """Return effective counts k of n by the variance that replicate weights show, and the correlation of the rates.
-
-    A group that some replicate leaves without weight counts as one person: nothing shows how sure its rate is.
-
-    Args:
-        counts: k and n by the linearised variance, shape (groups,).
-        people: how many are counted, shape (groups,).
-        under: weights above and below the line by replicate, shape (groups, R) each.
-        factor: of the method by which the replicates were made.
-    """
-    (k, n), (top, bottom) = counts, under
-    p = np.divide(k, n, out=np.zeros(len(n)), where=n > 0)
-    defined = np.asarray((bottom > 0).all(axis=1))
-    rates = np.where(defined[:, None], top / np.where(bottom > 0, bottom, 1), p[:, None])
-    variance, correlation = replicate_spread(p, rates, factor)
-    mixed = (p > 0) & (p < 1) & (variance > 0)
-    size = np.where(mixed, p * (1 - p) / np.where(mixed, variance, 1), n)
-    size = np.minimum(np.where(defined, size, np.minimum(n, 1)), people)
-    return p * size, size, correlation
-
-
-def freedom_ratio(n: ArrayLike, freedom: float, confidence: float) -> Floats:
-    """Return by what an effective size is multiplied whose variance has few degrees of freedom.
-
-    ``(t_(n-1) / t_freedom)^2``, of Student's quantiles at this confidence, at most 1 (Korn & Graubard, Survey
-    Methodology 1998).
-    """
-    plain = student_quantile(confidence, np.maximum(np.asarray(n, dtype=np.float64) - 1, 1))
-    return np.minimum((plain / student_quantile(confidence, freedom)) ** 2, 1.0)
-
-
 class SampleMoments(NamedTuple):
     """A sample, or arrays of them: mean, variance (divisor n - 1) and size (>= 1)."""
 

@@ -192,10 +192,10 @@ def _bound_proportions(k: ArrayLike, n: ArrayLike, confidence: float) -> _Propor
     return _Proportions(proportion_or_half(k, n), low, high, centre, z * np.sqrt(centre * (1 - centre) / size))
 
 
-def _difference(first: _Proportions, second: _Proportions, correlation: ArrayLike = 0.0) -> Interval:
+def _difference(first: _Proportions, second: _Proportions) -> Interval:
     """Return the interval for the difference of each two proportions (see ``difference_interval``)."""
-    low, high = square_and_add(first.value, first.limits, second.value, second.limits, correlation)
-    difference, reach = first.centre - second.centre, _add_distances(first.reach, second.reach, correlation)
+    low, high = square_and_add(first.value, first.limits, second.value, second.limits)
+    difference, reach = first.centre - second.centre, np.hypot(first.reach, second.reach)
     return np.maximum(np.minimum(low, difference - reach), -1.0), np.minimum(np.maximum(high, difference + reach), 1.0)
 
 
@@ -248,20 +248,15 @@ def proportion_or_half(k: ArrayLike, n: ArrayLike) -> Floats:
     return np.divide(k, n, out=np.full_like(n, 0.5), where=n > 0)
 
 
-def square_and_add(
-    p1: Floats, limits1: Interval, p2: Floats, limits2: Interval, correlation: ArrayLike = 0.0
-) -> Interval:
-    """Return the interval for ``p1 - p2`` of two estimates, independent or correlated, from the limits (l, u) of each.
+def square_and_add(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
+    """Return the interval for ``p1 - p2`` of two independent estimates from the limits (l, u) of each.
 
     ``p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2)`` and ``p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2)``: the limits carry
     the variance near the ends of the interval (Newcombe 1998; in general Zou & Donner, "Construction of confidence
-    limits about effect measures: a general approach", Statistics in Medicine 2008). With a correlation r, the term
-    ``-2 r`` times both distances is added below the root (Zou, "Toward using confidence intervals to compare
-    correlations", Psychological Methods 2007).
+    limits about effect measures: a general approach", Statistics in Medicine 2008).
     """
     (low1, high1), (low2, high2) = limits1, limits2
-    below = _add_distances(p1 - low1, high2 - p2, correlation)
-    return p1 - p2 - below, p1 - p2 + _add_distances(high1 - p1, p2 - low2, correlation)
+    return p1 - p2 - np.hypot(p1 - low1, high2 - p2), p1 - p2 + np.hypot(high1 - p1, p2 - low2)
 
 
 def stretch_interval(quantity: Observed, confidence: float) -> tuple[float, float]:
@@ -284,31 +279,21 @@ def difference_of_intervals(one: Observed, other: Observed, confidence: float) -
     )
 
 
-def _add_distances(one: Floats, other: Floats, correlation: ArrayLike) -> Floats:
-    together = -2 * np.asarray(correlation) * one * other
-    return np.where(together == 0, np.hypot(one, other), np.sqrt(np.maximum(one**2 + other**2 + together, 0.0)))
-
-
-def ratio_of_limits(
-    p1: Floats, limits1: Interval, p2: Floats, limits2: Interval, correlation: ArrayLike = 0.0
-) -> Interval:
+def ratio_of_limits(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
     """Return the interval for ``p1 / p2`` of two non-negative estimates from the limits (l, u) of each.
 
     A ratio t is kept when 0 lies in the square-and-add interval of ``p1 - t p2`` (Fieller's idea); solved for t:
     ``(p1 p2 -+ sqrt((p1 p2)^2 - a b (2 p1 - a) (2 p2 - b))) / (b (2 p2 - b))`` with (a, b) = (l1, u2) for the lower and
     (u1, l2) for the upper end (Donner & Zou, "Closed-form confidence intervals for functions of the normal mean and
-    standard deviation", Statistical Methods in Medical Research 2012). The upper end is infinite where l2 is 0. With a
-    correlation r of both estimates, r times the distances of a and b from p1 and p2 is taken from ``p1 p2``.
+    standard deviation", Statistical Methods in Medical Research 2012). The upper end is infinite where l2 is 0.
     """
     p1, low1, high1, p2, low2, high2 = np.broadcast_arrays(p1, *limits1, p2, *limits2)
-    lower, upper = (
-        p1 * p2 - np.asarray(correlation) * apart for apart in ((p1 - low1) * (high2 - p2), (high1 - p1) * (p2 - low2))
-    )
+    product = p1 * p2
     # a (2 p - a) for each limit; the lower end is multiplied out so that it stays finite at p2 = 0.
     below1, above2 = low1 * (2 * p1 - low1), high2 * (2 * p2 - high2)
     above1, below2 = high1 * (2 * p1 - high1), low2 * (2 * p2 - low2)
-    bottom = lower + np.sqrt(np.maximum(lower**2 - below1 * above2, 0.0))
-    top = upper + np.sqrt(np.maximum(upper**2 - above1 * below2, 0.0))
+    bottom = product + np.sqrt(np.maximum(product**2 - below1 * above2, 0.0))
+    top = product + np.sqrt(np.maximum(product**2 - above1 * below2, 0.0))
     low = np.divide(below1, bottom, out=np.zeros(p1.shape), where=(low1 > 0) & (bottom > 0))
     high = np.divide(top, below2, out=np.full(p1.shape, np.inf), where=low2 > 0)
     return low, high
@@ -333,40 +318,33 @@ def count_pairs(groups: int) -> int:
     return groups * (groups - 1) // 2
 
 
-def largest_difference_of_proportions(
-    k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, correlation: Floats | None = None
-) -> tuple[float, float]:
-    """Return the interval for ``max(p) - min(p)`` over two or more groups, independent or correlated.
+def largest_difference_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval for ``max(p) - min(p)`` over two or more independent groups.
 
     That of ``difference_interval``, for every pair at the Bonferroni level.
 
     Args:
         k, n: successes and trials of each group, shape (groups,).
-        correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
-    rates, correlations = _bound_pairs(k, n, confidence, correlation)
+    rates = _bound_pairs(k, n, confidence)
     return _largest_difference(
-        _difference(rates.take(i), rates.take(slice(i + 1, None)), correlations[i, i + 1 :])
-        for i in range(len(rates.value) - 1)
+        _difference(rates.take(i), rates.take(slice(i + 1, None))) for i in range(len(rates.value) - 1)
     )
 
 
-def smallest_ratio_of_proportions(
-    k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, correlation: Floats | None = None
-) -> tuple[float, float]:
-    """Return the interval for ``min(p) / max(p)`` over two or more groups, independent or correlated.
+def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval for ``min(p) / max(p)`` over two or more independent groups.
 
     That of ``ratio_interval``, for every pair at the Bonferroni level.
 
     Args:
         k, n: successes and trials of each group, shape (groups,).
-        correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
-    rates, correlations = _bound_pairs(k, n, confidence, correlation)
+    rates = _bound_pairs(k, n, confidence)
     smallest = largest = 1.0
     for i in range(len(rates.value) - 1):
         first, others = rates.take(i), rates.take(slice(i + 1, None))
-        below, above = ratio_of_limits(first.value, first.limits, others.value, others.limits, correlations[i, i + 1 :])
+        below, above = ratio_of_limits(first.value, first.limits, others.value, others.limits)
         with np.errstate(divide="ignore"):
             # A ratio in [below, above] is, the smaller over the larger, min(ratio, 1 / ratio).
             smallest = min(smallest, float(np.minimum(below, 1 / above).min()))
@@ -374,13 +352,9 @@ def smallest_ratio_of_proportions(
     return smallest, largest
 
 
-def _bound_pairs(
-    k: ArrayLike, n: ArrayLike, confidence: float, correlation: Floats | None
-) -> tuple[_Proportions, Floats]:
-    """Return the proportions at the Bonferroni level of all pairs, and the correlation of each two estimates."""
-    groups = np.asarray(k).size
-    rates = _bound_proportions(k, n, bonferroni(confidence, count_pairs(groups)))
-    return rates, np.zeros((groups, groups)) if correlation is None else correlation
+def _bound_pairs(k: ArrayLike, n: ArrayLike, confidence: float) -> _Proportions:
+    """Compute the proportions with limits at the Bonferroni level of all pairs."""
+    return _bound_proportions(k, n, bonferroni(confidence, count_pairs(np.asarray(k).size)))
 
 
 def mean_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
@@ -430,9 +404,7 @@ def largest_difference_of_means(
     )
 
 
-def differences_from_reference(
-    k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95, *, correlation: Floats | None = None
-) -> Interval:
+def differences_from_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
     """Return simultaneous intervals for ``p - p[reference]`` of every other group, shape (groups - 1,).
 
     That of ``difference_interval``, at the Bonferroni level of one comparison for each other group.
@@ -440,25 +412,17 @@ def differences_from_reference(
     Args:
         k, n: successes and trials of each group, shape (groups,).
         reference: the position of the group that the others are compared with.
-        correlation: of each two estimates, shape (groups, groups); None where they are independent.
     """
-    return _difference(*_bound_sides(k, n, reference, confidence), _with_reference(correlation, reference))
+    return _difference(*_bound_sides(k, n, reference, confidence))
 
 
-def _with_reference(correlation: Floats | None, reference: int) -> ArrayLike:
-    """Return the correlation of every other group with the reference; 0 where groups are independent."""
-    return 0.0 if correlation is None else np.delete(correlation[reference], reference)
-
-
-def ratios_to_reference(
-    k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95, *, correlation: Floats | None = None
-) -> Interval:
+def ratios_to_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
     """Return simultaneous intervals for ``p / p[reference]`` of every other group; see ``differences_from_reference``.
 
     That of ``ratio_interval``. The upper ends are infinite where the reference has no successes.
     """
     others, own = _bound_sides(k, n, reference, confidence)
-    return ratio_of_limits(others.value, others.limits, own.value, own.limits, _with_reference(correlation, reference))
+    return ratio_of_limits(others.value, others.limits, own.value, own.limits)
 
 
 def mean_differences_from_reference(

@@ -251,8 +251,6 @@ class _FamilyExamination:
 
 def _check_config(rules: RuleSetFamily, config: SubgroupConfig, weights: PeopleWeights | None) -> None:
     """Refuse what cannot be done together."""
-    if weights is not None and weights.replicates is not None:
-        raise OptionError("subgroups are not computed from replicate weights", hint="leave the replicate weights out")
     if weights is not None and config.against == "best":
         raise OptionError("with weights, subgroups are compared with the rest", hint="leave the best other group out")
     if config.against == "best" and (config.per is not None or config.control != "max-t"):

@@ -100,21 +100,6 @@ def audit(
     weight: Annotated[
         str | None, typer.Option("--weight", help="Column of how much each person counts, in what is said of groups.")
     ] = None,
-    replicate_weights: Annotated[
-        str | None,
-        typer.Option(
-            "--replicate-weights",
-            metavar="COLUMNS",
-            help="Replicate weights beside --weight, e.g. PWGTP1..PWGTP80: intervals of rates and gaps by them.",
-        ),
-    ] = None,
-    replicate_method: Annotated[
-        str | None,
-        typer.Option(
-            "--replicate-method",
-            help="How these were made: jackknife, paired-jackknife, brr, fay:0.5, bootstrap or sdr (ACS).",
-        ),
-    ] = None,
     membership: Annotated[
         list[str] | None,
         typer.Option(
@@ -169,7 +154,6 @@ def audit(
     output.check_places(**gating.places)
     rows.check()
     wanted = _read_dossiers(dossiers or [])
-    replication = _check_replicates(replicate_weights, replicate_method, weight)
     folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
     if folder is not None and folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file, not a folder", location="--out")
@@ -180,7 +164,6 @@ def audit(
         others |= {"--low-is-good": low_is_good or None}
         others |= {"--weight": weight, "--example": example, "--metric": metric, "--dossier": dossiers}
         others |= {"--membership": membership, "--known-groups": known_groups}
-        others |= {"--replicate-weights": replicate_weights, "--replicate-method": replicate_method}
         if data is not None:
             raise OptionError(f"rankings are audited without a model, got MODEL {model} too", hint="leave it out")
         refuse_for_rankings(others, people)
@@ -213,7 +196,7 @@ def audit(
             low_is_good=low_is_good,
         )
         result, whom, frame, decide = _audit_decisions(
-            context, model, roles, people, output, run, _Asked(gates, metrics, replication, bool(wanted))
+            context, model, roles, people, output, run, _Asked(gates, metrics, bool(wanted))
         )
     else:
         if low_is_good:
@@ -222,7 +205,7 @@ def audit(
         if example is not None and (model is not None or data is not None):
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
-        chosen = _Chosen(model, data, example, SampleRoles(weight, replication, probable, known))
+        chosen = _Chosen(model, data, example, SampleRoles(weight, probable, known))
         asked = _Asked(gates, metrics, dossiers=bool(wanted), state=state)
         result, whom, frame, decide = _audit_model(chosen, config, people, output, run, asked)
     result = rows.tell(result)
@@ -246,14 +229,12 @@ class _Asked(NamedTuple):
     Attributes:
         gates: conditions to fail on.
         metrics: metrics of the user's own.
-        replication: replicate weights.
         dossiers: whether dossiers are written beside the report.
         state: a folder for what was counted of a model's answers, piece by piece.
     """
 
     gates: list[Gate]
     metrics: dict[str, Callable[..., Any]]
-    replication: _Replication | None = None
     dossiers: bool = False
     state: Path | None = None
 
@@ -293,7 +274,6 @@ def _read_decisions(
 ) -> tuple[Recorded, DataSource]:
     """Return the decisions in DATA; those of many rows are counted where these are, unless every person is needed."""
     from evenhand.errors import EvenhandError
-    from evenhand.schema import ReplicateRole, list_columns, list_replicates
 
     everybody = [
         roles.weight,
@@ -314,11 +294,7 @@ def _read_decisions(
             # A single file is read whole, as one of few rows is: what cannot be counted is said, or done, of that.
     progress("reading the decisions", 0.0)
     source = people.read(data)
-    roles, replication = dataclasses.replace(roles, schema=source.schema), asked.replication
-    if replication is not None:
-        columns = list_replicates(replication.columns, list_columns(source.frame))
-        roles = dataclasses.replace(roles, replicates=ReplicateRole(columns, replication.method))
-    return roles.read(source.frame, location=source.name), source
+    return dataclasses.replace(roles, schema=source.schema).read(source.frame, location=source.name), source
 
 
 class _Audited(NamedTuple):
@@ -328,29 +304,6 @@ class _Audited(NamedTuple):
     people: People | None
     frame: Any
     decide: Callable[[], Booleans]
-
-
-class _Replication(NamedTuple):
-    """Columns of replicate weights, as they are written, and how these were made."""
-
-    columns: str
-    method: str
-
-
-def _check_replicates(columns: str | None, method: str | None, weight: str | None) -> _Replication | None:
-    """Return what is said about replicate weights; None where nothing is.
-
-    Raises:
-        OptionError: only a part is said.
-    """
-    if columns is None and method is None:
-        return None
-    if columns is None or method is None or weight is None:
-        raise OptionError(
-            "replicate weights need their columns, how they were made, and the weights",
-            hint="--weight PWGTP --replicate-weights PWGTP1..PWGTP80 --replicate-method sdr",
-        )
-    return _Replication(columns, method)
 
 
 class _Chosen(NamedTuple):
