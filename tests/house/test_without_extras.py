@@ -66,10 +66,17 @@ def test_an_audit_writes_its_report(tmp_path):
 
 @pytest.mark.parametrize(
     ("ending", "extra"),
-    [(".onnx", "onnx"), (".h5", "keras"), (".keras", "keras"), (".pt2", "torch"), (".skops", "skops")],
+    [
+        (".onnx", "onnx"),
+        (".h5", "keras"),
+        (".keras", "keras"),
+        (".pt2", "torch"),
+        (".skops", "skops"),
+        (".cbm", "catboost"),
+    ],
 )
 def test_a_format_that_needs_an_extra_names_it(tmp_path, ending, extra):
-    (tmp_path / f"model{ending}").write_bytes(b"any content")
+    (tmp_path / f"model{ending}").write_bytes(b"CBM1 any content")
     done = run(
         "from evenhand.cli.main import main\n"
         f"sys.argv = ['evenhand', 'audit', 'model{ending}', 'german', '--out', 'report']\n"

@@ -441,7 +441,7 @@ def _load_torch_object(request: LoadRequest) -> Scorer:
 
 
 def _load_tree_json(request: LoadRequest) -> Scorer:
-    from evenhand.models.readers.catboost.file import is_catboost
+    from evenhand.models.readers.catboost_file import is_catboost
     from evenhand.models.readers.xgboost_file import read_xgboost
 
     if is_catboost(request.path.read_bytes()):
@@ -452,7 +452,7 @@ def _load_tree_json(request: LoadRequest) -> Scorer:
 
 def _load_catboost(request: LoadRequest) -> Scorer:
     """Read a CatBoost file; with trust, CatBoost itself answers where more than trees computes."""
-    from evenhand.models.readers.catboost.file import read_catboost
+    from evenhand.models.readers.catboost_file import read_catboost
 
     refuse_stated(request.output, request.name)
     try:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from evenhand.errors import ModelError
-from evenhand.models.readers.catboost.file import parse_catboost
+from evenhand.models.readers.catboost_file import parse_catboost_object
 from evenhand.models.readers.lightgbm_file import parse_lightgbm
 from evenhand.models.readers.xgboost_file import parse_xgboost
 from evenhand.models.trees.ensemble import TreeEnsemble
@@ -42,10 +40,7 @@ def read_booster(model: Any, schema: Schema) -> TreeEnsemble:
     if family == "catboost" and hasattr(model, "save_model"):
         if not model.is_fitted():
             raise ModelError("the model is not fitted", location=name, hint="call fit first")
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "model.cbm")
-            model.save_model(str(path))
-            return parse_catboost(path.read_bytes(), schema, location=name)
+        return parse_catboost_object(model, schema, location=name)
     raise ModelError(f"a {name} is not a model of XGBoost, LightGBM or CatBoost", location=name)
 
 

@@ -1,19 +1,22 @@
-"""CatBoost's two file formats brought to one description, and that to an ensemble of trees."""
+"""CatBoost models as ensembles of trees, from CatBoost's JSON format."""
 
 from __future__ import annotations
 
 import json
-import struct
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models.readers.catboost.city_hash import hash_category
+from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
+from evenhand.models.readers import catboost_json
 from evenhand.models.readers.reading import JsonObject
 from evenhand.models.trees.columns import category_codes, category_texts, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
@@ -24,8 +27,13 @@ from evenhand.typing import Floats
 SAVE_AGAIN_HINT = "save the model again with save_model('model.cbm') or save_model('model.json', format='json')"
 
 MAGIC = b"CBM1"
+"""First bytes of a ``.cbm`` file."""
+
 MAX_DEPTH = 16
 """Of a symmetric tree: CatBoost grows none deeper."""
+
+MAX_CONVERSION_SECONDS = 300
+"""Time limit of CatBoost for one file: on a damaged one it may not end by itself."""
 
 LINKS: dict[str, Link] = {
     "Logloss": "logistic",
@@ -35,17 +43,15 @@ LINKS: dict[str, Link] = {
 }
 """Losses that make a classifier, and how their raw values become probabilities."""
 
-NAN_PASSES = 2
-"""``NanValueTreatment`` AsTrue: a missing number is above every border; otherwise it is below."""
-
 
 def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     """Read a model saved by CatBoost (``save_model``), with symmetric trees or others.
 
-    CatBoost compares in float32 (``x > border``); the thresholds here are the float64 numbers that decide the same. It
-    adds in float64. With ``MultiClassOneVsAll`` its probabilities need not add up to 1; here they are divided by their
-    sum. Categories that are compared one by one (``one_hot_max_size``) stand in the file as hashes of their words, and
-    are found among the schema's values, or else among the numbers that stand for them.
+    CatBoost itself converts a ``.cbm`` file to JSON, in a process of its own. It compares in float32 (``x > border``);
+    the thresholds here are the float64 numbers that decide the same. It adds in float64. With ``MultiClassOneVsAll``
+    its probabilities need not add up to 1; here they are divided by their sum. Categories that are compared one by one
+    (``one_hot_max_size``) are hashes of their words, which CatBoost computes for the schema's values and for the
+    numbers that represent them.
 
     Args:
         path: a ``.cbm`` or ``.json`` file.
@@ -54,29 +60,34 @@ def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     Raises:
         NotAdditiveError: it computes with more than the trees: statistics of categories (CTR), texts, embeddings.
         ModelError: the file is damaged, no such model, no classifier, or does not fit the schema.
+        MissingExtraError: CatBoost is needed and not installed.
     """
     path = Path(path)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"the file cannot be read: {error.strerror}", location=str(path)) from None
-    return parse_catboost(data, schema, location=path.name)
+    if data[: len(MAGIC)] == MAGIC:
+        return parse_catboost(_convert_file(path, "cbm", schema), schema, location=path.name)
+    try:
+        return parse_catboost(data, schema, location=path.name)
+    except _UnknownHashError:
+        return parse_catboost(_convert_file(path, "json", schema), schema, location=path.name)
 
 
 def is_catboost(data: bytes) -> bool:
     """Return whether the bytes of a file look like a CatBoost model in either format."""
-    return data[:4] == MAGIC or (b'"features_info"' in data and b'"model_info"' in data)
+    return data[: len(MAGIC)] == MAGIC or (b'"features_info"' in data and b'"model_info"' in data)
 
 
 def parse_catboost(data: bytes, schema: Schema, *, location: str) -> TreeEnsemble:
-    """Return the model in the bytes of a file.
+    """Return the model in the bytes of a JSON file.
 
     Raises:
         NotAdditiveError, ModelError: as ``read_catboost``.
     """
     try:
-        described = _read_binary(data, location) if data[:4] == MAGIC else _read_json(data, location)
-        return _build_ensemble(described, schema, location)
+        return _build_ensemble(_read_json(data, location), schema, location)
     except (ValueError, IndexError, TypeError, OverflowError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, ModelError):
             raise
@@ -85,6 +96,68 @@ def parse_catboost(data: bytes, schema: Schema, *, location: str) -> TreeEnsembl
             location=location,
             hint=SAVE_AGAIN_HINT,
         ) from None
+
+
+def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeEnsemble:
+    """Return a CatBoost model in memory as an ensemble.
+
+    Raises:
+        NotAdditiveError, ModelError: as ``read_catboost``.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.json")
+        catboost_json.write_json(model, str(path), _list_words(schema))
+        return parse_catboost(path.read_bytes(), schema, location=location)
+
+
+class _UnknownHashError(ModelError):
+    """The words behind the hashes of categories are not in the file."""
+
+
+def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
+    """Convert a file to JSON with the words of its categories, by CatBoost.
+
+    CatBoost's loader can crash on damaged files, so it runs in a process of its own.
+    """
+    installed = False
+    with suppress(ImportError):
+        installed = find_spec("catboost") is not None
+    if not installed:
+        purpose = (
+            "to read a .cbm file (a model saved with save_model('model.json', format='json') needs no CatBoost)"
+            if file_format == "cbm"
+            else "to find the words behind the hashes of categories (save_model(..., pool=POOL) writes them)"
+        )
+        raise MissingExtraError("catboost", extra="catboost", purpose=purpose)
+    with TemporaryDirectory() as folder:
+        target = Path(folder, "model.json")
+        command = [sys.executable, "-P", catboost_json.__file__, str(path), file_format, str(target)]
+        words = json.dumps(_list_words(schema))
+        try:
+            run = subprocess.run(
+                command, input=words, capture_output=True, text=True, check=False, timeout=MAX_CONVERSION_SECONDS
+            )
+            reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
+        except subprocess.TimeoutExpired:
+            reason = f"no result after {MAX_CONVERSION_SECONDS} seconds"
+        if not target.exists() or run.returncode:
+            raise ModelError(
+                f"the file is damaged, or no such model: CatBoost cannot read it ({reason})",
+                location=path.name,
+                hint=SAVE_AGAIN_HINT,
+            )
+        return target.read_bytes()
+
+
+def _list_words(schema: Schema) -> list[str]:
+    """List the texts by which a model may know a category of any attribute."""
+    words: dict[str, None] = {}
+    for column in range(schema.width):
+        try:
+            words |= dict.fromkeys(category_texts(schema, column, ""))
+        except ModelError:
+            continue  # not an attribute that a model can take as categories
+    return list(words)
 
 
 class _Split(NamedTuple):
@@ -115,7 +188,7 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Described:
-    """What either format says.
+    """A model as its file describes it.
 
     Attributes:
         names: of the features, empty where the training data had none.
@@ -124,6 +197,7 @@ class _Described:
         trees: not checked yet.
         info: the training parameters and labels, as they stand in the file.
         scale, bias: the raw values are ``scale * (sum of leaves) + bias``.
+        words: of the hashes of categories, where the file has them.
     """
 
     names: Sequence[str]
@@ -133,6 +207,7 @@ class _Described:
     info: Mapping[str, Any]
     scale: float
     bias: Floats
+    words: Mapping[int, str]
 
 
 def _build_ensemble(described: _Described, schema: Schema, location: str) -> TreeEnsemble:
@@ -147,9 +222,10 @@ def _build_ensemble(described: _Described, schema: Schema, location: str) -> Tre
     numbers = {}
     for feature, categories in asked.items():
         column = int(positions[feature])
-        known = {hash_category(text): text for text in category_texts(schema, column, location)}
         listed = sorted(categories)
-        named = [known.get(category, f"a word with the hash {category}") for category in listed]
+        if not described.words:
+            raise _UnknownHashError("the file holds hashes of categories, and not their words", location=location)
+        named = [described.words.get(category, f"a word with the hash {category}") for category in listed]
         codes = category_codes(schema, column, named, by_name=True, location=location)
         numbers[feature] = {category: np.flatnonzero(codes == i) for i, category in enumerate(listed)}
     width = len(described.bias)
@@ -172,8 +248,9 @@ def _build_ensemble(described: _Described, schema: Schema, location: str) -> Tre
                 # People in a node's set go left; people above its border go right.
                 left=np.where(leaf, -1, np.where(hot, yes, no)),
                 right=np.where(leaf, -1, np.where(hot, no, yes)),
-                default_left=np.array([split is not None and split.category is None and not split.nan_passes
-                                       for split in tree.split]),
+                default_left=np.array(
+                    [split is not None and split.category is None and not split.nan_passes for split in tree.split]
+                ),
                 values=described.scale * np.stack(rows),
                 left_categories={
                     node: numbers[split.feature][split.category]
@@ -181,7 +258,7 @@ def _build_ensemble(described: _Described, schema: Schema, location: str) -> Tre
                     if split is not None and split.category is not None
                 },
             )
-        )  # fmt: skip
+        )
     return build_ensemble(schema, trees, base=described.bias, link=link, answers=answers, location=location)
 
 
@@ -227,9 +304,6 @@ def _refuse_statistics(what: str, location: str) -> Any:
     )
 
 
-# The JSON format.
-
-
 def _read_json(data: bytes, location: str) -> _Described:
     document = JsonObject(json.loads(data), location, SAVE_AGAIN_HINT)
     features = document.part("features_info")
@@ -268,8 +342,24 @@ def _read_json(data: bytes, location: str) -> _Described:
     else:
         trees = [_nested_tree(part, read_split) for part in _parts(document, "trees", location)]
     names = {each.integer("flat_feature_index"): str(each.fields.get("feature_id", "")) for each in (*floats, *words)}
-    return _describe(
-        names, list(word.values()), trees, document.part("model_info").fields, float(scale), np.array(bias, dtype=float)
+    listed = [names[i] for i in sorted(names)]
+    if sorted(names) != list(range(len(names))):
+        raise ValueError("its features are not numbered one by one")
+    biases = np.array(bias, dtype=float)
+    if not np.isfinite(float(scale)) or not np.isfinite(biases).all():
+        raise ValueError("its scale or bias is not finite")
+    unnamed = all(name in ("", str(i)) for i, name in enumerate(listed))
+    hashes = [JsonObject(each, location, SAVE_AGAIN_HINT) for each in features.fields.get("cat_features_hash", [])]
+    return _Described(
+        names=[] if unnamed else listed,
+        features=len(listed),
+        categorical=list(word.values()),
+        trees=trees,
+        info=document.part("model_info").fields,
+        scale=float(scale),
+        bias=biases,
+        # Splits have the same 32 bits with a sign.
+        words={(each.integer("hash") + 2**31) % 2**32 - 2**31: each.text("value") for each in hashes},
     )
 
 
@@ -293,87 +383,6 @@ def _nested_tree(root: JsonObject, read_split: Any) -> _Tree:
     return tree
 
 
-# The binary format: CBM1, the size of a FlatBuffers table, the table. Fields are numbered as in CatBoost's model.fbs.
-
-
-def _read_binary(data: bytes, location: str) -> _Described:
-    size = int.from_bytes(data[4:8], "little")
-    if len(data) < 8 + size or size < 8:
-        raise ValueError("it ends too early")
-    core = FlatTable.root(data[8 : 8 + size])
-    trees = core.table(1)
-    if trees is None:
-        raise ValueError("it has no trees")
-    info = {each.text(0): each.text(1) for each in core.tables(2)}
-    outputs = int(trees.scalar(0, "i"))
-    if not 1 <= outputs <= 100_000:
-        raise ValueError(f"{outputs} outputs")
-    if trees.tables(12) or trees.tables(13):
-        _refuse_statistics("texts or embeddings", location)
-    floats, words = trees.tables(5), trees.tables(4)
-    flat = {each.scalar(0, "i", -1): each.scalar(1, "i", -1) for each in words}
-    splits = [
-        _Split(each.scalar(2, "i", -1), float(border), nan_passes=each.scalar(5, "b") == NAN_PASSES)
-        for each in floats
-        for border in each.array(3, "<f4")
-    ]
-    splits += [
-        _Split(flat[each.scalar(0, "i", -1)], category=int(value))
-        for each in trees.tables(6)
-        for value in each.array(1, "<i4")
-    ]
-    asked, sizes = trees.array(1, "<i4"), trees.array(2, "<i4")
-    steps, leaves = trees.array(10, "<u2,<u2"), trees.array(11, "<u4")
-    if len(steps) == len(asked):
-        # A leaf asks nothing, whatever number stands there.
-        asked = np.where((steps["f0"] > 0) | (steps["f1"] > 0), asked, 0)
-        splits = splits or [_Split(0)]
-    if len(asked) and trees.tables(7) and asked.max() >= len(splits):
-        _refuse_statistics("statistics of categories (CTR)", location)
-    if len(asked) and not 0 <= asked.min() <= asked.max() < len(splits):
-        raise ValueError("a tree asks a question that does not exist")
-    if (sizes < 0).any() or sizes.sum() != len(asked):
-        raise ValueError("its trees are not all there")
-    values = trees.array(8, "<f8")
-    found, begin, used = [], 0, 0
-    for count in sizes.tolist():
-        here = [splits[i] for i in asked[begin : begin + count].tolist()]
-        if len(steps):
-            mine = slice(begin, begin + count)
-            found.append(_stepped_tree(here, steps[mine].tolist(), leaves[mine].tolist(), values, outputs))
-        else:
-            last = used + outputs * 2 ** min(count, MAX_DEPTH + 1)
-            found.append(_symmetric_tree(here, values[used:last], outputs))
-            used = last
-        begin += count
-    bias = trees.array(16, "<f8")
-    bias = bias.copy() if len(bias) else np.full(outputs, trees.scalar(15, "d"))
-    names = {each.scalar(2, "i", -1): each.text(4) for each in floats}
-    names |= {each.scalar(1, "i", -1): each.text(2) for each in words}
-    return _describe(names, list(flat.values()), found, info, trees.scalar(14, "d", 1.0), bias)
-
-
-def _stepped_tree(
-    splits: Sequence[_Split], steps: Sequence[tuple[int, int]], leaves: Sequence[int], values: Floats, outputs: int
-) -> _Tree:
-    """A tree in CatBoost's arrays: children stand so many places further on; no step means the node's own leaf."""
-    if not len(splits) == len(steps) == len(leaves):
-        raise ValueError("its trees are not all there")
-    tree = _Tree()
-    for split in splits:
-        tree.add(split)
-    for node, (no, yes) in enumerate(steps):
-        if not no and not yes:
-            tree.split[node], tree.values[node] = None, values[leaves[node] : leaves[node] + outputs]
-            continue
-        own = -1 if no and yes else tree.add(None, values=values[leaves[node] : leaves[node] + outputs])
-        tree.no[node], tree.yes[node] = node + no if no else own, node + yes if yes else own
-    return tree
-
-
-# Both formats.
-
-
 def _symmetric_tree(splits: Sequence[_Split], values: Floats, outputs: int) -> _Tree:
     """A tree with one question per level; bit i of a leaf's number is the answer to question i."""
     depth = len(splits)
@@ -391,110 +400,6 @@ def _symmetric_tree(splits: Sequence[_Split], values: Floats, outputs: int) -> _
     return tree
 
 
-def _describe(
-    names: Mapping[int, str],
-    categorical: Sequence[int],
-    trees: Sequence[_Tree],
-    info: Mapping[str, Any],
-    scale: float,
-    bias: Floats,
-) -> _Described:
-    listed = [names[i] for i in sorted(names)]
-    if sorted(names) != list(range(len(names))):
-        raise ValueError("its features are not numbered one by one")
-    if not np.isfinite(scale) or not np.isfinite(bias).all():
-        raise ValueError("its scale or bias is not finite")
-    unnamed = all(name in ("", str(i)) for i, name in enumerate(listed))
-    return _Described([] if unnamed else listed, len(listed), categorical, trees, info, scale, bias)
-
-
 def _border(value: Any) -> float:
     with np.errstate(over="ignore"):
         return float(np.float32(value))
-
-
-# FlatBuffers, read field by field: every offset is checked, since a file may hold any bytes.
-#
-# The format (flatbuffers.dev/internals): a table begins with a signed 32-bit distance back to its vtable, which lists
-# where in the table each field stands, 0 for a field that is absent. Texts, vectors and tables stand elsewhere: the
-# field holds the unsigned 32-bit distance from itself to them. All numbers are little-endian.
-
-
-@dataclass(frozen=True)
-class FlatTable:
-    """One table of a buffer; its fields are asked for by their number in the format's schema.
-
-    Attributes:
-        data: the whole buffer.
-        position: where the table begins.
-
-    Raises:
-        ValueError: by every method, where the bytes point outside the buffer.
-    """
-
-    data: bytes
-    position: int
-
-    @classmethod
-    def root(cls, data: bytes) -> FlatTable:
-        """Return the table that the buffer holds."""
-        return cls(data, _number(data, 0, "I"))
-
-    def scalar(self, field: int, kind: str, default: float = 0) -> Any:
-        """Return a number, of a kind as in ``struct``."""
-        place = self._place(field)
-        return default if place is None else _number(self.data, place, kind)
-
-    def text(self, field: int) -> str:
-        """Return a text, empty where there is none."""
-        place, length = self._vector(field)
-        return self.data[place : place + length].decode("utf-8") if place + length <= len(self.data) else _refuse()
-
-    def array(self, field: int, dtype: str) -> NDArray[Any]:
-        """Return a vector of numbers or structs, shape (n,), empty where there is none."""
-        place, length = self._vector(field)
-        if length * np.dtype(dtype).itemsize > len(self.data) - place:
-            _refuse()
-        return np.frombuffer(self.data, dtype, length, place) if length else np.zeros(0, dtype)
-
-    def table(self, field: int) -> FlatTable | None:
-        """Return a table inside, None where there is none."""
-        place = self._place(field)
-        return None if place is None else FlatTable(self.data, self._follow(place))
-
-    def tables(self, field: int) -> list[FlatTable]:
-        """Return a vector of tables."""
-        place, length = self._vector(field)
-        if 4 * length > len(self.data) - place:
-            _refuse()
-        return [FlatTable(self.data, self._follow(place + 4 * i)) for i in range(length)]
-
-    def _place(self, field: int) -> int | None:
-        """Return where a field stands, None where it is absent."""
-        listed = self.position - _number(self.data, self.position, "i")
-        offset = 4 + 2 * field
-        if offset + 2 > _number(self.data, listed, "H"):
-            return None  # written before the format had this field
-        distance = _number(self.data, listed + offset, "H")
-        return self.position + distance if distance else None
-
-    def _follow(self, place: int) -> int:
-        return place + int(_number(self.data, place, "I"))
-
-    def _vector(self, field: int) -> tuple[int, int]:
-        """Return where the elements of a vector begin, and how many there are."""
-        place = self._place(field)
-        if place is None:
-            return 0, 0
-        start = self._follow(place)
-        return start + 4, int(_number(self.data, start, "I"))
-
-
-def _number(data: bytes, place: int, kind: str) -> Any:
-    if not 0 <= place <= len(data) - struct.calcsize("<" + kind):
-        _refuse()
-    return struct.unpack_from("<" + kind, data, place)[0]
-
-
-def _refuse() -> Any:
-    raise ValueError("it points outside itself")

@@ -1,1 +1,0 @@
-"""CatBoost models from their own files (.cbm and .json), without CatBoost."""

@@ -1,0 +1,34 @@
+"""Conversion of CatBoost models to JSON by CatBoost itself.
+
+As a program it converts a file: ``python catboost_json.py SOURCE FORMAT TARGET``, with the words of categories on the
+standard input as JSON. It imports nothing of Evenhand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def write_json(model: Any, path: str, words: Sequence[str]) -> None:
+    """Write a CatBoost model as JSON, with the hash of each word that a category may be."""
+    import catboost
+
+    categorical = model.get_cat_feature_indices()
+    pool = None
+    if categorical and words and not model.get_text_feature_indices() and not model.get_embedding_feature_indices():
+        # CatBoost writes the hashes of the categories that occur in a pool of data.
+        rows = [[word if i in categorical else 0.0 for i in range(len(model.feature_names_))] for word in words]
+        pool = catboost.Pool(rows, cat_features=categorical)
+    model.save_model(path, format="json", pool=pool)
+
+
+if __name__ == "__main__":
+    import catboost
+
+    source, file_format, target = sys.argv[1:]
+    loaded = catboost.CatBoost()
+    loaded.load_model(source, format=file_format)
+    write_json(loaded, target, json.load(sys.stdin))
