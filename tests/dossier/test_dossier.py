@@ -15,7 +15,6 @@ from evenhand.dossier import (
     compile_dossier,
     find_changed_cells,
     list_citations,
-    list_items,
     read_dossier_config,
     write_template,
 )
@@ -174,7 +173,7 @@ def test_a_configuration_refuses_other_entries(tmp_path):
 @pytest.mark.parametrize("name", OUTLINES)
 def test_a_template_is_a_configuration_with_everything_open(tmp_path, name):
     path = tmp_path / "dossier.yaml"
-    path.write_text(write_template((name,), list_items()))
+    path.write_text(write_template((name,)))
     config = read_dossier_config(path)
     assert config.system.name is None
     assert list(config.attributes) == ["sex", "race_ethnicity"]
@@ -293,7 +292,7 @@ def test_every_table_of_a_document_has_its_cells():
 
 def test_finished_examples_are_read_as_dossiers_of_today():
     found = sorted((ROOT / "docs" / "dossiers").glob("*/dossier.json"))
-    assert len(found) == 3
+    assert len(found) == 2
     for path in found:
         dossier = DossierResult.from_json(path.read_text("utf-8"))
         for name, frame in dossier.tables().items():

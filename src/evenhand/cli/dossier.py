@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
@@ -43,14 +42,11 @@ def dossier(
         typer.Option(
             "--result",
             metavar="FILE",
-            help="JSON of audit, subgroups, mitigate or certify, as evidence; may be repeated.",
+            help="JSON of mitigate, alternatives or refute, as evidence; may be repeated.",
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the files (default evenhand-dossier; none with --json).")
-    ] = None,
-    bom: Annotated[
-        Path | None, typer.Option("--bom", metavar="FILE", help="Write a CycloneDX 1.6 model card (JSON) too.")
     ] = None,
     final: Annotated[bool, typer.Option("--final", help="Exit with 1 while a required entry is open.")] = False,
     as_of: Annotated[
@@ -68,13 +64,13 @@ def dossier(
 ) -> None:
     """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
     from evenhand import view
-    from evenhand.dossier import compile_dossier, list_items, read_dossier_config, write_bom, write_template
+    from evenhand.dossier import compile_dossier, read_dossier_config, write_template
 
     if list_:
         _list_dossiers()
         return
     if template is not None:
-        typer.echo(write_template(_dossier_names([template], "--template"), list_items()), nl=False)
+        typer.echo(write_template(_dossier_names([template], "--template")), nl=False)
         return
     if data is None:
         raise OptionError("a dossier needs DATA", hint="evenhand dossier people.csv --config dossier.yaml --for ll144")
@@ -95,9 +91,6 @@ def dossier(
 
     result = _compute(data, table, described, compute)
     written = view.write_dossier(result, folder) if folder is not None else ()
-    if bom is not None:
-        view.write_page(write_bom(result), bom)
-        written = (*written, bom)
     output.emit(result)
     output.show(result.document, written)
     if folder is not None and not view.can_print() and not output.silent:
@@ -197,32 +190,16 @@ def _list_dossiers() -> None:
         )
 
 
-class CardKind(StrEnum):
-    """Formats of cards."""
-
-    huggingface = "huggingface"
-    cyclonedx = "cyclonedx"
-    croissant = "croissant"
-
-
 def card(
     report: Annotated[str, typer.Argument(help="report.json of an audit, or its folder.")],
-    format_: Annotated[
-        CardKind,
-        typer.Option(
-            "--format",
-            help="huggingface: a section of a model's README with its metadata; cyclonedx: a bill of materials with "
-            "a model card; croissant: metadata of the data.",
-        ),
-    ],
     out: Annotated[Path | None, typer.Option("--out", help="File of the card; standard output unless given.")] = None,
 ) -> None:
-    """Write an audit as a card for inventories of models and data."""
+    """Write an audit as a section of a Hugging Face model card, with its metadata."""
     from evenhand import auditing
     from evenhand.dossier import write_card
 
     check_places({"--out": out})
-    text = write_card(auditing.read_audit(report), format_.value)
+    text = write_card(auditing.read_audit(report))
     if out is None:
         typer.echo(text, nl=False)
     else:

@@ -9,33 +9,28 @@ from evenhand import doors
 if TYPE_CHECKING:
     from evenhand.dossier.analysis import compile_dossier, find_changed_cells
     from evenhand.dossier.audited import compile_audited
-    from evenhand.dossier.cards import CardFormat, write_bom, write_card
+    from evenhand.dossier.cards import write_card
     from evenhand.dossier.citations import Citation, list_citations
     from evenhand.dossier.config import DossierConfig, read_dossier_config, write_template
-    from evenhand.dossier.evidence import Alternatives, EvidenceNumber, ResultFile, read_evidence
-    from evenhand.dossier.outline import OPEN, OUTLINES, list_items
+    from evenhand.dossier.evidence import ResultFile, read_evidence
+    from evenhand.dossier.outline import OPEN, OUTLINES
     from evenhand.dossier.result import DataFile, DossierName, DossierResult
 
 __all__ = [
     "OPEN",
     "OUTLINES",
-    "Alternatives",
-    "CardFormat",
     "Citation",
     "DataFile",
     "DossierConfig",
     "DossierName",
     "DossierResult",
-    "EvidenceNumber",
     "ResultFile",
     "compile_audited",
     "compile_dossier",
     "find_changed_cells",
     "list_citations",
-    "list_items",
     "read_dossier_config",
     "read_evidence",
-    "write_bom",
     "write_card",
     "write_template",
 ]

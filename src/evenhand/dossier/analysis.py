@@ -13,9 +13,9 @@ from evenhand.core import OutcomeReading, Result, TableReading
 from evenhand.dossier.citations import require_validity
 from evenhand.dossier.config import DossierConfig, check_dossier_config
 from evenhand.dossier.evidence import read_evidence
-from evenhand.dossier.findings import assess_scenarios, bound_rates, compare_population, find_beyond_thresholds
+from evenhand.dossier.findings import bound_rates, find_beyond_thresholds
 from evenhand.dossier.membership import OutcomeProxies, ProxyTable, read_memberships
-from evenhand.dossier.outline import check_statements, find_open_fields
+from evenhand.dossier.outline import find_open_fields
 from evenhand.dossier.people import AssessedPeople, read_people
 from evenhand.dossier.result import DataFile, DossierName, DossierResult, OutcomeTables
 from evenhand.dossier.tables import (
@@ -53,7 +53,7 @@ def compile_dossier(
         as_of: the day by whose law it is made; by default the day of the audit, or today where that is open.
         today: the day on which it is made.
         data: what the data is called; its name is part of messages.
-        results: of audits, searches for subgroups, mitigations and proofs, or their JSON files, as evidence.
+        results: of mitigations, searches for alternatives and refutations, or their JSON files, as evidence.
 
     Raises:
         DossierError: people, outcomes or the configuration do not allow it; ``code`` says why.
@@ -87,7 +87,6 @@ def compile_dossier(
             location="proxy",
             hint="leave proxy out, or read a sample of the rows into memory",
         )
-    check_statements(config)
     evidence = read_evidence(results)
     open_fields = tuple(find_open_fields(config, dossiers, evidence))
     law_date = as_of or audited_on or made_on
@@ -129,8 +128,6 @@ def compile_dossier(
         trade=_compare_scores(people, crossings, config),
         intervals=tuple(bound_rates(run.of, table) for run in runs for table in run.ll144),
         thresholds=tuple(one for run in runs for one in find_beyond_thresholds(run.of, run.four_fifths, config)),
-        scenarios=tuple(assess_scenarios([(run.of, run.four_fifths) for run in runs], evidence, config)),
-        population=tuple(compare_population(runs[0].ll144, config)),
         proxies=proxies,
         proxy_tables=proxy_tables,
         evidence=evidence,

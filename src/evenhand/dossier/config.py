@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -128,28 +127,6 @@ class ThresholdFields(DossierPart):
     difference: float | None = setting(None, "the largest difference of rates that is within the threshold", ge=0, le=1)
 
 
-class ScenarioFields(DossierPart):
-    """A way in which a system may be biased, how it is measured, and what is done about it."""
-
-    group: Annotated[dict[str, Word], Field(min_length=1)] = setting(..., "attribute: category, of one or more")
-    hazard: str | None = setting(None, "the harm that may come to these people")
-    measure: str = setting(
-        ..., "rate, ratio or difference of the tables, or the name of a number of a result, such as accuracy"
-    )
-    threshold: float | None = setting(
-        None, "the limit; of a ratio and a difference by default that of thresholds", allow_inf_nan=False
-    )
-    mitigation: str | None = setting(None, "what is done about it")
-    review_trigger: str | None = setting(None, "what makes people look at it again")
-
-
-class PopulationFields(DossierPart):
-    """The people whom the system is for, with whom the data is compared."""
-
-    source: str | None = setting(None, "where these shares come from")
-    shares: dict[str, dict[Word, Annotated[float, Field(ge=0, le=1)]]] = setting({}, "attribute: {category: share}")
-
-
 class ProxyTableFields(DossierPart):
     """Files of the tables of a proxy, each with a column ``name`` and a column of probabilities per group."""
 
@@ -189,9 +166,6 @@ class DossierConfig(DossierPart):
     strata: str | None = None
     thresholds: ThresholdFields = ThresholdFields()
     quantiles: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()
-    scenarios: tuple[ScenarioFields, ...] = ()
-    population: PopulationFields = PopulationFields()
-    statements: dict[str, dict[Word, str | None]] = {}
     proxy: ProxyFields | None = None
 
     @model_validator(mode="after")
@@ -238,8 +212,6 @@ KNOWN: dict[str, list[str]] = {"": list(DossierConfig.model_fields)} | {
         ("data", DataFields),
         ("outcome", OutcomeFields),
         ("thresholds", ThresholdFields),
-        ("scenarios", ScenarioFields),
-        ("population", PopulationFields),
         ("proxy", ProxyFields),
         ("proxy.tables", ProxyTableFields),
     )
@@ -306,38 +278,7 @@ TEMPLATE_MORE = """\
 # quantiles: [0.1, 0.5]       # of scores: shares selected from the top
 """
 
-TEMPLATE_SCENARIOS = """\
-scenarios:                    # ways in which it may be biased
-  - group: {sex: Female}      # attribute: category, of one or more
-    hazard:                   # the harm that may come to them
-    measure: ratio            # rate, ratio, difference, or the name of a number of a result, such as accuracy
-    threshold: 0.8
-    mitigation:               # what is done about it
-    review_trigger:           # what makes people look at it again
-"""
 
-TEMPLATE_POPULATION = """\
-# population:                 # the people whom the system is for
-#   source: a census
-#   shares: {sex: {Male: 0.49, Female: 0.51}}
-"""
-
-
-def write_template(names: tuple[str, ...], items: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
-    """Return a configuration with every field that the dossiers can use, to be filled by a person.
-
-    Args:
-        names: the dossiers.
-        items: of each dossier that has items, what people must state of each.
-    """
-    more = TEMPLATE_MORE if set(names) - {"ll144"} else ""
-    if "bias-scenarios" in names:
-        more += TEMPLATE_SCENARIOS
-    if "annex-iv" in names:
-        more += TEMPLATE_POPULATION
-    stated = {name: items[name] for name in names if items.get(name)}
-    if stated:
-        more += "statements:                   # what people state of the items that cannot be measured\n"
-    for name, asked in stated.items():
-        more += f"  {name}:\n" + "".join(f"    {item}:  # {asks}\n" for item, asks in asked.items())
-    return TEMPLATE.format(names=", ".join(names), more=more)
+def write_template(names: tuple[str, ...]) -> str:
+    """Write a configuration with every field that the dossiers can use, to be filled by a person."""
+    return TEMPLATE.format(names=", ".join(names), more=TEMPLATE_MORE if set(names) - {"ll144"} else "")

@@ -11,18 +11,19 @@ from pydantic import BaseModel, Field
 from evenhand.core import Document, Result, ResultPart
 from evenhand.dossier.citations import Citation
 from evenhand.dossier.config import DossierConfig
-from evenhand.dossier.evidence import ResultFile
-from evenhand.dossier.findings import Representation, ScenarioFinding, TableIntervals, ThresholdFinding
+from evenhand.dossier.evidence import ResultFile, find_frontier
+from evenhand.dossier.findings import TableIntervals, ThresholdFinding
 from evenhand.dossier.membership import OutcomeProxies, ProxyTable
 from evenhand.dossier.people import OutcomeWords
 from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedComparisons
 from evenhand.dossier.trade import ScoreComparisons
+from evenhand.mitigation import AlternativesResult, MitigationResult
 from evenhand.text import join_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DossierName = Literal["ll144", "ugesp", "disparity", "alternatives", "annex-iv", "fria", "bias-scenarios"]
+DossierName = Literal["ll144", "ugesp", "disparity", "alternatives"]
 
 
 class OutcomeTables(ResultPart):
@@ -68,7 +69,7 @@ class DossierResult(Result):
         median: of the scores of everybody who has one.
         runs: the tables, per outcome or class; trade: those of scores, only with scores and declared references.
         intervals: of rates and impact ratios, which the documents by Local Law 144 do not print.
-        thresholds, scenarios, population: what was declared, beside what was measured of it.
+        thresholds: ratios and differences beside the declared limits.
         proxies, proxy_tables: rates of groups that are known by probability alone, and the tables that they rest on.
         evidence: results of other analyses that the dossiers rest on.
         dossiers: which documents were asked for; config: what people said; open_fields: what they did not say.
@@ -89,8 +90,6 @@ class DossierResult(Result):
     trade: tuple[ScoreComparisons, ...] | None = Field(None, exclude_if=lambda given: given is None)
     intervals: tuple[TableIntervals, ...] = ()
     thresholds: tuple[ThresholdFinding, ...] = ()
-    scenarios: tuple[ScenarioFinding, ...] = ()
-    population: tuple[Representation, ...] = ()
     proxies: tuple[OutcomeProxies, ...] = ()
     proxy_tables: tuple[ProxyTable, ...] = ()
     evidence: tuple[ResultFile, ...] = ()
@@ -138,7 +137,7 @@ class DossierResult(Result):
             if "ll144" in self.dossiers:
                 for one in run.ll144:
                     yield f"ll144-{'-'.join(one.by)}", [{"of": run.of, **_flat(row)} for row in one.rows]
-            if {"ugesp", "disparity", "annex-iv", "fria"} & set(self.dossiers):
+            if {"ugesp", "disparity"} & set(self.dossiers):
                 for each in run.four_fifths:
                     reference = " x ".join(each.reference or ())
                     yield (
@@ -161,27 +160,23 @@ class DossierResult(Result):
                     for row in cut.rows
                 ],
             )
-        for name, parts in (("thresholds", self.thresholds), ("scenarios", self.scenarios)):
-            if parts:
-                yield name, [_flat(one) for one in parts]
-        if self.population:
-            yield "population", [_flat(one) for one in self.population]
+        if self.thresholds:
+            yield "thresholds", [_flat(one) for one in self.thresholds]
         for found in self.proxies:
             yield "proxies", [{"of": found.of, **_flat(rate)} for rate in found.rates.rates]
         for file in self.evidence:
-            if file.numbers:
-                yield "evidence", [{"file": file.name, **_flat(one)} for one in file.numbers]
-            if file.alternatives is not None:
+            if isinstance(file.result, MitigationResult):
+                candidates = file.result.candidates
                 yield (
                     "alternatives",
                     [
-                        {"file": file.name, "method": one.method, "on_frontier": one.on_frontier, **_flat(line)}
-                        for one in file.alternatives.candidates
+                        {"file": file.name, "method": one.method, "on_frontier": on_frontier, **_flat(line)}
+                        for one, on_frontier in zip(candidates, find_frontier(candidates)[1:], strict=True)
                         for line in one.lines
                     ],
                 )
-            if file.record is not None:
-                rows = file.record.to_frame().to_dict("records")
+            if isinstance(file.result, AlternativesResult):
+                rows = file.result.to_frame().to_dict("records")
                 yield (
                     "candidates",
                     [{"file": file.name} | {str(key): value for key, value in row.items()} for row in rows],
@@ -199,7 +194,7 @@ def _flat(row: BaseModel) -> dict[str, Any]:
         if isinstance(value, dict) and "kind" in value:
             flat |= {f"{name}_{part}": value.get(part) for part in QUANTITY}
         elif isinstance(value, dict):
-            flat[name] = ", ".join(f"{key}: {one}" for key, one in value.items())
+            flat |= {f"{name}_{part}": one for part, one in value.items()}
         else:
             flat[name] = " x ".join(value) if isinstance(value, tuple) else value
     return flat

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from evenhand.core import Block, Column, Document, Facts, Heading, Note, Table, TableRow, Text
 from evenhand.dossier.citations import STALE_DAYS, cite
 from evenhand.dossier.outline import OPEN, OUTLINES, list_fields
-from evenhand.dossier.report_wording import REPORTS, list_evidence, tell_thresholds
+from evenhand.dossier.report_wording import list_evidence, tell_alternatives, tell_thresholds
 from evenhand.dossier.result import DossierName, DossierResult, OutcomeTables
 from evenhand.dossier.table_wording import (
     comparison_tables,
@@ -41,7 +41,7 @@ def build_document(result: DossierResult, name: DossierName | None = None) -> Do
         blocks += _identify(result, one)
         blocks += _report(result, one)
         blocks += _explain_method(result, one)
-    if set(names) & set(REPORTS):
+    if "alternatives" in names:
         blocks += list_evidence(result)
     blocks += _cite_law(result, names)
     return Document(
@@ -54,8 +54,8 @@ def build_document(result: DossierResult, name: DossierName | None = None) -> Do
 
 
 def _opening(result: DossierResult, names: Sequence[DossierName]) -> Iterator[Block]:
-    source = "from people and outcomes" if not set(names) & set(REPORTS) else "by Evenhand, and says how it came about"
-    counted = "counted" if not set(names) & set(REPORTS) else "measured"
+    source = "by Evenhand, and says how it came about" if "alternatives" in names else "from people and outcomes"
+    counted = "measured" if "alternatives" in names else "counted"
     yield Text(
         f"Every number is {counted} {source}. Whether a rule applies to this system, and whether it is complied with, "
         "this document does not say; it is not legal advice."
@@ -115,8 +115,8 @@ def _outcome_words(result: DossierResult) -> Iterator[tuple[str, str]]:
 
 
 def _report(result: DossierResult, name: DossierName) -> Iterator[Block]:
-    if name in REPORTS:
-        yield from REPORTS[name](result)
+    if name == "alternatives":
+        yield from tell_alternatives(result)
         return
     for run in result.runs:
         said = f"assigned to {run.of}" if result.config.outcome.kind == "classes" else run.of
@@ -271,11 +271,6 @@ def _explain_method(result: DossierResult, name: DossierName) -> Iterator[Block]
             f"{cite('ugesp')}: a selection rate below four fifths (4/5) of the highest is generally regarded as "
             "evidence of adverse impact; smaller differences may be, too, and larger ones need not be where numbers "
             "are small."
-        )
-    if name == "bias-scenarios":
-        yield Text(
-            f"The shape follows what is known of {cite('bias-draft')}, a draft; no conformity with it is claimed. A "
-            "number of which more is better, such as a rate, is beyond its threshold below it; every other one above."
         )
     yield Text("", (*common, *_explain_comparisons(result, name)))
 

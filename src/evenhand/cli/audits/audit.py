@@ -446,7 +446,7 @@ def _read_dossiers(given: list[str]) -> tuple[DossierName, ...]:
     """Return the dossiers that are wanted beside the report."""
     for name in given:
         if name not in BESIDE:
-            hint = f"one of: {', '.join(BESIDE)}; others are made from the report: evenhand dossier --result"
+            hint = f"one of: {', '.join(BESIDE)}; alternatives is made from a mitigation: evenhand dossier --result"
             raise OptionError(f"no dossier {name!r} is written by an audit", location="--dossier", hint=hint)
     return cast("tuple[DossierName, ...]", tuple(dict.fromkeys(given)))
 
