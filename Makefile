@@ -6,6 +6,9 @@ OUT ?= evenhand-report
 INSTALLED ?= $(VENV)/dist
 EXTRAS ?=
 PYTEST_ARGS ?=
+PAPER ?=
+TABLE ?=
+QUICK ?=
 
 bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check
@@ -21,7 +24,7 @@ tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark
 parallel := -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-full test-slow lint docs notebooks bench dist sbom
+.PHONY: help demo test test-full test-slow lint docs notebooks bench reproduce dist sbom
 .DELETE_ON_ERROR:
 
 help:  ## list what can be done
@@ -55,6 +58,9 @@ notebooks: $(tested)  ## execute the notebooks of the documentation and write th
 bench: $(stamps)/bench  ## measure, and keep the figures in benchmarks/results/
 	@mkdir -p benchmarks/results
 	$(bin)/python -m pytest benchmarks --benchmark-json=benchmarks/results/latest.json $(PYTEST_ARGS)
+
+reproduce: $(stamps)/plain  ## make the tables of a paper again: PAPER=fairquant, with TABLE="II" only that one, with QUICK=1 in minutes
+	$(bin)/python -m reproductions $(PAPER) $(if $(TABLE),--table "$(TABLE)") $(if $(QUICK),--quick)
 
 dist: $(stamps)/dist  ## build the sdist, and from it the wheel, into dist/
 	@rm -rf dist

@@ -4,7 +4,7 @@
     python benchmarks/check_certificates.py AC-5 --boxes 100000         another number of them
     python benchmarks/check_certificates.py GC-1 --boxes 1000000 --sample 20000     projected from so many draws
 
-Compiling is not counted. The networks are those that ``evenhand reproduce fairquant`` certifies.
+Compiling is not counted. The networks are those that ``make reproduce PAPER=fairquant`` certifies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from evenhand import certification, checker
-from evenhand.reproduce.fairquant.networks import load_network
+from reproductions.fairquant.networks import load_network
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
 
 Admissions: the median of single calls for configurations of 1 and 10 specifications on 10 values each, in both modes,
 with the completion of the item beside it. Games: processor seconds until a specification with short deadlines is known
-to be feasible or not. What policies miss and change is reproduced by ``evenhand reproduce conditional-fairness``.
+to be feasible or not. What policies miss and change is reproduced by ``make reproduce PAPER=conditional-fairness``.
 """
 
 from __future__ import annotations

@@ -53,9 +53,9 @@ from evenhand.mitigation.learners import find_learner
 from evenhand.mitigation.methods.registry import METHODS, load_methods
 from evenhand.mitigation.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
-from evenhand.reproduce.mitigation.record import CASES, ExperimentCase, load_people
 from evenhand.schema import People, Schema, encode
 from mitigation_network import flips, flips_tables
+from reproductions.mitigation.record import CASES, ExperimentCase, load_people
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = {

@@ -6,7 +6,7 @@
 
 Four tables. Synthesis: the median of some runs after a first one that compiles or loads what is compiled, each shield
 in a process of its own; memory is what the process needs beyond what it held before, at its peak, in millions of bytes.
-The reference is the recursion as published (``evenhand.reproduce``), compiled as well, all layers kept; where it would
+The reference is the recursion as published (``reproductions``), compiled as well, all layers kept; where it would
 take more than ``--reference`` states its figures are those of the longest measured horizon times the ratio of states,
 and marked so. Decisions: nanoseconds of single calls of a running shield. Periods: what a dynamic shield plans again at
 the start of each. Compilation: what only the first use on a machine pays.
@@ -41,9 +41,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evenhand.reproduce.shields import recursion
 from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, Shield, ShieldPlan, ShieldPolicy, synthesize
 from evenhand.view import drawing as charts
+from reproductions.shields import recursion
 
 ROOT = Path(__file__).resolve().parent.parent
 KAPPA = Fraction(1, 10)

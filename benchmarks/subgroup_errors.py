@@ -45,7 +45,6 @@ from rich.table import Table
 
 from evenhand import subgroups
 from evenhand.errors import FetchError
-from evenhand.reproduce.mitigation.record import CASES, load_people
 from evenhand.schema import People, Schema, Value
 from evenhand.stats import clopper_pearson, normal_quantile
 from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, assess_candidates
@@ -56,6 +55,7 @@ from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.measures import minimum_sizes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
 from evenhand.subgroups.tabulate import OccupiedCells, find_occupied_cells, sum_rule_sets, tabulate_people
+from reproductions.mitigation.record import CASES, load_people
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared"))

@@ -6,7 +6,7 @@
 Three tables. Speed: a network with six layers trained on a part of each data set, asked once about everybody; seconds
 of that and of all after it, and rule sets per second end to end, of the processor. Peers: what other tools answer,
 asked about the same people in the same cells. Fair models: the same decisions dealt out by chance, so that everything
-found is false. Such networks by the published method, beside the published figures: ``evenhand reproduce testsgd``.
+found is false. Such networks by the published method, beside the published figures: ``make reproduce PAPER=testsgd``.
 
 The data is looked for in ``data`` of the folder that EVENHAND_SHARED names, else of ``shared`` beside this checkout; a
 data set that is not there is left out. Other tools are asked if they can be imported, in an environment of their own:
@@ -46,11 +46,11 @@ from evenhand import subgroups
 from evenhand.errors import FetchError
 from evenhand.mitigation import TrainingSet, split_people
 from evenhand.models import Scorer, WrappedScorer, predict_labels
-from evenhand.reproduce.mitigation.record import CASES, ExperimentCase, MitigationExperimentSettings, load_people
-from evenhand.reproduce.mitigation.subgroups import PublishedNetworkLearner
 from evenhand.schema import People
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.result import Finding, SubgroupResult
+from reproductions.mitigation.record import CASES, ExperimentCase, MitigationExperimentSettings, load_people
+from reproductions.mitigation.subgroups import PublishedNetworkLearner
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared"))

@@ -27,7 +27,7 @@ def files_of_wheel(tracked: list[str]) -> set[str]:
 
 def files_of_metadata(tracked: list[str]) -> set[str]:
     """Return the files of a wheel's metadata: licences and notices, and what installers read."""
-    licences = {f"licenses/{name}" for name in tracked if name == "LICENSE" or name.endswith("NOTICE.md")}
+    licences = {f"licenses/{name}" for name in tracked if name == "LICENSE" or fnmatch(name, "src/*NOTICE.md")}
     return licences | {"METADATA", "RECORD", "WHEEL", "entry_points.txt"}
 
 

@@ -29,17 +29,15 @@ HEAD = "| option | meaning |\n| --- | --- |"
 
 
 def list_commands() -> dict[str, Any]:
-    """Return every command by its whole name; those of papers, which are alike, as ``reproduce PAPER``."""
+    """Return every command by its whole name."""
     import typer
 
     from evenhand.cli.main import app
-    from evenhand.reproduce import PAPERS
 
     found: dict[str, Any] = {}
     for name, group in typer.main.get_command(app).commands.items():
         for inner, command in getattr(group, "commands", {"": group}).items():
-            paper = name == "reproduce" and inner in PAPERS
-            found.setdefault(f"{name} PAPER" if paper else f"{name} {inner}".strip(), command)
+            found[f"{name} {inner}".strip()] = command
     return found
 
 
@@ -134,8 +132,6 @@ def write_usage(name: str, command: Any) -> str:
 
 def first_paragraph(name: str, command: Any) -> str:
     """Return what a command does, in a line."""
-    if name == "reproduce PAPER":
-        return "Make the tables and drawings of a paper again, beside the published figures."
     return str(command.help).split("\n\n")[0].replace("\n", " ")
 
 

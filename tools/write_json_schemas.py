@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference" / "schemas"
 PACKAGES = ("auditing", "certification", "checker", "dossier", "genai", "groups", "individual", "llm", "mitigation",
-            "monitoring", "reproduce", "shields", "subgroups")  # fmt: skip
+            "monitoring", "shields", "subgroups")  # fmt: skip
 
 
 def list_results() -> dict[str, type]:

@@ -4,10 +4,7 @@ import importlib.util
 import re
 
 import pytest
-import typer
 
-from evenhand.cli.main import app
-from evenhand.reproduce import PAPERS
 from support import ROOT
 
 
@@ -46,12 +43,6 @@ def test_every_option_is_in_the_table_of_its_command_or_in_that_of_several():
         table = WRITER.write_options(command, common, {})
         for one in WRITER.list_parameters(command):
             assert f"`{WRITER.show_name(one).split()[0].rstrip(',')}" in table, (name, one.name)
-
-
-def test_the_options_of_papers_are_alike():
-    papers = typer.main.get_command(app).commands["reproduce"].commands
-    common = WRITER.find_common(WRITER.list_commands())
-    assert len({WRITER.write_options(papers[name], common, {}) for name in PAPERS}) == 1
 
 
 def test_what_is_written_by_hand_is_kept_and_the_rest_is_not():

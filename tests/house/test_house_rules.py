@@ -75,7 +75,7 @@ def test_every_optional_part_is_in_all():
 def test_folders_of_tests_are_named_after_packages():
     packages = {path.name for path in (ROOT / "src" / "evenhand").iterdir() if path.is_dir()}
     folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("*/test_*.py")}
-    assert folders <= packages | {"house"}
+    assert folders <= packages | {"house", "reproductions"}
 
 
 def test_no_two_files_of_tests_have_one_name():

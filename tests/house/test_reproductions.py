@@ -30,12 +30,6 @@ def test_pages_are_written_from_their_json(written):
     assert changed == [], "run: python tools/write_reproductions.py"
 
 
-def test_drawings_are_there_and_shown(written):
-    drawings = {path.name for path in written if path.suffix == ".svg"}
-    assert {path.name for path in FOLDER.glob("*.svg")} == drawings
-    assert [name for name in drawings if not any(f"({name})" in text for text in written.values())] == []
-
-
 def test_the_menu_leads_to_every_page(written):
     menu = (ROOT / "mkdocs.yml").read_text("utf-8")
     assert [path.name for path in written if path.suffix == ".md" and f"reproductions/{path.name}" not in menu] == []

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from evenhand import subgroups
-from evenhand.reproduce.mitigation.record import load_people
-from evenhand.reproduce.testsgd.people import find_case
-from evenhand.reproduce.testsgd.published import SUBGROUPS
 from evenhand.schema import People, Schema, Value
 from evenhand.subgroups import Finding, RefusedRuleSet
+from reproductions.mitigation.record import load_people
+from reproductions.testsgd.people import find_case
+from reproductions.testsgd.published import SUBGROUPS
 from support import shared
 
 SIZES = {

@@ -47,11 +47,6 @@ from evenhand.mitigation import (
 )
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor
-from evenhand.reproduce.comparison import ComparedFigure, ComparedTable, OwnFigure, PaperReproduction
-from evenhand.reproduce.mitigation.record import DecisionCounts, MitigatedModel, MitigationRun
-from evenhand.reproduce.mitigation.run import MitigationExperimentSettings, MitigationTables
-from evenhand.reproduce.mitigation.subgroups import GIVEN
-from evenhand.reproduce.shields import ClassifierRecord
 from evenhand.schema import ColumnRoles, encode
 from evenhand.shields import (
     FairnessProperty,
@@ -220,56 +215,6 @@ def policies() -> Result:
     return compare_policies(described, requests=400)
 
 
-def classifier_record(dataset: str, classifier: str, gap: float) -> ClassifierRecord:
-    return ClassifierRecord(
-        dataset=dataset, attribute=DATA[dataset], classifier=classifier, groups=("a", "b"), people=900, arriving=300,
-        label=0.4, group_a=0.3, gap=0.1, accepted=(0.3, 0.4), accuracy=0.8, demographic_parity=gap,
-        equal_opportunity=gap / 2, seconds=1.0,
-    )  # fmt: skip
-
-
-def mitigation_tables() -> MitigationTables:
-    def decisions(inside: int, right: int | None) -> DecisionCounts:
-        return DecisionCounts(people=200, right=right, inside=50, favourable=inside, rest_favourable=90)
-
-    settings = MitigationExperimentSettings(runs=1)
-    models = [
-        MitigatedModel(method=method, words=method, held_out=decisions(10 + 3 * i, 160), training=decisions(12, 160),
-                       sampled=decisions(8 + 4 * i, None), seconds=1.0)
-        for i, method in enumerate((GIVEN, *settings.methods))
-    ]  # fmt: skip
-    runs = tuple(
-        MitigationRun(case=case, dataset=case, run=0, train=600, validation=200, test=200, subgroup="age 40 or more",
-                      significant=True, models=tuple(models))
-        for case in ("german", "law", "compas")
-    )  # fmt: skip
-    trained = tuple(
-        classifier_record(dataset, one, 0.03 * i + 0.01) for dataset in DATA for i, one in enumerate(CLASSIFIERS)
-    )
-    return MitigationTables(seed=0, seconds=1.0, settings=settings, mended=runs, classifiers=trained, wanted=20)
-
-
-def paper() -> PaperReproduction:
-    """Five networks with two measures, drawn at their number of neurons, and a table that cannot be compared."""
-
-    def figure(at: int, name: str, measure: str, published: float) -> ComparedFigure:
-        ours, default = (OwnFigure(value=share * published, kind="measured") for share in (0.9, 0.4))
-        return ComparedFigure(row=name, measure=measure, unit="%", at=100.0 * at, published=published, ours=ours,
-                              default=default, verdict="better", because="Boxes are split further.")  # fmt: skip
-
-    names = ("Adult Census AC-1", "German Credit GC-1", "Bank Marketing BM-1", "compas-1", "compas-7")
-    drawn = ComparedTable(
-        number="Figure 5", title="Time and accuracy", verdict="better", horizontal="hidden neurons",
-        figures=tuple(figure(i, name, measure, 90.0 / (1 + i)) for measure in ("undecided", "time against the slowest")
-                      for i, name in enumerate(names)),
-    )  # fmt: skip
-    study = ComparedTable(number="Table I", title="Networks", verdict="not compared", because="It says what there is.")
-    return PaperReproduction(
-        seed=0, seconds=60.0, paper="fairquant", title="FairQuant", published_in="ICSE 2025", quick=True, pieces=(),
-        tables=(study, drawn), wanted=0,
-    )  # fmt: skip
-
-
 def inspection() -> Result:
     return inspect_policy(synthesize(shield()))
 
@@ -432,7 +377,5 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "alternatives": (alternatives, {"alternatives"}),
     "refutation": (refutation, {"refutation"}),
     "monitor": (monitored, {"course of a gap"}),
-    "paper": (paper, {"published beside ours"}),
-    "mitigation tables": (mitigation_tables, {"reproduced gaps", "reproduced classifiers"}),
 }
 """Name -> how the result is made, and the drawings that its document names."""

@@ -170,7 +170,6 @@ def test_every_result_says_its_findings_in_a_document():
 
 
 def test_every_drawing_that_a_document_names_is_known():
-    importlib.import_module("evenhand.reproduce")
     source = "".join(path.read_text("utf-8") for path in (ROOT / "src" / "evenhand").rglob("*.py"))
     named = set(re.findall(r'(?<!class )\bFigure\(\s*"([^"]+)"', source))
     assert len(named) > 25

@@ -14,7 +14,6 @@ import pytest
 from layout import Face, Placed
 from pictured import PICTURED, collect_figures, document, pictured
 
-import evenhand.reproduce  # noqa: F401  makes its drawings known
 from evenhand.core import Figure
 from evenhand.view import drawing
 from evenhand.view.charts import FIGURES, draw

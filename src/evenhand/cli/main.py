@@ -25,7 +25,6 @@ from evenhand.cli import (
     llm,
     mitigate,
     monitor,
-    reproduce,
     search,
     service,
     shield,
@@ -97,7 +96,6 @@ app.add_typer(genai.app)
 app.add_typer(llm.app)
 app.add_typer(service.app)
 app.add_typer(service.store_app)
-app.add_typer(reproduce.app)
 app.command("serve")(service.serve)
 app.command("replay")(service.replay)
 app.command("schema")(data.schema)

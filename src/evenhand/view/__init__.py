@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from evenhand import doors
 
 if TYPE_CHECKING:
-    from evenhand.view.charts import FigureSource, add_figures
     from evenhand.view.drawing import DASHES, LIGHT, SERIES, Spec, draw_figure
     from evenhand.view.files import write_dossier, write_page, write_report
     from evenhand.view.markdown import render_markdown
@@ -21,9 +20,7 @@ __all__ = [
     "LIGHT",
     "SCRIPT_HASH",
     "SERIES",
-    "FigureSource",
     "Spec",
-    "add_figures",
     "can_print",
     "draw_figure",
     "follow_progress",

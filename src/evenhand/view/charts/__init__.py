@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -11,7 +10,7 @@ if TYPE_CHECKING:
 
     from evenhand.core import Figure, Result
 
-__all__ = ["FIGURES", "DrawnFigure", "FigureSource", "add_figures", "draw", "plot"]
+__all__ = ["FIGURES", "DrawnFigure", "FigureSource", "draw", "plot"]
 
 Form: TypeAlias = Literal["rows", "steps", "squares", "gallery", "slider", "svg"]
 
@@ -127,11 +126,6 @@ FIGURES: dict[str, FigureSource] = {
     "trials": FigureSource("mitigation", "draw_trials", "svg"),
 }
 """The drawings that documents name; each says which part of which result it draws."""
-
-
-def add_figures(sources: Mapping[str, FigureSource]) -> None:
-    """Make drawings known that stand above this package, such as those of reproduced papers."""
-    FIGURES.update(sources)
 
 
 def draw(figure: Figure, name: str) -> DrawnFigure:
