@@ -21,10 +21,10 @@ frameworks := $(if $(filter all,$(EXTRAS)),--group frameworks)
 tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 
 # One process per core, eight at most; each goes through neighbouring tests, which share what they compile and train.
-pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest -p no:benchmark
+pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest
 parallel := -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-full test-slow lint docs notebooks bench reproduce dist sbom
+.PHONY: help demo test test-full test-slow lint docs notebooks reproduce dist sbom
 .DELETE_ON_ERROR:
 
 help:  ## list what can be done
@@ -54,10 +54,6 @@ docs: $(stamps)/docs  ## build the documentation into site/
 
 notebooks: $(tested)  ## execute the notebooks of the documentation and write their outputs
 	$(bin)/python tools/run_notebooks.py
-
-bench: $(stamps)/bench  ## measure, and keep the figures in benchmarks/results/
-	@mkdir -p benchmarks/results
-	$(bin)/python -m pytest benchmarks --benchmark-json=benchmarks/results/latest.json $(PYTEST_ARGS)
 
 reproduce: $(stamps)/plain  ## make the tables of a paper again: PAPER=fairquant, with TABLE="II" only that one, with QUICK=1 in minutes
 	$(bin)/python -m reproductions $(PAPER) $(if $(TABLE),--table "$(TABLE)") $(if $(QUICK),--quick)
@@ -103,8 +99,4 @@ $(stamps)/docs: $(stamps)/venv pyproject.toml
 
 $(stamps)/dist: $(stamps)/venv pyproject.toml
 	@$(pip) install --quiet --group release
-	@touch $@
-
-$(stamps)/bench: $(stamps)/venv pyproject.toml
-	@$(pip) install --quiet --editable . --group test --group bench
 	@touch $@

@@ -1,7 +1,7 @@
 """What the first use of a command costs, and every later one: time, imports, memory, beside the last committed figures.
 
     python benchmarks/first_use.py                 all commands, cold and warm, medians of several runs
-    python benchmarks/first_use.py --quick         fewer runs, as in continuous integration
+    python benchmarks/first_use.py --quick         fewer commands, once each, as in continuous integration
     python benchmarks/first_use.py --only audit    only what has this in its name
     python benchmarks/first_use.py --check         exit code 1 if anything costs 1.5 times its committed figure
     python benchmarks/first_use.py --save          commit these figures: they are written to benchmarks/first_use.json
@@ -60,6 +60,8 @@ CASES: dict[str, Sequence[str]] = {
     "serve": [EVENHAND, "serve", "--port", "0"],
 }
 
+QUICK = ("import", "help", "certify", "serve")
+"""What is measured with ``--quick``: what is loaded first, the largest kernels, and the service."""
 SHORT = ("import", "help")
 """Too short to compile anything, so there is nothing to be cold; and they are run five times as often."""
 
@@ -200,11 +202,12 @@ def figures(runs: Sequence[Run]) -> Figures:
     }
 
 
-def measure(only: str, colds: int, warms: int) -> dict[str, Figures]:
-    """Measure every command whose name contains ``only``, cold and warm."""
+def measure(names: Sequence[str], colds: int, warms: int) -> dict[str, Figures]:
+    """Measure commands, cold and warm."""
     found: dict[str, Figures] = {}
-    for name, command in CASES.items():
-        if only not in name or (name == "serve" and importlib.util.find_spec("fastapi") is None):
+    for name in names:
+        command = CASES[name]
+        if name == "serve" and importlib.util.find_spec("fastapi") is None:
             continue
         first, short = [], name in SHORT
         for left in range(1 if short else colds)[::-1]:
@@ -247,14 +250,15 @@ def show(found: dict[str, Figures], last: dict[str, Figures]) -> list[str]:
 def main() -> None:
     """Measure what the arguments ask for, and print, compare or save it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one cold run and two warm ones")
+    parser.add_argument("--quick", action="store_true", help="a few commands, one cold run and one warm")
     parser.add_argument("--only", default="", help="only commands whose name contains this")
     parser.add_argument("--check", action="store_true", help="leave with 1 if a figure is 1.5 times the committed one")
     parser.add_argument("--save", action="store_true", help="write the figures to benchmarks/first_use.json")
     given = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    found = measure(given.only, *((1, 2) if given.quick else (3, 5)))
+    names = [name for name in (QUICK if given.quick else CASES) if given.only in name]
+    found = measure(names, *((1, 1) if given.quick else (3, 5)))
     last = json.loads(FIGURES.read_text("utf-8"))["commands"] if FIGURES.exists() else {}
     excess = show(found, last)
     if given.save:
@@ -267,7 +271,7 @@ def main() -> None:
             break
         print("\nOnce more, as a busy machine may have been slow for a moment:")
         names = [name for name in CASES if any(re.match(rf"{name}[,:]", line) for line in excess)]
-        excess = [line for name in names for line in show(measure(name, 1, 2), last)]
+        excess = show(measure(names, 1, 2), last)
     if given.check and excess:
         sys.exit("\n".join(["", "More than before:", *excess]))
 

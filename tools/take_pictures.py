@@ -57,7 +57,6 @@ ENTRIES = {
     "ask": "commands to run while it serves",
     "page": "the page to show: a file, or a path of what is served",
     "site": "the page to show: of the built documentation",
-    "markdown": "the page to show: a Markdown file of the repository, as a code host would show it",
     "terminal": "the command whose terminal to show",
     "recording": "the command whose terminal to show as it goes on",
     "drawn_by": "the script that draws it instead",
@@ -67,7 +66,6 @@ ENTRIES = {
     "width": "of the browser's window, in pixels",
     "height": "of the browser's window, in pixels",
     "scale": "pixels of the picture for each pixel of the window",
-    "scheme": "light or dark",
     "do": "what to do on the page: click, hover, scroll, open (what is folded) SELECTOR; fill SELECTOR = TEXT; wait MS",
     "clip": "what to show of it: a selector, several in one box, or [x, y, width, height] from the page's corner",
     "margin": "pixels around a clip by selector",
@@ -223,9 +221,6 @@ class Studio:
         """Open the page, do what is asked, and return the picture as PNG."""
         if "site" in picture:
             address = self._serve_site() + picture["site"]
-        elif "markdown" in picture:
-            (folder / "page.html").write_text(_render(ROOT / picture["markdown"]), "utf-8")
-            address = (folder / "page.html").as_uri()
         elif name in self._addresses:
             address = self._addresses[name] + picture["page"]
         else:
@@ -233,7 +228,7 @@ class Studio:
         context = self._open_browser().new_context(
             viewport={"width": picture.get("width", 1280), "height": picture.get("height", 900)},
             device_scale_factor=picture.get("scale", 1),
-            color_scheme=picture.get("scheme", "light"),
+            color_scheme="light",
             reduced_motion="reduce",
             bypass_csp=True,
             locale="en-GB",
@@ -297,19 +292,6 @@ def _clip(page: Any, picture: Mapping[str, Any]) -> bytes:
         left, top, right, bottom = clip[0], clip[1], clip[0] + clip[2], clip[1] + clip[3]
     box = {"x": left, "y": top, "width": right - left, "height": bottom - top}
     return bytes(page.screenshot(full_page=True, clip=box))
-
-
-def _render(path: Path) -> str:
-    """Return a Markdown file as a page, about as code hosts show it."""
-    import markdown
-
-    text = re.sub(r"^!\[", "![", path.read_text("utf-8"), flags=re.MULTILINE)
-    body = markdown.markdown(text, extensions=["tables", "fenced_code", "sane_lists"])
-    style = (LIST.parent / "markdown.css").read_text("utf-8")
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><base href="{path.parent.as_uri()}/">'
-        f"<style>{style}</style><main>{body}</main></html>"
-    )
 
 
 def _reduce(png: bytes, name: str) -> bytes:
