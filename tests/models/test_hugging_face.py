@@ -28,10 +28,17 @@ def save_model(folder, labels=("fine", "toxic"), **settings):
     ).save_pretrained(folder)
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=24, num_labels=len(labels), id2label=dict(enumerate(labels)),
-        initializer_range=1.0, **settings,
-    )  # fmt: skip
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=24,
+        num_labels=len(labels),
+        id2label=dict(enumerate(labels)),
+        initializer_range=1.0,
+        **settings,
+    )
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
     return folder
 

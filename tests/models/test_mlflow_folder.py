@@ -108,8 +108,15 @@ def store(tmp_path, monkeypatch):
     return root
 
 
-URIS = ["models:/credit/1", "models:/credit/2", "models:/credit/latest", "models:/credit@champion", "models:/m-1",
-        "runs:/abc/model", "runs:/def/scorer"]  # fmt: skip
+URIS = [
+    "models:/credit/1",
+    "models:/credit/2",
+    "models:/credit/latest",
+    "models:/credit@champion",
+    "models:/m-1",
+    "runs:/abc/model",
+    "runs:/def/scorer",
+]
 
 
 @pytest.mark.parametrize("uri", URIS)
@@ -141,9 +148,17 @@ def test_a_store_in_a_database(store, uri, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "uri", ["models:/credit/3", "models:/other/1", "models:/credit@nobody", "models:/m-2", "runs:/abc/other",
-            "models:/../../1", "models:/credit/x"]
-)  # fmt: skip
+    "uri",
+    [
+        "models:/credit/3",
+        "models:/other/1",
+        "models:/credit@nobody",
+        "models:/m-2",
+        "runs:/abc/other",
+        "models:/../../1",
+        "models:/credit/x",
+    ],
+)
 def test_what_is_not_in_the_store(store, uri):
     with pytest.raises(ModelError, match=r"no such model|cannot be read"):
         load_model(uri, WORDS, trust=True)

@@ -253,9 +253,19 @@ def classifiers():
 @pytest.mark.parametrize(("encode", "zipmap"), [("onehot-dense", True), ("ordinal", False)])
 @pytest.mark.parametrize(
     ("kind", "labels"),
-    [("logistic", 2), ("logistic", 3), ("network", 2), ("network", 3), ("identity", 2), ("ridge", 2), ("ridge", 3),
-     ("sgd", 2), ("sgd", 3), ("sgd logistic", 2)],
-)  # fmt: skip
+    [
+        ("logistic", 2),
+        ("logistic", 3),
+        ("network", 2),
+        ("network", 3),
+        ("identity", 2),
+        ("ridge", 2),
+        ("ridge", 3),
+        ("sgd", 2),
+        ("sgd", 3),
+        ("sgd logistic", 2),
+    ],
+)
 def test_what_skl2onnx_exports_gives_its_numbers(kind, labels, zipmap, encode):
     from sklearn.pipeline import make_pipeline
 
@@ -302,9 +312,11 @@ def test_bins_of_a_number_begin_exactly_where_single_precision_says():
     frame, merit = applicants()
     pipeline = make_pipeline(binning("onehot-dense"), LogisticRegression()).fit(frame[["income"]], merit > 1)
     schema = Schema.parse(
-        {"target": {"name": "t", "favourable": True, "values": [False, True]},
-         "attributes": [{"name": "income", "kind": "real", "lower": -4, "upper": 4}]}
-    )  # fmt: skip
+        {
+            "target": {"name": "t", "favourable": True, "values": [False, True]},
+            "attributes": [{"name": "income", "kind": "real", "lower": -4, "upper": 4}],
+        }
+    )
     content = exported(pipeline, frame[["income"]])
     network = read_onnx(content, schema)
     (steps,) = network.parts
@@ -367,53 +379,94 @@ OPERATORS = {
     "Neg": ([node("Neg", "x", "y")], {}, 5),
     "Scaler": ([node("Scaler", "x", "y", offset=[1.0, 2, 3, 4, 5], scale=[0.5, 2, 1e-3, 1, 1])], {}, 5),
     "one-hot": (
-        [node("Gather", "x i", "d", axis=1), node("Cast", "d", "k", to=TensorProto.INT64),
-         node("OneHot", "k depth values", "y", axis=-1)],
-        {"i": np.array(3), "depth": np.array(4), "values": np.array([-1, 2], F)}, 4,
+        [
+            node("Gather", "x i", "d", axis=1),
+            node("Cast", "d", "k", to=TensorProto.INT64),
+            node("OneHot", "k depth values", "y", axis=-1),
+        ],
+        {"i": np.array(3), "depth": np.array(4), "values": np.array([-1, 2], F)},
+        4,
     ),
     "encoder": (
-        [node("ArrayFeatureExtractor", "x i", "d"), node("OneHotEncoder", "d", "t", cats_int64s=[2, 0, 7], zeros=1),
-         node("Reshape", "t shape", "y")],
-        {"i": np.array([3]), "shape": np.array([-1, 3])}, 3,
+        [
+            node("ArrayFeatureExtractor", "x i", "d"),
+            node("OneHotEncoder", "d", "t", cats_int64s=[2, 0, 7], zeros=1),
+            node("Reshape", "t shape", "y"),
+        ],
+        {"i": np.array([3]), "shape": np.array([-1, 3])},
+        3,
     ),
     "threshold": (
-        [node("Slice", "x zero two one", "ab"), node("Less", "ab c", "f"),
-         node("Cast", "f", "y", to=TensorProto.FLOAT)],
-        {"zero": np.array([0]), "two": np.array([2]), "one": np.array([1]), "c": np.array([30.5, 0.1], F)}, 2,
+        [
+            node("Slice", "x zero two one", "ab"),
+            node("Less", "ab c", "f"),
+            node("Cast", "f", "y", to=TensorProto.FLOAT),
+        ],
+        {"zero": np.array([0]), "two": np.array([2]), "one": np.array([1]), "c": np.array([30.5, 0.1], F)},
+        2,
     ),
     "threshold of a scaled number": (
-        [node("Slice", "x one three one", "bc"), node("Mul", "bc c", "s"), node("Greater", "zero_f s", "f"),
-         node("Cast", "f", "y", to=TensorProto.FLOAT)],
-        {"one": np.array([1]), "three": np.array([3]), "c": np.array([-1.5, 2], F), "zero_f": np.array(0.3, F)}, 2,
+        [
+            node("Slice", "x one three one", "bc"),
+            node("Mul", "bc c", "s"),
+            node("Greater", "zero_f s", "f"),
+            node("Cast", "f", "y", to=TensorProto.FLOAT),
+        ],
+        {"one": np.array([1]), "three": np.array([3]), "c": np.array([-1.5, 2], F), "zero_f": np.array(0.3, F)},
+        2,
     ),
     "table": (
         [node("Gather", "x i", "e", axis=1), node("Cast", "e", "k", to=TensorProto.INT64), node("Gather", "T k", "y")],
-        {"i": np.array(4), "T": np.arange(6, dtype=F).reshape(2, 3)}, 3,
+        {"i": np.array(4), "T": np.arange(6, dtype=F).reshape(2, 3)},
+        3,
     ),
     "largest of bins": (
-        [node("Gather", "x i", "o", axis=1), node("Less", "o edges", "f"), node("Cast", "f", "g", to=TensorProto.FLOAT),
-         node("Mul", "o zero", "n"), node("Add", "n one", "last"), node("Concat", "g last", "all", axis=1),
-         node("ArgMax", "all", "k", axis=1), node("Cast", "k", "y", to=TensorProto.FLOAT)],
-        {"i": np.array([1]), "edges": np.array([-1.1, 0.2, 2.3], F), "zero": np.array(0, F), "one": np.array(1, F)}, 1,
+        [
+            node("Gather", "x i", "o", axis=1),
+            node("Less", "o edges", "f"),
+            node("Cast", "f", "g", to=TensorProto.FLOAT),
+            node("Mul", "o zero", "n"),
+            node("Add", "n one", "last"),
+            node("Concat", "g last", "all", axis=1),
+            node("ArgMax", "all", "k", axis=1),
+            node("Cast", "k", "y", to=TensorProto.FLOAT),
+        ],
+        {"i": np.array([1]), "edges": np.array([-1.1, 0.2, 2.3], F), "zero": np.array(0, F), "one": np.array(1, F)},
+        1,
     ),
     "clip that does nothing": (
-        [node("Clip", "x low high", "y")], {"low": np.array(-1e6, F), "high": np.array(1e6, F)}, 5
+        [node("Clip", "x low high", "y")],
+        {"low": np.array(-1e6, F), "high": np.array(1e6, F)},
+        5,
     ),
     "norm of one column": (
         [node("Gather", "x i", "a", axis=1), node("Add", "a one", "s"), node("Normalizer", "s", "y", norm="L2")],
-        {"i": np.array([0]), "one": np.array(-1, F)}, 1,
+        {"i": np.array([0]), "one": np.array(-1, F)},
+        1,
     ),
     "functions of a listed number": (
-        [node("Gather", "x i", "a", axis=1), node("Add", "a one", "s"), node("Log", "s", "l"), node("Sqrt", "a", "r"),
-         node("Concat", "l r", "y", axis=1)],
-        {"i": np.array([0]), "one": np.array(1, F)}, 2,
+        [
+            node("Gather", "x i", "a", axis=1),
+            node("Add", "a one", "s"),
+            node("Log", "s", "l"),
+            node("Sqrt", "a", "r"),
+            node("Concat", "l r", "y", axis=1),
+        ],
+        {"i": np.array([0]), "one": np.array(1, F)},
+        2,
     ),
     "Flatten": ([node("Unsqueeze", "x axes", "u"), node("Flatten", "u", "y", axis=1)], {"axes": np.array([2])}, 5),
     "Squeeze": ([node("Unsqueeze", "x axes", "u"), node("Squeeze", "u axes", "y")], {"axes": np.array([1])}, 5),
     "shape by its own shape": (
-        [node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Concat", "n minus", "t", axis=0),
-         node("Unsqueeze", "x two", "u"), node("Reshape", "u t", "y")],
-        {"zero": np.array([0]), "minus": np.array([-1]), "two": np.array([2])}, 5,
+        [
+            node("Shape", "x", "s"),
+            node("Gather", "s zero", "n"),
+            node("Concat", "n minus", "t", axis=0),
+            node("Unsqueeze", "x two", "u"),
+            node("Reshape", "u t", "y"),
+        ],
+        {"zero": np.array([0]), "minus": np.array([-1]), "two": np.array([2])},
+        5,
     ),
     "Imputer": ([node("Imputer", "x", "y", imputed_value_floats=[7.0] * 5, replaced_value_float=float("nan"))], {}, 5),
     "batch normalisation": (
@@ -422,13 +475,22 @@ OPERATORS = {
         5,
     ),
     "sums of attributes": (
-        [node("Gather", "x i", "l", axis=1), node("Gather", "x j", "r", axis=1), node("Sub", "l r", "d"),
-         node("Add", "l r", "s"), node("Concat", "d s", "y", axis=1)],
-        {"i": np.array([0, 1]), "j": np.array([3, 4])}, 4,
+        [
+            node("Gather", "x i", "l", axis=1),
+            node("Gather", "x j", "r", axis=1),
+            node("Sub", "l r", "d"),
+            node("Add", "l r", "s"),
+            node("Concat", "d s", "y", axis=1),
+        ],
+        {"i": np.array([0, 1]), "j": np.array([3, 4])},
+        4,
     ),
-    "relu of one attribute": ([node("Gather", "x i", "d", axis=1), node("Add", "d c", "s"), node("Relu", "s", "y")],
-                              {"i": np.array([3, 4]), "c": np.array([-1.5, -0.5], F)}, 2),
-}  # fmt: skip
+    "relu of one attribute": (
+        [node("Gather", "x i", "d", axis=1), node("Add", "d c", "s"), node("Relu", "s", "y")],
+        {"i": np.array([3, 4]), "c": np.array([-1.5, -0.5], F)},
+        2,
+    ),
+}
 
 
 @pytest.mark.parametrize("what", OPERATORS)
@@ -445,17 +507,28 @@ TAILS = {
     "sigmoid": [node("Sigmoid", "z", "p")],
     "its complement": [node("Sigmoid", "z", "s"), node("Sub", "one s", "p")],
     "both": [node("Sigmoid", "z", "s"), node("Sub", "one s", "c"), node("Concat", "c s", "p", axis=1)],
-    "second of both": [node("Sigmoid", "z", "s"), node("Sub", "one s", "c"), node("Concat", "c s", "q", axis=1),
-                       node("Gather", "q second", "p", axis=1)],
+    "second of both": [
+        node("Sigmoid", "z", "s"),
+        node("Sub", "one s", "c"),
+        node("Concat", "c s", "q", axis=1),
+        node("Gather", "q second", "p", axis=1),
+    ],
     "flat": [node("Sigmoid", "z", "s"), node("Reshape", "s flat", "p")],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_the_ways_to_end_with_one_logit(tail):
     constants = {"one": np.array(1, F), "second": np.array([1]), "flat": np.array([-1])} | last_layer(5)
-    content = model([node("Scaler", "x", "y", offset=[30.0, 0, 5, 1, 0], scale=[0.1] * 5), node("Gemm", "y W b", "z"),
-                     *TAILS[tail]], ["p"], constants)  # fmt: skip
+    content = model(
+        [
+            node("Scaler", "x", "y", offset=[30.0, 0, 5, 1, 0], scale=[0.1] * 5),
+            node("Gemm", "y W b", "z"),
+            *TAILS[tail],
+        ],
+        ["p"],
+        constants,
+    )
     people = sample(NUMBERS)
     (expected,) = run(content, NUMBERS.inputs(people).astype(np.float32))
     network = read_onnx(content, NUMBERS)
@@ -503,17 +576,26 @@ REFUSED = {
     "tanh": ([gemm(), node("Tanh", "z", "y")], r"operator Tanh \(node 'Tanh of y'\)"),
     "hidden sigmoid": ([gemm(), node("Sigmoid", "z", "s"), node("Add", "s one", "y")], "Add.*only be read at the end"),
     "skip": ([gemm(), node("Relu", "z", "h"), node("Add", "h z", "y")], "Add.*skip connection"),
-    "product": ([node("Gather", "x i", "l", axis=1), node("Gather", "x j", "r", axis=1), node("Mul", "l r", "y")],
-                "Mul.*combines several attributes"),
+    "product": (
+        [node("Gather", "x i", "l", axis=1), node("Gather", "x j", "r", axis=1), node("Mul", "l r", "y")],
+        "Mul.*combines several attributes",
+    ),
     "product of sums": ([gemm(), node("Mul", "z z", "y")], "Mul.*multiplies or divides"),
     "mean": ([node("ReduceMean", "x", "y")], "ReduceMean"),
     "norm of a row": ([node("Normalizer", "x", "n", norm="L2"), gemm("n", "y")], "Normalizer.*several attributes"),
     "root of a wide number": ([node("Sqrt", "x", "s"), gemm("s", "y")], "Sqrt.*too many values to list"),
     "people": ([node("Slice", "x first last zero", "y")], "Slice.*picks people"),
     "columns to people": ([node("Reshape", "x flat", "y")], "Reshape.*across people"),
-    "number and its bin": ([node("Gather", "x k", "b", axis=1), node("Less", "b one", "f"),
-                            node("Cast", "f", "g", to=TensorProto.FLOAT), node("Concat", "g b x", "all", axis=1),
-                            node("MatMul", "all W7", "y")], "'b' has too many values to list, and enters both"),
+    "number and its bin": (
+        [
+            node("Gather", "x k", "b", axis=1),
+            node("Less", "b one", "f"),
+            node("Cast", "f", "g", to=TensorProto.FLOAT),
+            node("Concat", "g b x", "all", axis=1),
+            node("MatMul", "all W7", "y"),
+        ],
+        "'b' has too many values to list, and enters both",
+    ),
     "other than the answer": ([gemm(), node("Sigmoid", "z", "p"), node("MatMul", "x W7b", "y")], "different functions"),
     "rounded answer": ([gemm(), node("Sigmoid", "z", "p"), node("Cast", "p", "y", to=TensorProto.INT64)], "rounds"),
     "last of equals": ([node("ArgMax", "x", "y", axis=1, select_last_index=1)], "last of equal scores"),
@@ -521,18 +603,28 @@ REFUSED = {
     "dropout in training": ([node("Dropout", "x rate train", "d"), gemm("d", "y")], "Dropout.*training mode"),
     "half precision": ([node("Cast", "x", "h", to=TensorProto.FLOAT16), node("MatMul", "h Wh", "y")], "half precision"),
     "weights that do not fit": ([node("MatMul", "x one_by_one", "y")], "MatMul.*does not fit"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_be_read_is_refused_by_name(what):
     nodes, says = REFUSED[what]
     constants = {
-        "one": np.array(1, F), "i": np.array([3]), "j": np.array([4]), "k": np.array([1]), "first": np.array([0]),
-        "last": np.array([2]), "zero": np.array([0]), "flat": np.array([-1]), "W7": np.ones((7, 1), F),
-        "W7b": np.ones((5, 1), F), "one_by_one": np.ones((1, 1), F), "rate": np.array(0.5, F),
-        "train": np.array(True), "Wh": np.ones((5, 1), np.float16),
-    } | last_layer(5)  # fmt: skip
+        "one": np.array(1, F),
+        "i": np.array([3]),
+        "j": np.array([4]),
+        "k": np.array([1]),
+        "first": np.array([0]),
+        "last": np.array([2]),
+        "zero": np.array([0]),
+        "flat": np.array([-1]),
+        "W7": np.ones((7, 1), F),
+        "W7b": np.ones((5, 1), F),
+        "one_by_one": np.ones((1, 1), F),
+        "rate": np.array(0.5, F),
+        "train": np.array(True),
+        "Wh": np.ones((5, 1), np.float16),
+    } | last_layer(5)
     outputs = ["p", "y"] if what == "other than the answer" else ["y"]
     with pytest.raises(ModelError, match=says) as refusal:
         read_onnx(model(nodes, outputs, constants), NUMBERS)
@@ -554,8 +646,11 @@ def test_old_operators_that_meant_something_else_are_refused():
 
 
 def test_a_category_that_the_model_refuses():
-    nodes = [node("OneHotEncoder", "town", "t", cats_strings=["Ely", "Rye"], zeros=0), node("Flatten", "t", "f"),
-             node("MatMul", "f W", "z")]  # fmt: skip
+    nodes = [
+        node("OneHotEncoder", "town", "t", cats_strings=["Ely", "Rye"], zeros=0),
+        node("Flatten", "t", "f"),
+        node("MatMul", "f W", "z"),
+    ]
     inputs = [helper.make_tensor_value_info("town", TensorProto.STRING, ["n", 1])]
     with pytest.raises(NotAdditiveError, match="refuses the value 'Ware'"):
         read_onnx(model(nodes, ["z"], {"W": np.ones((2, 1), F)}, inputs), PEOPLE)

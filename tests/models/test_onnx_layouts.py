@@ -43,34 +43,60 @@ def rows(activation):
 
 
 def flattened(activation):
-    return [node("Flatten", ["x"], ["f"]), node("Gemm", ["f", "W", "c"], ["h"]), *activation("h"),
-            node("Gemm", ["r", "V", "d"], ["z"])]  # fmt: skip
+    return [
+        node("Flatten", ["x"], ["f"]),
+        node("Gemm", ["f", "W", "c"], ["h"]),
+        *activation("h"),
+        node("Gemm", ["r", "V", "d"], ["z"]),
+    ]
 
 
 def vector(activation):
-    return [node("MatMul", ["x", "W"], ["m"]), node("Add", ["m", "c"], ["h"]), *activation("h"),
-            node("MatMul", ["r", "V"], ["n"]), node("Add", ["n", "d"], ["z"])]  # fmt: skip
+    return [
+        node("MatMul", ["x", "W"], ["m"]),
+        node("Add", ["m", "c"], ["h"]),
+        *activation("h"),
+        node("MatMul", ["r", "V"], ["n"]),
+        node("Add", ["n", "d"], ["z"]),
+    ]
 
 
 def left_vector(activation):
-    return [node("MatMul", ["Wt", "x"], ["m"]), node("Add", ["m", "c"], ["h"]), *activation("h"),
-            node("MatMul", ["Vt", "r"], ["n"]), node("Add", ["n", "d"], ["z"])]  # fmt: skip
+    return [
+        node("MatMul", ["Wt", "x"], ["m"]),
+        node("Add", ["m", "c"], ["h"]),
+        *activation("h"),
+        node("MatMul", ["Vt", "r"], ["n"]),
+        node("Add", ["n", "d"], ["z"]),
+    ]
 
 
 def reshaped(activation):
-    return [node("Reshape", ["x", "row"], ["f"]), node("Gemm", ["f", "W", "c"], ["h"]), *activation("h"),
-            node("Gemm", ["r", "V", "d"], ["z"])]  # fmt: skip
+    return [
+        node("Reshape", ["x", "row"], ["f"]),
+        node("Gemm", ["f", "W", "c"], ["h"]),
+        *activation("h"),
+        node("Gemm", ["r", "V", "d"], ["z"]),
+    ]
 
 
 def turned(activation):
-    return [node("Transpose", ["x"], ["t"], perm=[1, 0]), node("MatMul", ["Wt", "t"], ["m"]),
-            node("Add", ["m", "cc"], ["h"]), *activation("h"), node("Gemm", ["Vt", "r", "d"], ["n"]),
-            node("Transpose", ["n"], ["z"])]  # fmt: skip
+    return [
+        node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        node("MatMul", ["Wt", "t"], ["m"]),
+        node("Add", ["m", "cc"], ["h"]),
+        *activation("h"),
+        node("Gemm", ["Vt", "r", "d"], ["n"]),
+        node("Transpose", ["n"], ["z"]),
+    ]
 
 
 def turned_back(activation):
-    return [node("Gemm", ["Wt", "x", "cc"], ["h"], transB=1), *activation("h"),
-            node("Gemm", ["r", "V", "d"], ["z"], transA=1)]  # fmt: skip
+    return [
+        node("Gemm", ["Wt", "x", "cc"], ["h"], transB=1),
+        *activation("h"),
+        node("Gemm", ["r", "V", "d"], ["z"], transA=1),
+    ]
 
 
 LAYOUTS = {
@@ -97,11 +123,13 @@ def model(nodes, shape, seed=0, ending=("Sigmoid",)):
     used = {name for each in nodes for name in each.input}
     ends = [node(ending[0], ["z"], ["y"])]
     graph = onnx.helper.make_graph(
-        [*nodes, *ends], "g", [onnx.helper.make_tensor_value_info("x", 1, shape)],
+        [*nodes, *ends],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", 1, shape)],
         [onnx.helper.make_tensor_value_info("y", 1, None)],
         [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items() if name in used]
         + [onnx.numpy_helper.from_array(np.array([1, -1]), "row")] * ("row" in used),
-    )  # fmt: skip
+    )
     made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
     made.ir_version = 8
     return made

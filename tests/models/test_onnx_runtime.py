@@ -124,14 +124,31 @@ X = ("x", F, ["n", 6])
         ([MATMUL, ("Sigmoid", ["logit"], ["p"], {})], [("p", F)]),
         ([MATMUL, ("Sigmoid", ["logit"], ["p"], {}), ("Squeeze", ["p", "one"], ["q"], {})], [("q", F)]),
         ([MATMUL, ("Cast", ["logit"], ["wide"], {"to": 11})], [("wide", D)]),
-        ([MATMUL, ("Greater", ["logit", "zero"], ["g"], {}), ("Cast", ["g"], ["y"], {"to": 7})],
-         [("y", L), ("logit", F)]),
-        ([MATMUL, ("Neg", ["logit"], ["other"], {}), ("Concat", ["other", "logit"], ["two"], {"axis": 1}),
-          ("Mul", ["two", "half"], ["halves"], {}), ("Softmax", ["halves"], ["p"], {"axis": 1})], [("p", F)]),
-        ([MATMUL, ("Neg", ["logit"], ["other"], {}), ("Concat", ["other", "logit"], ["two"], {"axis": 1}),
-          ("Mul", ["two", "half"], ["halves"], {})], [("halves", F)]),
+        (
+            [MATMUL, ("Greater", ["logit", "zero"], ["g"], {}), ("Cast", ["g"], ["y"], {"to": 7})],
+            [("y", L), ("logit", F)],
+        ),
+        (
+            [
+                MATMUL,
+                ("Neg", ["logit"], ["other"], {}),
+                ("Concat", ["other", "logit"], ["two"], {"axis": 1}),
+                ("Mul", ["two", "half"], ["halves"], {}),
+                ("Softmax", ["halves"], ["p"], {"axis": 1}),
+            ],
+            [("p", F)],
+        ),
+        (
+            [
+                MATMUL,
+                ("Neg", ["logit"], ["other"], {}),
+                ("Concat", ["other", "logit"], ["two"], {"axis": 1}),
+                ("Mul", ["two", "half"], ["halves"], {}),
+            ],
+            [("halves", F)],
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_tensor_of_plain_numbers(nodes, outputs):
     weights = {"w": W, "zero": np.float32(0), "one": np.array([1]), "half": np.float32(0.5)}
     used = {name for _, sources, _, _ in nodes for name in sources}
@@ -146,8 +163,10 @@ def test_one_tensor_of_plain_numbers(nodes, outputs):
 def test_labels_alone():
     greater = ("Greater", ["logit", "zero"], ["g"], {})
     zero = ("zero", np.float32(0))
-    for nodes, outputs in [([MATMUL, greater], [("g", B)]), ([MATMUL, greater, ("Cast", ["g"], ["y"], {"to": 7})],
-                           [("y", L)])]:  # fmt: skip
+    for nodes, outputs in [
+        ([MATMUL, greater], [("g", B)]),
+        ([MATMUL, greater, ("Cast", ["g"], ["y"], {"to": 7})], [("y", L)]),
+    ]:
         scorer = load_model(graph(nodes, [X], outputs, [("w", W), zero]), CODES)
         assert scorer.label_only
         np.testing.assert_array_equal(scorer.predict(PEOPLE), LOGIT > 0)
@@ -219,14 +238,16 @@ def test_a_missing_number_that_the_network_cannot_take():
     [
         (graph([MATMUL], [("x", F, ["n", 5])], [("logit", F)], [("w", W[:5])]), "4 attributes give 6 inputs"),
         (graph([MATMUL], [X], [("logit", F)], [("w", np.repeat(W, 3, axis=1))]), "3 outputs"),
-        (graph([("Add", ["sex", "salary"], ["y"], {})], [("sex", F, ["n", 1]), ("salary", F, ["n", 1])], [("y", F)]),
-         "input 'salary' is not an attribute"),
+        (
+            graph([("Add", ["sex", "salary"], ["y"], {})], [("sex", F, ["n", 1]), ("salary", F, ["n", 1])], [("y", F)]),
+            "input 'salary' is not an attribute",
+        ),
         (graph([MATMUL, ("Neg", ["logit"], ["o"], {})], [X], [("logit", F), ("o", F)], [("w", W)]), "several outputs"),
         (graph([MATMUL, ("Log", ["logit"], ["o"], {})], [X], [("o", F)], [("w", W)]), "nan"),
         (graph([("Cast", ["x"], ["y"], {"to": 7})], [X], [("y", L)]), r"shape \(192,\); expected \(32,\)"),
         (graph([("Unheard", ["x"], ["y"], {})], [X], [("y", F)]), "onnxruntime cannot run it"),
     ],
-)  # fmt: skip
+)
 def test_models_that_do_not_fit_are_refused(model, message):
     with pytest.raises(ModelError, match=message):
         load_model(model, CODES)

@@ -252,8 +252,13 @@ def test_networks_are_read_as_they_are_asked(end, inside):
         def forward(self, z):
             return 1 - torch.sigmoid(-z)
 
-    ends = {"logit": [], "sigmoid": [torch.nn.Sigmoid()], "1 - sigmoid(-z)": [Complement()],
-            "hard": [torch.nn.Hardsigmoid()], "leaky": [torch.nn.LeakyReLU(0.5)]}  # fmt: skip
+    ends = {
+        "logit": [],
+        "sigmoid": [torch.nn.Sigmoid()],
+        "1 - sigmoid(-z)": [Complement()],
+        "hard": [torch.nn.Hardsigmoid()],
+        "leaky": [torch.nn.LeakyReLU(0.5)],
+    }
     network = torch.nn.Sequential(linear, *ends[end])
     scorer = load_model(network, SCHEMA, like=DATA)
     np.testing.assert_array_equal(scorer.predict(PEOPLE) == 1, LOGITS > 0)

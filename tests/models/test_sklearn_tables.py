@@ -171,11 +171,19 @@ def check(pipeline, schema, frame, people):
 @pytest.mark.parametrize(
     ("preparation", "classifier", "labels"),
     shortened(
-        [*((name, "logistic", 2) for name in PREPARATIONS), ("then all scaled and selected", "network", 3),
-         *(("usual", name, labels) for name in CLASSIFIERS for labels in (2, 3) if (name, labels) != ("logistic", 2))],
+        [
+            *((name, "logistic", 2) for name in PREPARATIONS),
+            ("then all scaled and selected", "network", 3),
+            *(
+                ("usual", name, labels)
+                for name in CLASSIFIERS
+                for labels in (2, 3)
+                if (name, labels) != ("logistic", 2)
+            ),
+        ],
         to=lambda case: case[1] in ("logistic", "network"),
     ),
-)  # fmt: skip
+)
 def test_a_pipeline_gives_scikit_learns_numbers(preparation, classifier, labels):
     schema, target = (PEOPLE, GRANTED) if labels == 2 else (THREE, OUTCOME)
     pipeline = make_pipeline(PREPARATIONS[preparation], CLASSIFIERS[classifier]).fit(FRAME, target)
@@ -225,10 +233,13 @@ def test_any_schema_and_mixture_of_steps(schema, data, seed):
             }
         else:
             made = {
-                "standard": StandardScaler(), "range": MinMaxScaler(), "robust": RobustScaler(),
-                "as it is": "passthrough", "uniform bins": KBinsDiscretizer(3, strategy="uniform"),
+                "standard": StandardScaler(),
+                "range": MinMaxScaler(),
+                "robust": RobustScaler(),
+                "as it is": "passthrough",
+                "uniform bins": KBinsDiscretizer(3, strategy="uniform"),
                 "scaled bins": make_pipeline(StandardScaler(), bins("ordinal", 2)),
-            }  # fmt: skip
+            }
             step = data.draw(st.sampled_from([name for name in made if attribute.size != 1 or "bins" not in name]))
         chosen.append((attribute.name, made[step], [attribute.name]))
     order = data.draw(st.permutations(chosen))

@@ -33,7 +33,7 @@ def close(model):
             [0, 0, 0],
         ),
     ],
-)  # fmt: skip
+)
 def test_every_kind_of_prediction(reply, classes, scores, labels):
     with serving(lambda instances: {"predictions": [reply(one) for one in instances]}) as service:
         model = load_text_model(service.url)

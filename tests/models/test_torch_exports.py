@@ -78,9 +78,14 @@ def test_onnx_of_the_current_exporter(tmp_path, name, beside):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter about its own code
         torch.onnx.export(
-            network, (INPUTS[:4],), path, dynamo=True, verbose=False, external_data=beside,
+            network,
+            (INPUTS[:4],),
+            path,
+            dynamo=True,
+            verbose=False,
+            external_data=beside,
             dynamic_shapes=({0: torch.export.Dim("people")},),
-        )  # fmt: skip
+        )
     # The logits of this network lie within [0, 1], as probabilities do.
     scorer = load_model(path, CODES, output="logit" if name == "a logit" else None)
     np.testing.assert_allclose(scorer.scores(PEOPLE)[:, 1], own, atol=CLOSE)

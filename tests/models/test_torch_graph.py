@@ -57,10 +57,18 @@ def trained():
     """Every layer that can be read, with statistics of its own in the normalisation."""
     torch.manual_seed(0)
     module = nn.Sequential(
-        nn.Flatten(), nn.BatchNorm1d(5), nn.Linear(5, 7, bias=False), nn.BatchNorm1d(7), nn.ReLU(), nn.Dropout(0.4),
-        nn.Sequential(nn.Linear(7, 6), nn.Identity(), nn.ReLU(), nn.Linear(6, 4)), nn.BatchNorm1d(4, affine=False),
-        nn.ReLU(), nn.Linear(4, 1), nn.Sigmoid(),
-    )  # fmt: skip
+        nn.Flatten(),
+        nn.BatchNorm1d(5),
+        nn.Linear(5, 7, bias=False),
+        nn.BatchNorm1d(7),
+        nn.ReLU(),
+        nn.Dropout(0.4),
+        nn.Sequential(nn.Linear(7, 6), nn.Identity(), nn.ReLU(), nn.Linear(6, 4)),
+        nn.BatchNorm1d(4, affine=False),
+        nn.ReLU(),
+        nn.Linear(4, 1),
+        nn.Sigmoid(),
+    )
     for _ in range(30):
         module(torch.randn(64, 5) * 3 + 1)
     for part in module.modules():

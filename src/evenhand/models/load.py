@@ -310,7 +310,7 @@ def _refuse_damage(path: Path) -> Iterator[None]:
 def _load_object(source: Any, schema: Schema, *, name: str | None, like: Any, **options: Any) -> Scorer:
     if isinstance(source, Scorer):
         return _rename_scorer(_adopt_schema(source, schema), name)
-    return require_encodings(_wrap_object(source, schema, name=name, like=like, **options), like)
+    return require_encodings(_wrap_object(source, schema, name=name, like=like, **options))
 
 
 def _wrap_object(
@@ -403,7 +403,7 @@ def _load_onnx(request: LoadRequest) -> Scorer:
     from evenhand.models.blackbox.onnx_model import open_onnx
 
     scorer = open_onnx(request.path, request.schema, data=request.like, name=request.name, output=request.output)
-    return require_encodings(scorer, request.like)
+    return require_encodings(scorer)
 
 
 def _load_exported_program(request: LoadRequest) -> Scorer:
@@ -412,7 +412,7 @@ def _load_exported_program(request: LoadRequest) -> Scorer:
 
     program = read_program(request.path, trust=request.trust)
     scorer = wrap_module(program, request.schema, data=request.like, name=request.name, output=request.output)
-    return require_encodings(scorer, request.like)
+    return require_encodings(scorer)
 
 
 def _load_torch_object(request: LoadRequest) -> Scorer:
@@ -447,7 +447,7 @@ def _load_tree_json(request: LoadRequest) -> Scorer:
     if is_catboost(request.path.read_bytes()):
         return _load_catboost(request)
     refuse_stated(request.output, request.name)
-    return require_encodings(read_xgboost(request.path, request.schema), request.like)
+    return require_encodings(read_xgboost(request.path, request.schema))
 
 
 def _load_catboost(request: LoadRequest) -> Scorer:
@@ -456,7 +456,7 @@ def _load_catboost(request: LoadRequest) -> Scorer:
 
     refuse_stated(request.output, request.name)
     try:
-        return require_encodings(read_catboost(request.path, request.schema), request.like)
+        return require_encodings(read_catboost(request.path, request.schema))
     except NotAdditiveError:
         # CatBoost's own loader crashes on some damaged files: what it does with a hostile one is not known.
         if not request.trust:
@@ -560,7 +560,7 @@ def _reader(place: str) -> Callable[[LoadRequest], Scorer]:
     def read(request: LoadRequest) -> Scorer:
         refuse_stated(request.output, request.name)
         found: Scorer = getattr(import_module(f"{__package__}.{module}"), function)(request.path, request.schema)
-        return require_encodings(found, request.like)
+        return require_encodings(found)
 
     return read
 
@@ -569,7 +569,7 @@ def _load_keras(request: LoadRequest) -> Scorer:
     from evenhand.models.readers.keras_file import read_keras
 
     network = read_keras(request.path, request.schema, data=request.like, output=request.output)
-    return require_encodings(network, request.like)
+    return require_encodings(network)
 
 
 def _load_screening(request: LoadRequest) -> Scorer:

@@ -104,8 +104,10 @@ def _pair(pair: Pair) -> str:
     lines = [f"**{escape(pair.title)}**", ""]
     lines += [f"| decision | {format_decision(sides[0])} | {format_decision(sides[1])} |", "|---|---|---|"]
     names = dict.fromkeys(name for side in sides for name in side.values)
-    lines += [f"| {escape(name)} | " + " | ".join(escape(side.values.get(name, "")) for side in sides) + " |"
-              for name in names]  # fmt: skip
+    lines += [
+        f"| {escape(name)} | " + " | ".join(escape(side.values.get(name, "")) for side in sides) + " |"
+        for name in names
+    ]
     if any(side.score is not None for side in sides):
         lines += ["| score | " + " | ".join("" if side.score is None else side.score.text for side in sides) + " |"]
     lines += [f"| {escape(name)} | {escape(value)} | the same |" for name, value in pair.same.items()]

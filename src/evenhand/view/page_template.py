@@ -204,9 +204,10 @@ def scope_styles(text: str, root: str) -> str:
         selectors = found[1].strip()
         if selectors.startswith("@"):
             return found[0]
-        return ", ".join(
-            root if one.strip() == ":root" else f"{root} {one.strip()}" for one in selectors.split(",")
-        ) + " {"  # fmt: skip
+        return (
+            ", ".join(root if one.strip() == ":root" else f"{root} {one.strip()}" for one in selectors.split(","))
+            + " {"
+        )
 
     bare = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     return re.sub(r"([^{};]+)\{", lambda found: "\n" + scope_rule(found), bare)

@@ -164,10 +164,18 @@ def _table_lines(table: Table, width: int) -> Iterator[ScreenLine]:
     cells = [[cell_text(cell, table) for cell in row.cells] for row in rows]
     full = [row for row, written in zip(rows, cells, strict=True) if not row.heading and len(written) == len(names)]
     wide = [
-        max([len(name), *(len(written[i]) + 2 * row.indent * (i == 0) for row, written in zip(rows, cells, strict=True)
-                          if row in full)])
+        max(
+            [
+                len(name),
+                *(
+                    len(written[i]) + 2 * row.indent * (i == 0)
+                    for row, written in zip(rows, cells, strict=True)
+                    if row in full
+                ),
+            ]
+        )
         for i, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     last = 0 if not names or table.columns[-1].numeric else wide[-1]
     fixed = 2 + sum(wide) + 2 * (len(wide) - 1) - last
     if fixed + min(last, ROOM) <= width:

@@ -48,10 +48,18 @@ def test_a_choice_is_the_whole_answer_or_its_last_line(text: str, label: str) ->
 @pytest.mark.parametrize(
     "text",
     [
-        "", "I would not say yes", "yes and no", "Yes, invite her.", "yes\nbut wait", "yesterday", "Answer: maybe", "y",
-        "yes no", "no\n\nThat is, unless she calls",
+        "",
+        "I would not say yes",
+        "yes and no",
+        "Yes, invite her.",
+        "yes\nbut wait",
+        "yesterday",
+        "Answer: maybe",
+        "y",
+        "yes no",
+        "no\n\nThat is, unless she calls",
     ],
-)  # fmt: skip
+)
 def test_a_word_found_somewhere_is_no_answer(text: str) -> None:
     assert read(text) == ("unreadable", 0.0, "")
     kind, value, _ = read(text, count="excluded")

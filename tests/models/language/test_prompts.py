@@ -37,7 +37,7 @@ def render(source: str, **values: object) -> str:
         ("{{ gone }} {{ half }} {{ nan }}", "unknown 2.5 unknown"),
         ("{# a remark #}{{ skills|length }}", "2"),
     ],
-)  # fmt: skip
+)
 def test_what_a_template_shows(source: str, shown: str) -> None:
     values = {"years": 3.0, "trade": "welder", "skills": ["tig", "mig"], "gone": None, "half": 2.5, "nan": float("nan")}
     assert render(source, person=Somebody(), **values) == shown

@@ -112,7 +112,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ({"prompt": "{{ a"}, "prompt", "not a template"),
         ({"system": "{% include 'x' %}"}, "system", "it has no Include"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_one_clear_error(changes: dict[str, Any], place: str, fault: str, tmp_path: Path) -> None:
     path = write(tmp_path, **changes)
     with pytest.raises(OptionError) as raised:

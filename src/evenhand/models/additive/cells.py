@@ -67,23 +67,6 @@ class CurveCell:
 
 
 @dataclass(frozen=True, eq=False)
-class HumpCell:
-    """A function of a wide number that rises and falls, as one increasing function less another: a piece of a spline.
-
-    Attributes:
-        attribute: position in the schema.
-        computed: as the model computes it, entries (n,) to values (n,).
-        rise: what it rises by; None for nothing.
-        fall: what it falls by.
-    """
-
-    attribute: int
-    computed: Callable[[Floats], Floats]
-    rise: MonotoneCurve | None
-    fall: MonotoneCurve
-
-
-@dataclass(frozen=True, eq=False)
 class PassthroughCell:
     """A column that the model is given as it stands in the data: it is in no domain, so nothing can be said of it.
 
@@ -94,7 +77,7 @@ class PassthroughCell:
     name: str
 
 
-Cell: TypeAlias = ListedCell | RampCell | CurveCell | HumpCell
+Cell: TypeAlias = ListedCell | RampCell | CurveCell
 Cells: TypeAlias = NDArray[Any]
 """An object array of ``Cell``."""
 
@@ -111,8 +94,6 @@ def evaluate_cell(cell: Cell, attribute: Attribute, entries: Floats) -> Floats:
     """Return the value of a numeric cell for entries (n,) of its attribute, shape (n,)."""
     if isinstance(cell, CurveCell):
         return cell.curve.computed(entries)
-    if isinstance(cell, HumpCell):
-        return cell.computed(entries)
     if isinstance(cell, RampCell):
         return np.asarray(cell.computed(entries), dtype=np.float64)
     if cell.cuts is not None:
@@ -390,9 +371,14 @@ def cast_cells(cells: Cells, dtype: Any) -> Cells:
             raise NotAdditiveError("it rounds a number that has too many values to list")
         inner = line.computed
         return RampCell(
-            line.attribute, line.slope, line.intercept, line.low, line.high,
-            lambda entries: inner(entries).astype(wanted), line.whole,
-        )  # fmt: skip
+            line.attribute,
+            line.slope,
+            line.intercept,
+            line.low,
+            line.high,
+            lambda entries: inner(entries).astype(wanted),
+            line.whole,
+        )
 
     return apply_elementwise(convert, cells, ramp=ramp)
 

@@ -18,7 +18,6 @@ from evenhand.models.additive.cells import (
     Cell,
     Cells,
     CurveCell,
-    HumpCell,
     ListedCell,
     RampCell,
     apply_elementwise,
@@ -231,7 +230,7 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
         if attribute.is_discrete:
             return TableTerm(np.zeros((attribute.size or 0, len(nothing))), attribute.first)
         return LineTerm(nothing, nothing)
-    if any(isinstance(cell, CurveCell | HumpCell) for cell in cells):
+    if any(isinstance(cell, CurveCell) for cell in cells):
         return _curve_term(attribute, cells, weights)
     ramps = [(cell, w) for cell, w in zip(cells, weights, strict=True) if isinstance(cell, RampCell)]
     rows = [(cell, w) for cell, w in zip(cells, weights, strict=True) if isinstance(cell, ListedCell)]
@@ -256,27 +255,18 @@ def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) ->
 
 
 def _curve_term(attribute: Attribute, cells: list[Cell], weights: Floats) -> CurveTerm:
-    curves: dict[int, MonotoneCurve] = {}
-    rows: dict[int, Floats] = {}
-
-    def add(curve: MonotoneCurve, row: Floats) -> None:
-        curves[id(curve)] = curve  # what one piece of a spline falls by, the next rises by
-        rows[id(curve)] = rows.get(id(curve), np.zeros(len(row))) + row
-
+    curves: list[MonotoneCurve] = []
+    rows: list[Floats] = []
     for cell, row in zip(cells, weights, strict=True):
         if isinstance(cell, ListedCell):
             raise NotAdditiveError(
                 f"the attribute {attribute.name!r} has too many values to list, and enters both by its size and by its "
                 "bin"
             )
-        if isinstance(cell, HumpCell):
-            add(cell.fall, -row)
-            if cell.rise is not None:
-                add(cell.rise, row)
-            continue
         sign = -1.0 if isinstance(cell, RampCell) and cell.slope < 0 else 1.0
-        add(cell.curve if isinstance(cell, CurveCell) else _line_curve(cell, sign), sign * row)
-    return CurveTerm(tuple(curves.values()), np.stack(list(rows.values())))
+        curves.append(cell.curve if isinstance(cell, CurveCell) else _line_curve(cell, sign))
+        rows.append(sign * row)
+    return CurveTerm(tuple(curves), np.stack(rows))
 
 
 def _line_curve(cell: RampCell, sign: float) -> MonotoneCurve:

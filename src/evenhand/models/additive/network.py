@@ -225,19 +225,6 @@ class AdditiveNetwork:
         require_numbers(self.classes, self.name)
         return self.logits(individuals)[:, 0]
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of schema, parts and weights: two networks that can answer differently differ in it."""
-        state = hashlib.sha256(self.schema.model_dump_json().encode())
-        for part in self.parts:
-            state.update(type(part).__name__.encode())
-            for array in term_arrays(part):
-                state.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
-        for array in (self.bias, *(a for layer in self.layers for a in (layer.weights, layer.bias))):
-            state.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
-        state.update(repr((self.classes, self.favourable)).encode())
-        return state.hexdigest()
-
 
 def require_numbers(classes: Sequence[Value], name: str) -> None:
     """Refuse a model that gives labels where numbers are asked for.

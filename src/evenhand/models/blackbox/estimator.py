@@ -242,9 +242,18 @@ def wrap_estimator(
     forms = candidate_forms(model, schema, columns, name)
     for form in forms:
         estimator = EstimatorModel(
-            schema, model, classes, favourable, name, like, form, columns, _scoring_method(model),
-            ledger=ledger or QuestionLedger(), guessed=guessed,
-        )  # fmt: skip
+            schema,
+            model,
+            classes,
+            favourable,
+            name,
+            like,
+            form,
+            columns,
+            _scoring_method(model),
+            ledger=ledger or QuestionLedger(),
+            guessed=guessed,
+        )
         try:
             inputs = learnt_inputs(model, columns or schema.names)
             if form != "numbers" and (untyped or like is None):

@@ -362,9 +362,15 @@ class ModelConnection:
     def _client(self) -> HttpClient:
         # A model answers the same however often it is asked, so late answers are asked for again.
         return HttpClient(
-            "the endpoint", self.name, self.timeout, self.retries, self.backoff,
-            retries_when_late=True, hints=HINTS, hint=EXPECTED_FORMAT,
-        )  # fmt: skip
+            "the endpoint",
+            self.name,
+            self.timeout,
+            self.retries,
+            self.backoff,
+            retries_when_late=True,
+            hints=HINTS,
+            hint=EXPECTED_FORMAT,
+        )
 
     def _post(self, instances: list[dict[str, Any]]) -> bytes:
         parts, auth = split_url(self.url)

@@ -26,9 +26,10 @@ from evenhand.models.blackbox.questions import (
 )
 from evenhand.models.blackbox.type_search import settle_types, with_caution
 from evenhand.models.column_types import AS_READ, ColumnTypes
+from evenhand.models.encodings import refuse_guessed_codes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.regressor import check_numbers
-from evenhand.schema import Schema, attribute_to_yaml, decode
+from evenhand.schema import Schema, decode
 from evenhand.typing import Floats
 
 
@@ -168,7 +169,7 @@ def wrap_regressor(
             refused.append(error)
             continue
         if form == "numbers":
-            _require_encodings(schema, name)
+            refuse_guessed_codes(schema.attributes, name)
         if form == "frame" and like is not None:
             check_same_people(asked.predict_frame, schema, like, location=name)
         if refused:
@@ -179,20 +180,3 @@ def wrap_regressor(
         return asked
     tried = "; ".join(f"asked with {form}: {error.message}" for form, error in zip(forms, refused, strict=True))
     raise refused[0] if len(refused) == 1 else ModelError(tried, location=name, hint=refused[0].hint)
-
-
-def _require_encodings(schema: Schema, name: str) -> None:
-    """Refuse a model that is fed with codes where nothing says which number stands for which value.
-
-    Raises:
-        ModelError: an attribute lacks its encoding; the message has the lines to put into a schema.
-    """
-    guessed = [attribute for attribute in schema.attributes if attribute.lacks_encoding]
-    if guessed:
-        lines = "\n".join(attribute_to_yaml(one.model_copy(update={"encoding": "code"})) for one in guessed)
-        names = ", ".join(attribute.name for attribute in guessed)
-        raise ModelError(
-            f"the model takes numbers for {names}, and nothing says which number stands for which value",
-            location=name,
-            hint=f"say it in the schema, in the order of the training; if it is that of the values:\n{lines}",
-        )

@@ -142,9 +142,10 @@ class AnswerStore:
             self._forget()
         except OSError as error:
             raise DataError(
-                f"the file of answers cannot be used: {error.strerror or error}", location=str(path),
+                f"the file of answers cannot be used: {error.strerror or error}",
+                location=str(path),
                 hint="name a file in a folder that exists and can be written",
-            ) from None  # fmt: skip
+            ) from None
 
     def _read(self, line: bytes) -> None:
         try:

@@ -137,9 +137,7 @@ class AnswerFormat(_Entries):
         if self.favourable not in self.choices:
             given = "`favourable` is missing" if self.favourable is None else f"{self.favourable!r} is not a choice"
             raise OptionError(given, location="answers.favourable", hint=f"one of: {', '.join(self.choices)}")
-        if self.read == "logprobs" and any(
-            one != other and one.startswith(other) for one in plain for other in plain
-        ):  # fmt: skip
+        if self.read == "logprobs" and any(one != other and one.startswith(other) for one in plain for other in plain):
             raise OptionError(
                 "no choice may begin with another one where chances of first tokens are read",
                 location="answers.choices",
@@ -185,9 +183,10 @@ class ScreeningPlan(_Entries):
             raise OptionError("a price is negative or not finite", location="plan.price", hint="price: [0.15, 0.60]")
         if self.money is not None and self.price is None:
             raise OptionError(
-                "a limit of money needs prices", location="plan.price",
+                "a limit of money needs prices",
+                location="plan.price",
                 hint="price: [0.15, 0.60], of a million tokens read and written",
-            )  # fmt: skip
+            )
         return self
 
 

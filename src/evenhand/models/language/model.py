@@ -303,9 +303,10 @@ class LanguageModel:
                 reply = parse_reply(body, self._chat) if refusal is None else refusal_reply(refusal)
             except (ValueError, KeyError, TypeError, AttributeError, ModelError):
                 raise DataError(
-                    "this line is not the result of a request", location=f"{path}, line {number + 1}",
+                    "this line is not the result of a request",
+                    location=f"{path}, line {number + 1}",
                     hint="give the result file as the provider wrote it",
-                ) from None  # fmt: skip
+                ) from None
             self._store.keep(key, reply)
             many += 1
         return many

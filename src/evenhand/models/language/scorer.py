@@ -61,16 +61,15 @@ class RepeatedAsker:
                 questions += [ChatQuestion(prompt, draw) for draw in range(first, first + self.asks)]
         outcomes = self.model.ask(questions, ledger=self.ledger)
         form = self.model.file.answers
-        return np.array([
-            self._mean(outcomes[i : i + self.asks], form) for i in range(0, len(outcomes), self.asks)
-        ])  # fmt: skip
+        return np.array([self._mean(outcomes[i : i + self.asks], form) for i in range(0, len(outcomes), self.asks)])
 
     def _mean(self, outcomes: Sequence[ChatOutcome], form: AnswerFormat) -> float:
         if any(one.kind == "failed" for one in outcomes):
             raise FetchError(
-                "the service left a question without an answer", location=self.model.file.name,
+                "the service left a question without an answer",
+                location=self.model.file.name,
                 hint="run it again: answers that are kept cost nothing",
-            )  # fmt: skip
+            )
         values = np.array([one.value for one in outcomes if one.value == one.value])
         if not len(values):
             raise ModelError(
@@ -220,7 +219,8 @@ def _open_model(path: Path) -> LanguageModel:
         raise ModelError(error.message, location=error.location, hint=error.hint) from None
     if model.file.answers.read == "ranking":
         raise ModelError(
-            "a ranking compares people, and gives no score of one", location=model.file.name,
+            "a ranking compares people, and gives no score of one",
+            location=model.file.name,
             hint="evenhand llm audit takes rankings",
-        )  # fmt: skip
+        )
     return model

@@ -185,13 +185,16 @@ def _enter_inputs(
     for layer, attribute, width in zip(entered, attributes, widths, strict=True):
         if any(attributes):
             if attribute is None or width != attribute.width:
-                problem = "is not an attribute of the schema" if attribute is None else (
-                    f"takes {width} numbers, and the attribute gives {attribute.width}"
-                )  # fmt: skip
+                problem = (
+                    "is not an attribute of the schema"
+                    if attribute is None
+                    else (f"takes {width} numbers, and the attribute gives {attribute.width}")
+                )
                 raise ModelError(
-                    f"the model's input {layer.name!r} {problem}", location=name,
+                    f"the model's input {layer.name!r} {problem}",
+                    location=name,
                     hint=f"the attributes are: {', '.join(schema.names)}; mind their encodings",
-                )  # fmt: skip
+                )
             start = sum(one.width for one in schema.attributes[: schema.position(attribute.name)])
         yield layer.key, plain[start : start + width]
         start += width

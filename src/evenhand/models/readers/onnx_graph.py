@@ -84,9 +84,10 @@ def _load_graph(model: str | Path | bytes, name: str) -> tuple[Any, dict[str, in
     opsets = {opset.domain: opset.version for opset in proto.opset_import}
     if opsets.get("", OLDEST_OPSET) < OLDEST_OPSET:
         raise NotAdditiveError(
-            f"the model is written for version {opsets['']} of ONNX's operators, which is not read", location=name,
+            f"the model is written for version {opsets['']} of ONNX's operators, which is not read",
+            location=name,
             hint="export it again with a newer opset",
-        )  # fmt: skip
+        )
     return proto.graph, opsets
 
 

@@ -24,8 +24,15 @@ TENSORS = re.compile(r"data/(weights/weight_\d+|constants/tensor_\d+)")
 CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 GRAPH = "models/model.json"
 EXAMPLES = "data/sample_inputs/model.pt"
-PLAIN = ("archive_format", "archive_version", "byteorder", ".data/version", ".data/serialization_id", ".format_version",
-         ".storage_alignment")  # fmt: skip
+PLAIN = (
+    "archive_format",
+    "archive_version",
+    "byteorder",
+    ".data/version",
+    ".data/serialization_id",
+    ".format_version",
+    ".storage_alignment",
+)
 OPERATOR = re.compile(
     r"torch\.ops\.aten\.(?!from_file)\w+(\.\w+)?|_operator\.(add|sub|mul|truediv|floordiv|mod|neg|getitem|lt|le|gt|ge|eq|ne)"
 )
@@ -167,9 +174,19 @@ def _is_plain_arithmetic(expression: str) -> bool:
         else:
             allowed = isinstance(
                 node,
-                ast.Expression | ast.Call | ast.keyword | ast.BinOp | ast.UnaryOp | ast.expr_context
-                | ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod | ast.USub,
-            )  # fmt: skip
+                ast.Expression
+                | ast.Call
+                | ast.keyword
+                | ast.BinOp
+                | ast.UnaryOp
+                | ast.expr_context
+                | ast.Add
+                | ast.Sub
+                | ast.Mult
+                | ast.FloorDiv
+                | ast.Mod
+                | ast.USub,
+            )
         if not allowed:
             return False
     return True

@@ -22,10 +22,25 @@ from evenhand.population import uniform_population
 from evenhand.schema import Schema
 
 LINEAR = frozenset(
-    {"ARDRegression", "BayesianRidge", "ElasticNet", "ElasticNetCV", "HuberRegressor", "Lars", "Lasso", "LassoCV",
-     "LassoLars", "LinearRegression", "LinearSVR", "QuantileRegressor", "Ridge", "RidgeCV", "SGDRegressor",
-     "TheilSenRegressor"}
-)  # fmt: skip
+    {
+        "ARDRegression",
+        "BayesianRidge",
+        "ElasticNet",
+        "ElasticNetCV",
+        "HuberRegressor",
+        "Lars",
+        "Lasso",
+        "LassoCV",
+        "LassoLars",
+        "LinearRegression",
+        "LinearSVR",
+        "QuantileRegressor",
+        "Ridge",
+        "RidgeCV",
+        "SGDRegressor",
+        "TheilSenRegressor",
+    }
+)
 FORESTS = frozenset({"DecisionTreeRegressor", "ExtraTreeRegressor", "ExtraTreesRegressor", "RandomForestRegressor"})
 IDENTITY_LOSSES = frozenset({"squared_error", "absolute_error", "huber", "quantile"})
 """Losses of boosting whose trees add up to the number itself, not to its logarithm."""
@@ -122,9 +137,10 @@ def _read_sklearn(model: Any, schema: Schema, name: str) -> TreeEnsemble:
         base = float(np.ravel(model._baseline_prediction)[0])
     else:
         raise NotAdditiveError(
-            f"a {kind} is not a linear model, ReLU network or model of trees that can be read", location=name,
+            f"a {kind} is not a linear model, ReLU network or model of trees that can be read",
+            location=name,
             hint=BLACK_BOX_HINT,
-        )  # fmt: skip
+        )
     return build_ensemble(
         schema, trees, base=np.array([base]), link="identity", answers=(), location=name, divisor=divisor
     )

@@ -3,7 +3,7 @@
 Which steps do is known by their exact type, from a list. What they do is not copied: every fitted step is called on
 rows in which one attribute runs through its whole domain, and what comes out fills the tables. A number with too many
 values to list is followed as a line through the scalers, by exact bins through ``KBinsDiscretizer``, as a monotone
-curve through logarithms, powers and quantiles, and as differences of such curves through splines.
+curve through logarithms, powers and quantiles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from evenhand.models.additive.cells import (
     Cell,
     Cells,
     CurveCell,
-    HumpCell,
     ListedCell,
     PassthroughCell,
     RampCell,
@@ -41,24 +40,46 @@ from evenhand.typing import Floats
 
 SCALERS = frozenset({"MaxAbsScaler", "MinMaxScaler", "RobustScaler", "StandardScaler"})
 COLUMN_BY_COLUMN = SCALERS | {
-    "Binarizer", "FunctionTransformer", "OrdinalEncoder", "PowerTransformer", "QuantileTransformer", "SimpleImputer"
-}  # fmt: skip
+    "Binarizer",
+    "FunctionTransformer",
+    "OrdinalEncoder",
+    "PowerTransformer",
+    "QuantileTransformer",
+    "SimpleImputer",
+}
 CURVES = frozenset({"FunctionTransformer", "PowerTransformer", "QuantileTransformer"})
 CURVE_PROBES = 4097
 """Places at which a curve is looked at before it is followed."""
 SELECTORS = frozenset({"SelectKBest", "SelectPercentile", "VarianceThreshold"})
 LINEAR_CLASSIFIERS = frozenset(
-    {"LinearSVC", "LogisticRegression", "LogisticRegressionCV", "PassiveAggressiveClassifier", "Perceptron",
-     "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier"}
-)  # fmt: skip
+    {
+        "LinearSVC",
+        "LogisticRegression",
+        "LogisticRegressionCV",
+        "PassiveAggressiveClassifier",
+        "Perceptron",
+        "RidgeClassifier",
+        "RidgeClassifierCV",
+        "SGDClassifier",
+    }
+)
 
 MONOTONE: dict[str, tuple[float, float]] = {
-    "arcsinh": (-math.inf, math.inf), "arctan": (-math.inf, math.inf), "cbrt": (-math.inf, math.inf),
-    "exp": (-math.inf, math.inf), "exp2": (-math.inf, math.inf), "expm1": (-math.inf, math.inf),
-    "log": (0.0, math.inf), "log10": (0.0, math.inf), "log1p": (-1.0, math.inf), "log2": (0.0, math.inf),
-    "sinh": (-math.inf, math.inf), "sqrt": (0.0, math.inf), "square": (0.0, math.inf),
+    "arcsinh": (-math.inf, math.inf),
+    "arctan": (-math.inf, math.inf),
+    "cbrt": (-math.inf, math.inf),
+    "exp": (-math.inf, math.inf),
+    "exp2": (-math.inf, math.inf),
+    "expm1": (-math.inf, math.inf),
+    "log": (0.0, math.inf),
+    "log10": (0.0, math.inf),
+    "log1p": (-1.0, math.inf),
+    "log2": (0.0, math.inf),
+    "sinh": (-math.inf, math.inf),
+    "sqrt": (0.0, math.inf),
+    "square": (0.0, math.inf),
     "tanh": (-math.inf, math.inf),
-}  # fmt: skip
+}
 """Functions of NumPy that increase, and where."""
 
 FUNCTION_ERROR = 16 * 2.0**-52
@@ -225,13 +246,10 @@ class _FittedStep:
         for j, given in enumerate(self.given):
             outputs = [o for o, owner in enumerate(self.owners) if owner == j]
             if isinstance(given, RampCell):
-                kind = type(self.step).__name__
-                follow = {"KBinsDiscretizer": self._bin_cells, "SplineTransformer": self._humps}.get(kind, self._lines)
+                follow = self._bin_cells if type(self.step).__name__ == "KBinsDiscretizer" else self._lines
                 made.update(zip(outputs, follow(j, given, outputs), strict=True))
             elif isinstance(given, CurveCell):
                 made.update(zip(outputs, self._scaled_curves(j, given, outputs), strict=True))
-            elif isinstance(given, HumpCell):
-                raise NotAdditiveError("it changes the pieces of a spline of a number that has too many values to list")
         return cell.cell_array([made[o] for o in range(len(self.owners))])
 
     def _call(self, columns: dict[int, Values]) -> Values:
@@ -342,49 +360,6 @@ class _FittedStep:
             raise NotAdditiveError("it computes a number that has too many values to list too coarsely to be followed")
         return CurveCell(given.attribute, MonotoneCurve(compute_output, before.low, before.high, error))
 
-    def _humps(self, j: int, given: RampCell, outputs: Sequence[int]) -> list[Cell]:
-        """Return the pieces of a spline: the sum of the first k of them never increases.
-
-        A B-spline with coefficients that fall from 1 to 0 does not rise, since its derivative is one of degree - 1
-        whose coefficients are their differences, none of them positive (de Boor, "A practical guide to splines",
-        chapter X). Beyond its knots it stays as it is, or goes on as a straight line.
-        """
-        spline, degree = self.step.bsplines_[j], self.step.degree
-        low, high = np.sort(given.computed(np.array([given.low, given.high])).astype(np.float64))
-        inside = spline.t[degree] <= low and high <= spline.t[-degree - 1]
-        beyond = ("constant", "linear", "continue", "error") if inside else ("constant", "linear")
-        if self.step.extrapolation not in beyond or degree < 1 or given.slope < 0:
-            raise NotAdditiveError(
-                f"a spline of degree {degree} with extrapolation={self.step.extrapolation!r} is not followed over the "
-                "domain of a number that has too many values to list"
-            )
-        sizes = np.abs(self._call({j: given.computed(np.array([given.low, given.high]))})[:, outputs])
-        # A piece is off by a few roundings per degree; at most degree + 1 of them are not zero.
-        error = FUNCTION_ERROR * (degree + 1) ** 2 * max(1.0, float(sizes.sum(axis=1).max()))
-        last: dict[bytes, Floats] = {}  # all pieces are asked about the same entries, one after the other
-
-        def compute_pieces(entries: Floats) -> Floats:
-            key = entries.tobytes()
-            if key not in last:
-                last.clear()
-                last[key] = self._call({j: given.computed(entries)})[:, outputs].astype(np.float64)
-            return last[key]
-
-        found: list[Cell] = []
-        rise = None
-        for k in range(len(outputs)):
-
-            def compute_piece(entries: Floats, k: int = k) -> Floats:
-                return compute_pieces(entries)[:, k]
-
-            def compute_fall(entries: Floats, k: int = k) -> Floats:
-                return np.asarray(-compute_pieces(entries)[:, : k + 1].sum(axis=1))
-
-            fall = MonotoneCurve(compute_fall, given.low, given.high, error)
-            found.append(HumpCell(given.attribute, compute_piece, rise, fall))
-            rise = fall
-        return found
-
     def _bin_cells(self, j: int, given: RampCell, outputs: Sequence[int]) -> list[Cell]:
         edges = np.asarray(self.step.bin_edges_[j], dtype=np.float64)[1:-1]
 
@@ -407,7 +382,7 @@ def _any_value(given: Cell) -> Values:
     """Return what a column can hold, shape (1,)."""
     if isinstance(given, ListedCell):
         return given.values[:1]
-    inside = given.fall if isinstance(given, HumpCell) else given.curve if isinstance(given, CurveCell) else given
+    inside = given.curve if isinstance(given, CurveCell) else given
     return np.asarray(inside.computed(np.array([inside.low])))
 
 

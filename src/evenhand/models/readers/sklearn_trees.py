@@ -252,9 +252,15 @@ MAX_FOLLOWED = 2**20
 
 BOOSTERS = ("catboost", "lightgbm", "xgboost")
 TREES = frozenset(
-    {"DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier",
-     "GradientBoostingClassifier", "HistGradientBoostingClassifier"}
-)  # fmt: skip
+    {
+        "DecisionTreeClassifier",
+        "ExtraTreeClassifier",
+        "RandomForestClassifier",
+        "ExtraTreesClassifier",
+        "GradientBoostingClassifier",
+        "HistGradientBoostingClassifier",
+    }
+)
 SAME_SCORE = 1e-5
 """Scores must be this close to the estimator's on people drawn from the domain; libraries add up in float32."""
 
@@ -294,7 +300,7 @@ def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
 
 
 BENT = (
-    "the trees compare a number that a curve bends (a logarithm, a power, quantiles, a spline): rounding of the curve "
+    "the trees compare a number that a curve bends (a logarithm, a power, quantiles): rounding of the curve "
     "leaves open on which side of a threshold some values are, unless they are whole numbers that can be tried one by "
     f"one, up to {MAX_FOLLOWED:,} of them"
 )
@@ -314,7 +320,7 @@ def list_bent(columns: cell.Cells, trees: TreeEnsemble, schema: Schema, name: st
     """
     listed = columns.copy()
     for i, column in enumerate(columns):
-        if not isinstance(column, cell.CurveCell | cell.HumpCell):
+        if not isinstance(column, cell.CurveCell):
             continue
         attribute = schema.attributes[column.attribute]
         if attribute.size is None or attribute.size > MAX_FOLLOWED:

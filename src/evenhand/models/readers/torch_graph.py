@@ -39,8 +39,15 @@ def _as_operand(dtype: NumberType, given: Any) -> Any:
     return np.asarray(given, dtype=dtype) if isinstance(given, int | float) else given
 
 
-@_register_operation("alias.default", "clone.default", "contiguous.default", "detach.default", "detach_.default",
-            "dropout.default", "lift_fresh_copy.default")  # fmt: skip
+@_register_operation(
+    "alias.default",
+    "clone.default",
+    "contiguous.default",
+    "detach.default",
+    "detach_.default",
+    "dropout.default",
+    "lift_fresh_copy.default",
+)
 def _identity(
     dtype: NumberType, value: Tensor, probability: float = 0.0, train: bool = False, **settings: Any
 ) -> Tensor:
@@ -101,8 +108,9 @@ def _batch_norm(
 
 
 @_register_operation("_native_batch_norm_legit_no_training.default")
-def _native_batch_norm(dtype: NumberType, value: Any, scale: Any, shift: Any, mean: Any, variance: Any,
-                       momentum: float, epsilon: float) -> list[Tensor]:  # fmt: skip
+def _native_batch_norm(
+    dtype: NumberType, value: Any, scale: Any, shift: Any, mean: Any, variance: Any, momentum: float, epsilon: float
+) -> list[Tensor]:
     return [_batch_norm(dtype, value, scale, shift, mean, variance, False, momentum, epsilon)]
 
 
@@ -158,8 +166,9 @@ def _concatenate(dtype: NumberType, values: Sequence[Any], axis: int = 0) -> Ten
 
 
 @_register_operation("slice.Tensor")
-def _slice(dtype: NumberType, value: Any, axis: int = 0, start: int | None = None, end: int | None = None,
-           step: int = 1) -> Tensor:  # fmt: skip
+def _slice(
+    dtype: NumberType, value: Any, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
     return tensors.slice_columns(value, axis, start or 0, 2**63 - 1 if end is None else end, step)
 
 

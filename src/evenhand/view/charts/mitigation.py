@@ -460,23 +460,57 @@ def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, wid
     on = sorted((row for row in rows if row["on"]), key=lambda row: (row["gap"], row["accuracy"]))
     names = place_names([row for row in both if row["name"]], x, y, width - SCALE)
     layers = [
-        drawing.mark_layer(both, {"type": "rule", "color": LIGHT["open"]}, x={**across, "field": "gap_low"},
-                     x2={"field": "gap_high"}, y=up),
-        drawing.mark_layer(both, {"type": "rule", "color": LIGHT["open"]}, x=across, y={**up, "field": "accuracy_low"},
-                     y2={"field": "accuracy_high"}),
-        drawing.mark_layer(on, {"type": "line", "color": LIGHT["same"], "strokeWidth": 1.5}, x=across, y=up,
-                     order={"field": "gap"}),
-        drawing.mark_layer([row for row in rows if not row["on"]],
-                     {"type": "point", "filled": True, "size": 70, "opacity": 1, "fill": LIGHT["paper"],
-                      "stroke": LIGHT["faint"], "strokeWidth": 1.5}, x=across, y=up),
-        drawing.mark_layer(on, {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["same"]},
-                     x=across, y=up),
-        drawing.mark_layer(given, {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1,
-                             "color": LIGHT["different"]}, x=across, y=up),
-        *(drawing.mark_layer(own, {"type": "text", "align": align, "dx": dx, "dy": dy, "color": LIGHT["ink"]},
-                       x=across, y=up, text={"field": "name", "type": "nominal"})
-          for (align, dx, dy), own in names.items()),
-    ]  # fmt: skip
+        drawing.mark_layer(
+            both,
+            {"type": "rule", "color": LIGHT["open"]},
+            x={**across, "field": "gap_low"},
+            x2={"field": "gap_high"},
+            y=up,
+        ),
+        drawing.mark_layer(
+            both,
+            {"type": "rule", "color": LIGHT["open"]},
+            x=across,
+            y={**up, "field": "accuracy_low"},
+            y2={"field": "accuracy_high"},
+        ),
+        drawing.mark_layer(
+            on, {"type": "line", "color": LIGHT["same"], "strokeWidth": 1.5}, x=across, y=up, order={"field": "gap"}
+        ),
+        drawing.mark_layer(
+            [row for row in rows if not row["on"]],
+            {
+                "type": "point",
+                "filled": True,
+                "size": 70,
+                "opacity": 1,
+                "fill": LIGHT["paper"],
+                "stroke": LIGHT["faint"],
+                "strokeWidth": 1.5,
+            },
+            x=across,
+            y=up,
+        ),
+        drawing.mark_layer(
+            on, {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["same"]}, x=across, y=up
+        ),
+        drawing.mark_layer(
+            given,
+            {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["different"]},
+            x=across,
+            y=up,
+        ),
+        *(
+            drawing.mark_layer(
+                own,
+                {"type": "text", "align": align, "dx": dx, "dy": dy, "color": LIGHT["ink"]},
+                x=across,
+                y=up,
+                text={"field": "name", "type": "nominal"},
+            )
+            for (align, dx, dy), own in names.items()
+        ),
+    ]
     return drawing.finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, about)
 
 

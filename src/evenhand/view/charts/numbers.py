@@ -48,7 +48,8 @@ def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
         color={"field": "group", "type": "nominal", "scale": colours, "legend": legend},
         strokeDash={"field": "group", "type": "nominal", "scale": dashes, "legend": legend},
     )
-    medians = "; ".join(f"{name}: median {one.values[len(one.values) // 2]:,.4g}" for name, one in
-                        zip(names, drawn, strict=True))  # fmt: skip
+    medians = "; ".join(
+        f"{name}: median {one.values[len(one.values) // 2]:,.4g}" for name, one in zip(names, drawn, strict=True)
+    )
     spec = {"layer": [line], "width": width - 84, "height": 240}
     return drawing.finish_chart(spec, f"Quantile curves of {result.outcome.name} by {by}: {medians}.")

@@ -44,8 +44,11 @@ def draw_selection(result: rankings.RankingResult, place: int, *, width: int = W
                 value = one.ratio.value
                 low, high = (value if end is None else end for end in (low, high))
                 rows.append({"name": group.label, "k": one.at, "value": value, "low": low, "high": high})
-    top = max(max((row["value"] for row in rows), default=1.0) * 1.05, min(HIGHEST, max((row["high"] for row in rows),
-              default=1.0)), 1.2)  # fmt: skip
+    top = max(
+        max((row["value"] for row in rows), default=1.0) * 1.05,
+        min(HIGHEST, max((row["high"] for row in rows), default=1.0)),
+        1.2,
+    )
     rows = [row | {"high": min(row["high"], top), "low": min(row["low"], top)} for row in rows]
     places = sorted({row["k"] for row in rows})
     legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
@@ -63,8 +66,12 @@ def draw_selection(result: rankings.RankingResult, place: int, *, width: int = W
 
     def y(field: str) -> Spec:
         title = "share of places / even share" if width < WIDE else "share of the first k places / share in even orders"
-        return {"field": field, "type": "quantitative", "scale": {"domain": [0, top], "nice": False},
-                "axis": {"title": title, "tickCount": 5, "offset": 5}}  # fmt: skip
+        return {
+            "field": field,
+            "type": "quantitative",
+            "scale": {"domain": [0, top], "nice": False},
+            "axis": {"title": title, "tickCount": 5, "offset": 5},
+        }
 
     band = {"type": "area", "opacity": 0.2} if len(places) > 1 else {"type": "rule", "strokeWidth": 6, "opacity": 0.3}
     layers = [

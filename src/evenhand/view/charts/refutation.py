@@ -59,26 +59,35 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
         ),
         drawing.mark_layer(line, steps | {"type": "line", "color": LIGHT["same"], "strokeWidth": 2}, x=across, y=up),
         drawing.mark_layer(
-            own, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 3}, x=across, y={**up, "field": "low"},
+            own,
+            {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 3},
+            x=across,
+            y={**up, "field": "low"},
             y2={"field": "gap"},
         ),
         drawing.mark_layer(
             own if result.witness is not None else [],
-            {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["ink"]}, x=across, y=up,
+            {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["ink"]},
+            x=across,
+            y=up,
         ),
         drawing.mark_layer(
-            given, {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1,
-                    "color": LIGHT["different"]}, x=across, y=up,
+            given,
+            {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["different"]},
+            x=across,
+            y=up,
         ),
         *(
             drawing.mark_layer(
                 [row for row in named if (row["accuracy"] > middle) == (side < 0)],
-                {"type": "text", "align": align, "dx": 9 * side, "dy": -8, "color": LIGHT["ink"]}, x=across, y=up,
+                {"type": "text", "align": align, "dx": 9 * side, "dy": -8, "color": LIGHT["ink"]},
+                x=across,
+                y=up,
                 text={"field": "name", "type": "nominal"},
             )
             for align, side in (("left", 1), ("right", -1))
         ),
-    ]  # fmt: skip
+    ]
     said = "; ".join(
         f"accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %")
         for row in line[:: max(1, len(line) // 6)]

@@ -239,14 +239,23 @@ def draw_trade(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
         ),
         drawing.mark_layer(marked, rule, x=across | {"field": "gap_low"}, x2={"field": "gap_high"}, y=up),
         drawing.mark_layer(marked, rule, x=across, y=up | {"field": "low"}, y2={"field": "high"}),
-        drawing.mark_layer(rows, {"type": "point", "filled": True, "size": 22, "opacity": 1, "color": LIGHT["same"]},
-                           x=across, y=up),
-        drawing.mark_layer([row for row in rows if row["own"]],
-                           {"type": "point", "shape": "square", "filled": True, "size": 90, "opacity": 1,
-                            "color": LIGHT["different"]}, x=across, y=up),
-        drawing.mark_layer(named, {"type": "text", "align": "left", "dx": 8, "dy": -7, "color": LIGHT["ink"]},
-                           x=across, y=up, text={"field": "name", "type": "nominal"}),
-    ]  # fmt: skip
+        drawing.mark_layer(
+            rows, {"type": "point", "filled": True, "size": 22, "opacity": 1, "color": LIGHT["same"]}, x=across, y=up
+        ),
+        drawing.mark_layer(
+            [row for row in rows if row["own"]],
+            {"type": "point", "shape": "square", "filled": True, "size": 90, "opacity": 1, "color": LIGHT["different"]},
+            x=across,
+            y=up,
+        ),
+        drawing.mark_layer(
+            named,
+            {"type": "text", "align": "left", "dx": 8, "dy": -7, "color": LIGHT["ink"]},
+            x=across,
+            y=up,
+            text={"field": "name", "type": "nominal"},
+        ),
+    ]
     return drawing.finish_chart(
         {"layer": layers, "width": width - SCALE, "height": TRADE_HEIGHT},
         f"Accuracy against the demographic parity difference by {by} along the threshold. "

@@ -103,5 +103,12 @@ def _step(low: float, high: float, about: int) -> float:
     """Return 1, 2 or 5 times a power of ten, so that about so many of them lie between the ends."""
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
-    return power * (10 if raw / power >= math.sqrt(50) else 5 if raw / power >= math.sqrt(10) else
-                    2 if raw / power >= math.sqrt(2) else 1)  # fmt: skip
+    return power * (
+        10
+        if raw / power >= math.sqrt(50)
+        else 5
+        if raw / power >= math.sqrt(10)
+        else 2
+        if raw / power >= math.sqrt(2)
+        else 1
+    )

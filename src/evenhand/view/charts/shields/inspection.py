@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from evenhand.shields import ActionStretch, HeatmapCell, ShieldInspection
 
 
-STRENGTH_STEPS = ((0.5, 1.0, "more than half"), (0.2, 0.85, "to 50 %"), (0.05, 0.68, "to 20 %"), (0.01, 0.48, "to 5 %"),
-         (0.001, 0.28, "to 1 %"), (0.0, 0.12, "less than 0.1 %"))  # fmt: skip
+STRENGTH_STEPS = (
+    (0.5, 1.0, "more than half"),
+    (0.2, 0.85, "to 50 %"),
+    (0.05, 0.68, "to 20 %"),
+    (0.01, 0.48, "to 5 %"),
+    (0.001, 0.28, "to 1 %"),
+    (0.0, 0.12, "less than 0.1 %"),
+)
 """Shares of interventions from which the heat map has a colour, how strong that is, and the words for it."""
 PLAIN_STRENGTH = 0.55
 """Strength of the grey of cells where every recommendation is followed."""
@@ -211,22 +217,44 @@ def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) 
         needed = 34 + round(drawing.text_width(text))
         if i == 0 or x + needed > width:
             x, y = 0, y + 20
-        rows.append({"x": x, "x2": x + 13, "text_x": x + 18, "y": y, "y2": y + 13, "middle": y + 7, "text": text,
-                     "color": LIGHT[role], "opacity": strength})  # fmt: skip
+        rows.append(
+            {
+                "x": x,
+                "x2": x + 13,
+                "text_x": x + 18,
+                "y": y,
+                "y2": y + 13,
+                "middle": y + 7,
+                "text": text,
+                "color": LIGHT[role],
+                "opacity": strength,
+            }
+        )
         x += needed
     place: Spec = {"type": "quantitative", "scale": None, "axis": None}
     return {
         "layer": [
-            drawing.mark_layer(rows, {"type": "rect"}, x={"field": "x", **place}, x2={"field": "x2"},
-                         y={"field": "y", **place}, y2={"field": "y2"}, color=drawing.literal_color("color"),
-                         opacity={"field": "opacity", "type": "quantitative", "scale": None}),
-            drawing.mark_layer(rows, {"type": "text", "align": "left", "baseline": "middle"},
-                         x={"field": "text_x", **place}, y={"field": "middle", **place},
-                         text={"field": "text", "type": "nominal"}),
+            drawing.mark_layer(
+                rows,
+                {"type": "rect"},
+                x={"field": "x", **place},
+                x2={"field": "x2"},
+                y={"field": "y", **place},
+                y2={"field": "y2"},
+                color=drawing.literal_color("color"),
+                opacity={"field": "opacity", "type": "quantitative", "scale": None},
+            ),
+            drawing.mark_layer(
+                rows,
+                {"type": "text", "align": "left", "baseline": "middle"},
+                x={"field": "text_x", **place},
+                y={"field": "middle", **place},
+                text={"field": "text", "type": "nominal"},
+            ),
         ],
         "width": width,
         "height": y + 13,
-    }  # fmt: skip
+    }
 
 
 def _colour_role(cell: HeatmapCell) -> str:

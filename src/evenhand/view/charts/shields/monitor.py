@@ -58,10 +58,9 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
         return min(max(missing if value is None else value, low), high)
 
     rows: list[Spec] = [
-        {"n": n, "mean": cut(mean, 0.0), "low": cut(below, low), "high": cut(above, high),
-         "recent": cut(recent, 0.0)}
+        {"n": n, "mean": cut(mean, 0.0), "low": cut(below, low), "high": cut(above, high), "recent": cut(recent, 0.0)}
         for n, mean, below, above, recent in known
-    ]  # fmt: skip
+    ]
     end = course.decisions[-1]
     x = {
         "field": "n",
@@ -80,15 +79,20 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
             band, {"type": "area", "color": LIGHT["grid"]}, x=x, y=y | {"field": "low"}, y2={"field": "high"}
         ),
         drawing.mark_layer(
-            rows, {"type": "area", "opacity": 0.25, "color": LIGHT["same"]},
-            x=x, y=y | {"field": "low"}, y2={"field": "high"},
+            rows,
+            {"type": "area", "opacity": 0.25, "color": LIGHT["same"]},
+            x=x,
+            y=y | {"field": "low"},
+            y2={"field": "high"},
         ),
         drawing.mark_layer(
-            rows, line | {"color": LIGHT["third"], "strokeDash": [5, 3], "strokeWidth": 1.6},
-            x=x, y=y | {"field": "recent"},
+            rows,
+            line | {"color": LIGHT["third"], "strokeDash": [5, 3], "strokeWidth": 1.6},
+            x=x,
+            y=y | {"field": "recent"},
         ),
         drawing.mark_layer(rows, line | {"color": LIGHT["same"]}, x=x, y=y | {"field": "mean"}),
-    ]  # fmt: skip
+    ]
     if gap.alarm is not None:
         mark = [{"n": gap.alarm, "text": f"alarm at {gap.alarm:,}"}]
         right = gap.alarm > 0.7 * end
@@ -96,11 +100,18 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
             drawing.mark_layer(mark, {"type": "rule", "color": LIGHT["different"], "strokeWidth": 2}, x=x),
             drawing.mark_layer(
                 mark,
-                {"type": "text", "align": "right" if right else "left", "dx": -6 if right else 6, "dy": 10,
-                 "y": 0, "color": LIGHT["different"]},
-                x=x, text={"field": "text", "type": "nominal"},
+                {
+                    "type": "text",
+                    "align": "right" if right else "left",
+                    "dx": -6 if right else 6,
+                    "dy": 10,
+                    "y": 0,
+                    "color": LIGHT["different"],
+                },
+                x=x,
+                text={"field": "text", "type": "nominal"},
             ),
-        ]  # fmt: skip
+        ]
     said = "no estimate yet"
     if known:
         last = known[-1]
