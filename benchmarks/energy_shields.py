@@ -1,18 +1,17 @@
-"""Energy shields and short-term bounds beside the other kinds: what each costs, and how often a run is beyond a bound.
+"""Energy shields beside the other kinds: what each costs, and how often a run is unfair.
 
     python benchmarks/energy_shields.py                   two minutes on one core
     python benchmarks/energy_shields.py --picture FILE    and the picture of docs/explanation/energy-shields.md
 
 Two streams: Adult's women and men with a model that recommends 7.5 % and 25.2 %, and groups of 30 and 70 % in which 35
-and 60 % are recommended. A hundred decisions, a bias of at most 0.1 at the end and at most 0.15 from decision 40 on.
-Everything of the first table is exact. The others are simulations with a fixed seed.
+and 60 % are recommended. A hundred decisions, a bias of at most 0.1 at the end. The first table is exact. The others
+are simulations with a fixed seed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -23,10 +22,9 @@ from evenhand.shields import (
     FairnessProperty,
     Inputs,
     Nudging,
+    PeriodicShield,
     ShieldPlan,
     ShieldPolicy,
-    ShortTermBound,
-    cheapest_nudging,
     compare_shields,
     inspect_policy,
     long_run_bias,
@@ -41,7 +39,7 @@ STREAMS = {
     "adult": Inputs(("women", "men"), (0.331, 0.669), (0.075, 0.252)),
     "uneven": Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6)),
 }
-BOUND = ShortTermBound(Fraction("0.15"), 40, 0.05)
+NUDGING = Nudging(free=0.05, full=0.1, power=2)
 NOTHING = Nudging(first=100, filter=False)
 """No nudges at all within a hundred decisions: the stream without a shield."""
 
@@ -51,59 +49,29 @@ Row = dict[str, Any]
 def exact_row(name: str, policy: ShieldPolicy) -> Row:
     """What a policy comes to over all runs of a hundred decisions."""
     found = inspect_policy(policy)
-    return {"shield": name, "overrides": found.overrides, "outside": found.outside, "unfair": found.ends[-1].chance}
+    return {"shield": name, "overrides": found.overrides, "unfair": found.ends[-1].chance}
 
 
 def exact_table(inputs: Inputs) -> list[Row]:
-    """None, `finite`, the cheapest one with the bound, and the cheapest nudges without and with the filter."""
+    """No shield, `finite`, and nudges without and with the filter."""
     plain = ShieldPlan(KEPT, inputs, 100)
-    watched = replace(plain, short_term=BOUND)
-    rows = []
-    for name, nudging in (("none", NOTHING), ("nudges", Nudging(filter=False)), ("nudges and filter", Nudging())):
-        asked = replace(watched, kind="energy", nudging=nudging)
-        if name == "none":
-            asked = replace(asked, short_term=replace(BOUND, probability=0.5))
-            rows.append(exact_row(name, first_period(asked)))
-            continue
-        best = cheapest_nudging(asked)
-        rows.append(exact_row(name, synthesize(replace(asked, nudging=best.nudging))) | {"nudging": str(best.nudging)})
-    finite = synthesize(plain)
-    # The table of a shield without the bound, looked at with it.
-    rows.append(exact_row("finite", replace(finite, plan=watched, after=finite.actions, short_from=BOUND.first)))
-    for probability in (0.05, 0.01):
-        asked = replace(plain, short_term=replace(BOUND, probability=probability))
-        rows.append(exact_row(f"finite, at most {probability:g} outside", synthesize(asked)))
-    return rows
-
-
-def first_period(plan: ShieldPlan) -> ShieldPolicy:
-    """A shield that is not asked whether it keeps its bound."""
-    from evenhand.shields import PeriodicShield
-
-    return PeriodicShield(plan).begin().policy
-
-
-def seconds_of(plan: ShieldPlan) -> float:
-    """Processor seconds of a synthesis, the best of three; what is compiled is so before."""
-    synthesize(plan)
-    found = []
-    for _ in range(3):
-        begun = time.process_time()
-        synthesize(plan)
-        found.append(time.process_time() - begun)
-    return min(found)
+    rules = (("none", NOTHING), ("nudges", replace(NUDGING, filter=False)), ("nudges and filter", NUDGING))
+    rows = [
+        exact_row(name, PeriodicShield(replace(plain, kind="energy", nudging=nudging)).begin().policy)
+        for name, nudging in rules
+    ]
+    return [*rows, exact_row("finite", synthesize(plain))]
 
 
 def periods_table(inputs: Inputs) -> list[Row]:
     """Ten periods of 50 decisions in 60 runs: overrides in 100, time beyond kappa, runs with all ends fair."""
     plain = ShieldPlan(KEPT, inputs, 50)
-    nudging = Nudging(free=0.05, full=0.1, power=2)
     plans = [
         replace(plain, kind="dynamic"),
         replace(plain, kind="greedy"),
         replace(plain, kind="static-bw"),
-        replace(plain, kind="energy", nudging=replace(nudging, filter=False)),
-        replace(plain, kind="energy", nudging=nudging),
+        replace(plain, kind="energy", nudging=replace(NUDGING, filter=False)),
+        replace(plain, kind="energy", nudging=NUDGING),
     ]
     result = compare_shields(plans, runs=60, periods=10)
     names = ["dynamic", "greedy", "static-bw", "nudges", "nudges and filter"]
@@ -124,18 +92,20 @@ def limits(inputs: Inputs) -> list[Row]:
         closed = gap - getattr(found.bias, "value", 0.0)
         spent = getattr(found.intervention_rate, "value", 0.0)
         rows.append(
-            {"nudge": groups, "formula": long_run_bias(plan), "measured": getattr(found.bias, "value", None),
-             "overrides per point": spent / closed}
-        )  # fmt: skip
+            {
+                "nudge": groups,
+                "formula": long_run_bias(plan),
+                "measured": getattr(found.bias, "value", None),
+                "overrides per point": spent / closed,
+            }
+        )
     return rows
 
 
 def draw_kinds(path: Path) -> None:
     """Write the picture of the kinds on Adult's stream."""
     plain = ShieldPlan(KEPT, STREAMS["adult"], 100)
-    guarded = replace(plain, short_term=BOUND)
-    best = cheapest_nudging(replace(guarded, kind="energy", nudging=Nudging()))
-    plans = [plain, guarded, replace(guarded, kind="energy", nudging=best.nudging), replace(plain, kind="greedy")]
+    plans = [plain, replace(plain, kind="energy", nudging=NUDGING), replace(plain, kind="greedy")]
     result = compare_shields(plans, runs=2000)
     path.write_text(drawing.to_svg(draw_comparison(result), name="kinds of shields"), encoding="utf-8")
 
@@ -149,14 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     found: Row = {}
     for name, inputs in STREAMS.items():
-        plain = ShieldPlan(KEPT, inputs, 100)
-        finite, guarded = seconds_of(plain), seconds_of(replace(plain, short_term=BOUND))
-        found[name] = {
-            "exact": exact_table(inputs),
-            "periods": periods_table(inputs),
-            "limits": limits(inputs),
-            "seconds": {"finite": finite, "short-term bound": guarded, "times": guarded / finite},
-        }
+        found[name] = {"exact": exact_table(inputs), "periods": periods_table(inputs), "limits": limits(inputs)}
         print(json.dumps({name: found[name]}, indent=1), flush=True)
 
 

@@ -89,7 +89,6 @@ CASES = (
     *(Case("equal_opportunity", horizon, costs=10) for horizon in (50, 75)),
     Case("demographic_parity", 100, variant="any time"),
     *(Case("demographic_parity", horizon, variant="feasible") for horizon in (100, 200, 400)),
-    *(Case("demographic_parity", horizon, variant="robust") for horizon in (100, 200)),
     *(Case("demographic_parity", horizon, variant="separable", groups=4) for horizon in (100, 1000)),
 )
 
@@ -123,11 +122,6 @@ def synthesis(case: Case, horizon: int) -> Callable[[], ShieldPolicy]:
 
         asked = plan(case, horizon, kind="static-bw")
         return lambda: synthesize_separable(asked)
-    if case.variant == "robust":
-        from evenhand.shields import ProbabilityRanges, synthesize_robust
-
-        asked = plan(case, horizon)
-        return lambda: synthesize_robust(asked, ProbabilityRanges.around_inputs(asked.inputs, rate=0.05, accept=0.05))
     options = {"feasible": {"kind": "feasible"}, "any time": {"checks": "anytime"}, "finite": {}}[case.variant]
     asked = plan(case, horizon, **options)
     return lambda: synthesize(asked)

@@ -131,17 +131,6 @@ def test_the_json_of_an_inspection(evenhand, policy):
     assert ShieldInspection.from_json(found.to_json()) == found
 
 
-def test_a_shield_for_ranges_is_looked_at(evenhand, config, tmp_path):
-    config.write_text(CONFIG.replace("rate: 0.3", "rate: [0.1, 0.5]").replace("rate: 0.7", "rate: [0.5, 0.9]"))
-    out = tmp_path / "p.shield"
-    made = evenhand("shield", "synthesize", "--config", config, "--out", out)
-    assert "however people come within the ranges" in " ".join(made.out.split())
-    found = evenhand("shield", "inspect", out, "--json", "-").json
-    assert found["verified"] is True
-    assert found["worst_cost"] == file.load_policy(out).expected_cost > found["expected_cost"]
-    assert "in the worst case" in evenhand("shield", "inspect", out).out
-
-
 def test_an_unfair_table_is_exit_code_1(evenhand, policy):
     """As when kappa was edited in the file, and its checksum made anew."""
     head, arrays = file.unpack_container(policy.read_bytes(), location="p")

@@ -138,12 +138,11 @@ def test_workers_are_processes_or_a_cluster(evenhand, config, tmp_path):
 
 
 def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
-    short = 'short_term: {kappa: "0.3", from: 10, probability: 0.5}\n'
     page = tmp_path / "kinds.html"
-    ran = evenhand("shield", "simulate", "--config", config(more=short), "--kind", "energy", "--kind", "finite",
+    ran = evenhand("shield", "simulate", "--config", config(), "--kind", "energy", "--kind", "finite",
                    "--runs", "100", "--html", page, "--json", "-")  # fmt: skip
     assert ran.code == 0, ran.err
-    assert [one["shield"] for one in ran.json["simulations"]] == ["energy", "finite", "finite"]
+    assert [one["shield"] for one in ran.json["simulations"]] == ["energy", "finite"]
     assert "<svg" in page.read_text()
     alone = evenhand("shield", "simulate", "--config", config(), "--kind", "energy", "--runs", "100", "--json", "-")
     assert (alone.json["kind"], alone.json["shield"], alone.json["periods"]) == ("shield-simulation", "energy", 10)

@@ -268,27 +268,24 @@ def test_a_shield_from_a_file_needs_its_policy(tmp_path):
 
 
 def test_decisions_that_were_drawn_are_drawn_again(tmp_path):
-    """An energy shield, and one that left its short-term bound: everything is in the plan and the counters."""
+    """Of an energy shield everything is in the plan and the counters."""
     energy = {**PARITY, "kind": "energy", "horizon": 20, "nudge": "both", "seed": 17, "empty_group": "vacuous"}
-    short = {**PARITY, "horizon": 50, "short_term": {"kappa": "0.3", "from": 5, "probability": 0.4}}
-    served = ServiceConfig.read({"shields": [{"name": "drawn", "plan": energy}, {"name": "guarded", "plan": short}]})
+    served = ServiceConfig.read({"shields": [{"name": "drawn", "plan": energy}]})
     database = Database(f"sqlite:///{tmp_path / 'evenhand.db'}")
     ledger = Ledger(database, build_streams(served).machines)
     for number in range(50):
-        for stream in ("drawn", "guarded"):
-            group, said = ("women", "men")[number % 3 == 0], int(number % 3 == 0)
-            asked = {"op": "decide", "id": f"{number}", "group": group, "recommendation": said}
-            ledger.submit(stream, asked).result()
+        group, said = ("women", "men")[number % 3 == 0], int(number % 3 == 0)
+        asked = {"op": "decide", "id": f"{number}", "group": group, "recommendation": said}
+        ledger.submit("drawn", asked).result()
         if number == 25:
             place = ledger.checkpoint("drawn").result().number
     ledger.close()
-    logs = {stream: list(read_log(database, stream)) for stream in ("drawn", "guarded")}
+    entries = list(read_log(database, "drawn"))
     database.close()
-    for stream, entries in logs.items():
-        assert any(one["body"].get("output", {}).get("intervened") for one in entries), stream
-        assert replay_log(entries).all_agree, stream
-    assert replay_log(logs["drawn"][place:]).all_agree
-    other = copy.deepcopy(logs["drawn"])
+    assert any(one["body"].get("output", {}).get("intervened") for one in entries)
+    assert replay_log(entries).all_agree
+    assert replay_log(entries[place:]).all_agree
+    other = copy.deepcopy(entries)
     place = next(i for i, one in enumerate(other) if one["body"].get("output", {}).get("intervened"))
     other[place]["body"]["output"] |= {"decision": 1 - other[place]["body"]["output"]["decision"]}
     assert replay_log(rehashed(other)).difference.entry == place

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, ShieldPlan, read_plan, read_plan_with_ranges
+from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, ShieldPlan, read_plan
 from evenhand.shields.spec.configuration import format_exact, plan_from_mapping, plan_to_mapping
 from evenhand.shields.spec.ends import why_nothing_is_required
 
@@ -94,39 +94,6 @@ def test_who_comes_need_not_be_said_where_nothing_depends_on_it(tmp_path):
         read(tmp_path, text.replace("a: {}", "a: {accept: 0.2}"))
 
 
-UNKNOWN = CONTRACT.replace("rate: 0.3", "rate: [0.2, 0.4]").replace("rate: 0.7", "rate: [0.6, 0.8]")
-
-
-def test_ranges_of_what_is_not_known(tmp_path):
-    (tmp_path / "shield.yaml").write_text(UNKNOWN.replace("accept: 0.35", "accept: [0.25, 0.5]"))
-    plan, ranges = read_plan_with_ranges(tmp_path / "shield.yaml")
-    assert plan.inputs.rate == pytest.approx((0.3, 0.7))
-    assert plan.inputs.accept == (0.375, 0.6)
-    assert ranges.inputs == plan.inputs
-    assert ranges.rate == (0.2, 0.4)
-    assert ranges.accept == ((0.25, 0.5), (0.6, 0.6))
-    assert ranges.label == ((0.4, 0.4), (0.6, 0.6))
-    assert read_plan_with_ranges(plan_to_mapping(plan)) == (plan, None)
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "complaint"),
-    [
-        ("[0.6, 0.8]", "[0.55, 0.85]", "ranges of the rates do not add up to 1"),
-        ("[0.6, 0.8]", "0.7", "ranges of the rates do not add up to 1"),
-        ("[0.2, 0.4]", "[0.4, 0.2]", "begins above its end"),
-        ("[0.2, 0.4]", "[0.2]", "a range has two ends, and 1 are given"),
-        ("[0.2, 0.4]", "[0.2, 1.4]", "1.4 is more than 1"),
-        ("[0.2, 0.4]", "[0.2, x]", "expected a number, got 'x'"),
-        ("kind: finite", "kind: dynamic", "ranges are for two groups and kind finite"),
-    ],
-)
-def test_ranges_that_make_no_sense(tmp_path, right, wrong, complaint):
-    assert right in UNKNOWN
-    with pytest.raises(OptionError, match=complaint):
-        read(tmp_path, UNKNOWN.replace(right, wrong))
-
-
 FAULTS = [
     ("property: demographic_parity", "property: parity", "property", "no property 'parity'", "demographic_parity"),
     ("property: demographic_parity, ", "", "", "`property` is missing", "disparate_impact"),
@@ -156,6 +123,8 @@ FAULTS = [
     ("cost: 1.0", "cost: 1, cost: 2", "line 1", "'cost' is there twice", ""),
     ("rate: 0.3", "rate: 0.4", "rate", "add up to 1.1, not to 1", "share of the group"),
     ("rate: 0.3", "rate: 1.3", "groups.a.rate", "1.3 is more than 1", "from 0 to 1"),
+    ("rate: 0.3", "rate: [0.2, 0.4]", "groups.a.rate", "expected a number, got [0.2, 0.4]", "from 0 to 1"),
+    ("kind: finite", "short_term: {kappa: 0.2}", "", "no entry 'short_term'", ""),
     ("rate: 0.3", 'rate: "0.3"', "groups.a.rate", "expected a number, got '0.3'", "from 0 to 1"),
     ("rate: 0.3, ", "", "groups.a", "`rate` is missing", "rate: 0.3"),
     ("accept: 0.6", "acept: 0.6", "groups.b", "no entry 'acept'", "did you mean 'accept'?"),

@@ -21,8 +21,6 @@ from evenhand.shields import (
     PeriodicShield,
     Shield,
     ShieldPlan,
-    ShortTermBound,
-    cheapest_nudging,
     compare_shields,
     inspect_policy,
     long_run_bias,
@@ -126,7 +124,6 @@ def test_cost_and_probabilities_are_those_of_all_draws(case: tuple) -> None:
     kept = FairnessProperty(kind, Fraction(1, 4), EmptyGroupRule.parse(empty))
     inputs = Inputs(("a", "b"), (rate, 1 - rate), (one, other))
     asked = plan(6, inputs, kept, free=0.05, full=0.6, power=power, first=first, groups=groups, filter=filtered)
-    asked = replace(asked, short_term=ShortTermBound(Fraction(1, 2), 6, 0.5))
     made = PeriodicShield(asked).begin().policy
     cost, ends = followed(made, 6)
     found = inspect_policy(made)
@@ -134,8 +131,6 @@ def test_cost_and_probabilities_are_those_of_all_draws(case: tuple) -> None:
     assert sum(ends.values()) == pytest.approx(1)
     unfair = sum(chance for end, chance in ends.items() if not kept.fair(*end))
     assert found.ends[-1].chance == pytest.approx(unfair, abs=1e-12)
-    outside = sum(chance for end, chance in ends.items() if kept.bias(*end) > Fraction(1, 2))
-    assert found.outside == pytest.approx(outside, abs=1e-12)
     if filtered:
         assert unfair == 0
         assert found.verified
@@ -198,13 +193,6 @@ def test_files_states_and_logs_carry_the_draws() -> None:
     assert replay_log(Shield(PeriodicShield(other)), log).difference is not None
 
 
-def test_nudges_that_leave_the_bound_too_often_are_refused() -> None:
-    asked = replace(plan(30, ADULT, full=0.5, power=8), short_term=ShortTermBound(Fraction("0.15"), 10, 0.01))
-    with pytest.raises(OptionError, match="with a probability of") as refused:
-        synthesize(asked)
-    assert refused.value.location == "short_term"
-
-
 @pytest.mark.parametrize(("inputs", "expected"), [(ADULT, 0.0348), (UNEVEN, 0.0409)], ids=["adult", "uneven"])
 def test_the_limit_is_where_recommendations_and_nudges_agree(inputs: Inputs, expected: float) -> None:
     """Nudging both groups, q(b*) = (D - b*) / (1 + D), by hand."""
@@ -235,30 +223,16 @@ def test_a_kappa_of_zero_and_powers_that_are_not_whole_are_refused() -> None:
             name: {"rate": 1 / 3, "accept": 0.5} for name in "abc"}}))  # fmt: skip
 
 
-def test_the_cheapest_nudges_keep_the_bound_and_cost_less_than_others_that_do() -> None:
-    asked = replace(plan(30, ADULT, full=0.1), short_term=ShortTermBound(Fraction("0.2"), 15, 0.1))
-    found = cheapest_nudging(asked)
-    made = synthesize(replace(asked, nudging=found.nudging))
-    assert (made.expected_cost, made.outside) == (found.expected_cost, found.outside)
-    assert found.outside <= 0.1
-    other = synthesize(replace(asked, nudging=Nudging(full=0.1, power=1, groups="both")))
-    assert found.expected_cost < other.expected_cost
-    with pytest.raises(OptionError, match="none leaves"):
-        cheapest_nudging(replace(asked, short_term=ShortTermBound(Fraction("0.1"), 1, 1e-6)))
-    with pytest.raises(OptionError, match="short-term bound"):
-        cheapest_nudging(plan(30, ADULT))
-
-
 def test_kinds_are_compared_on_the_same_people() -> None:
-    asked = replace(plan(20, full=0.3), short_term=ShortTermBound(Fraction("0.3"), 10, 0.5))
+    asked = plan(20, full=0.3)
     plans = plans_of_kinds(asked, ["finite", "energy", "greedy"])
     result = compare_shields(plans, runs=300, seed=1)
-    assert [one.name for one in result.simulations] == ["finite", "finite (short-term bound)", "energy", "greedy"]
+    assert [one.name for one in result.simulations] == ["finite", "energy", "greedy"]
     first = result.simulations[0]
     for one in result.simulations[1:]:
         assert one.over_time[-1].unshielded == first.over_time[-1].unshielded
         assert one.fair_share_unshielded == first.fair_share_unshielded
-    assert [one.fair_share for one in result.simulations[:3]] == [1, 1, 1]
+    assert [one.fair_share for one in result.simulations[:2]] == [1, 1]
     assert result.to_frame()["shield"].tolist() == [one.name for one in result.simulations]
     assert type(result).from_json(result.to_json()) == result
     with pytest.raises(OptionError, match="no kind"):

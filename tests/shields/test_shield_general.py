@@ -12,14 +12,10 @@ from evenhand.shields import (
     EmptyGroupRule,
     FairnessProperty,
     Inputs,
-    RatioDifference,
     ShieldPlan,
-    equalized_odds,
     parse_kappa,
-    predictive_parity,
     read_plan,
     synthesize,
-    synthesize_ratio_difference,
 )
 from evenhand.shields.synthesis.general import synthesize_general
 
@@ -107,63 +103,8 @@ def test_three_groups_stay_alike_in_every_run() -> None:
     assert all(pairwise(asked)(12, state) == 0.0 for state in states)
 
 
-def test_counters_of_ones_own() -> None:
-    # Predictive parity: the share with label 1 among the accepted; decisions move the denominators.
-    ratios = RatioDifference(
-        lambda _, decision, label: decision * label, lambda _, decision, __: decision, parse_kappa("0.3"), True
-    )
-    inputs = Inputs(("a", "b"), (0.4, 0.6), (0.7, 0.6), (0.9, 0.3))
-
-    def brute(state: tuple[int, ...], left: int) -> float:
-        if left == 0:
-            n, k, m, j = state
-            first, second = (k / n if n else 0.0), (j / m if m else 0.0)
-            return 0.0 if abs(first - second) <= 0.3 else float("inf")
-        total = 0.0
-        for group, recommendation in itertools.product((0, 1), (0, 1)):
-            options = []
-            for decision in (0, 1):
-                worst, mean = 0.0, 0.0
-                for label in (0, 1):
-                    counts = list(state)
-                    counts[2 * group] += decision
-                    counts[2 * group + 1] += decision * label
-                    value = brute(tuple(counts), left - 1)
-                    worst = max(worst, value)
-                    share = inputs.label[group] if label else 1 - inputs.label[group]
-                    mean += share * value if value < float("inf") else 0.0
-                options.append(float("inf") if worst == float("inf") else mean + (decision != recommendation))
-            if min(options) == float("inf"):
-                return float("inf")
-            accept = inputs.accept[group]
-            total += inputs.rate[group] * (accept if recommendation else 1 - accept) * min(options)
-        return total
-
-    for horizon in (1, 2, 4):
-        cost, table = synthesize_ratio_difference(ratios, inputs, horizon)
-        assert cost == pytest.approx(brute((0, 0, 0, 0), horizon), abs=1e-9)
-        assert table.level(0, 0, 0, 0, 0, 0) in (-1, 0, 1)
-    with pytest.raises(OptionError, match="cannot be"):
-        table.level(1, 0, 1, 0, 0, 0)
-
-
-@pytest.mark.parametrize("wrong", [-1, 0.5])
-def test_counters_that_are_none_are_refused(wrong: float) -> None:
-    ratios = RatioDifference(lambda *_: wrong, lambda *_: 1, parse_kappa("0.3"))
-    with pytest.raises(OptionError, match="a counter adds"):
-        synthesize_ratio_difference(ratios, TWO, 3)
-
-
-def test_labels_are_needed_where_they_count() -> None:
-    ratios = RatioDifference(
-        lambda _, decision, label: decision * label, lambda _, __, label: label, parse_kappa("0.3"), True
-    )
-    with pytest.raises(OptionError, match="label"):
-        synthesize_ratio_difference(ratios, replace(TWO, label=None), 3)
-
-
 def test_too_many_states_are_said_before_memory_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthesize_ratio_difference.__globals__, "MAX_STATES", 10_000)
+    monkeypatch.setitem(synthesize_general.__globals__, "MAX_STATES", 10_000)
     with pytest.raises(LimitError, match="states within 11 of 40 decisions"):
         synthesize(plan("demographic_parity", THREE, 40))
 
@@ -173,41 +114,10 @@ def test_a_ratio_of_three_groups_is_refused() -> None:
         synthesize(plan("disparate_impact", THREE, 5))
 
 
-def test_equalised_odds_by_recursion_over_single_states() -> None:
-    """Both rates at the end, over those with label 1 and those with label 0, whatever labels turn out to be."""
-    inputs = Inputs(("a", "b"), (0.4, 0.6), (0.7, 0.3), (0.5, 0.6))
-
-    def brute(state: tuple[int, ...], left: int) -> float:
-        if left == 0:
-            rates = [a / n if n else 0.0 for n, a in zip(state[::2], state[1::2], strict=True)]
-            return 0.0 if max(abs(rates[0] - rates[1]), abs(rates[2] - rates[3])) <= 0.5 else float("inf")
-        total = 0.0
-        for group, recommendation in itertools.product((0, 1), (0, 1)):
-            options = []
-            for decision in (0, 1):
-                mean = float(decision != recommendation)
-                for label, share in ((1, inputs.label[group]), (0, 1 - inputs.label[group])):
-                    counts = list(state)
-                    counts[4 * (1 - label) + 2 * group] += 1
-                    counts[4 * (1 - label) + 2 * group + 1] += decision
-                    mean += share * brute(tuple(counts), left - 1)
-                options.append(mean)
-            accept = inputs.accept[group]
-            total += inputs.rate[group] * (accept if recommendation else 1 - accept) * min(options)
-        return total
-
-    for horizon in (1, 2, 4):
-        cost, table = synthesize_ratio_difference(equalized_odds("0.5"), inputs, horizon)
-        assert cost == pytest.approx(brute((0,) * 8, horizon), abs=1e-9)
-        assert table.level(0, *(0,) * 8, 0) in (-1, 0, 1)
-    assert predictive_parity("0.3").labelled
-    assert "and the ratios" in equalized_odds("0.5").words()
-
-
 @pytest.mark.parametrize("name", ["equalized_odds", "equalised_odds", "predictive_parity", "calibration"])
 def test_properties_that_no_running_shield_keeps_are_refused_with_the_reason(name: str) -> None:
-    described = {"property": name, "kappa": "0.1", "horizon": 5,
-                 "groups": {"a": {"rate": 0.5, "accept": 0.5}, "b": {"rate": 0.5, "accept": 0.5}}}  # fmt: skip
+    groups = {"a": {"rate": 0.5, "accept": 0.5}, "b": {"rate": 0.5, "accept": 0.5}}
+    described = {"property": name, "kappa": "0.1", "horizon": 5, "groups": groups}
     with pytest.raises(OptionError, match="does not keep") as refused:
         read_plan(described)
     assert refused.value.location == "property"

@@ -19,10 +19,6 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "finite, four groups": ("abcd", {"horizon": 6}),
     "finite, labels": ("ab", {"horizon": 8, **LABELLED}),
     "finite, three groups and labels": ("abc", {"horizon": 5, **LABELLED}),
-    "finite, short-term bound": (
-        "ab",
-        {"horizon": 20, "short_term": {"kappa": "1/2", "from": 6, "probability": 0.2}},
-    ),
     "feasible": ("ab", {"horizon": 20, "kind": "feasible"}),
     "greedy": ("ab", {"horizon": 10, "kind": "greedy"}),
     "static-fair": ("ab", {"horizon": 10, "kind": "static-fair"}),

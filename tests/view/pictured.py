@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from types import SimpleNamespace
@@ -52,7 +51,6 @@ from evenhand.shields import (
     FairnessProperty,
     Inputs,
     ShieldPlan,
-    ShortTermBound,
     compare_shields,
     inspect_policy,
     simulate_shield,
@@ -220,8 +218,7 @@ def inspection() -> Result:
 
 
 def kinds() -> Result:
-    plans = [shield("finite"), replace(shield("finite"), short_term=ShortTermBound(Fraction("0.3"), 12, 0.2)),
-             shield("energy")]  # fmt: skip
+    plans = [shield("finite"), shield("energy")]
     return compare_shields(plans, runs=100)
 
 

@@ -18,7 +18,7 @@ from evenhand.errors import LimitError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenhand.shields import ArrivalSource, ProbabilityRanges, ShieldPlan, ShieldPolicy
+    from evenhand.shields import ArrivalSource, ShieldPlan, ShieldPolicy
     from evenhand.typing import Progress
 
 
@@ -158,12 +158,12 @@ def synthesize(
 ) -> None:
     """Make the shield that a configuration asks for: the cheapest one that never fails."""
     from evenhand import view
-    from evenhand.shields import policy_document, read_plan_with_ranges, save_policy
+    from evenhand.shields import policy_document, read_plan, save_policy
 
     output.check_places(out=out)
-    plan, ranges = read_plan_with_ranges(config)
+    plan = read_plan(config)
     with view.show_progress(quiet=output.silent) as progress:
-        policy = _synthesize_policy(plan, ranges, lambda done, of: progress("synthesis", done / of))
+        policy = _synthesize_policy(plan, lambda done, of: progress("synthesis", done / of))
     written = None if out is None else save_policy(policy, out)
     made = {
         "kind": "shield",
@@ -174,7 +174,7 @@ def synthesize(
     }
     output.emit_text(dumps(made))
     path = None if out is None else str(out)
-    document = partial(policy_document, policy, path=path, file_bytes=written, worst_case=ranges is not None)
+    document = partial(policy_document, policy, path=path, file_bytes=written)
     output.show(document, [] if out is None else [out])
 
 
@@ -233,14 +233,10 @@ def replay(
         raise typer.Exit(1)
 
 
-def _synthesize_policy(
-    plan: ShieldPlan, ranges: ProbabilityRanges | None, progress: Callable[[int, int], None]
-) -> ShieldPolicy:
-    from evenhand.shields import synthesize, synthesize_robust
+def _synthesize_policy(plan: ShieldPlan, progress: Callable[[int, int], None]) -> ShieldPolicy:
+    from evenhand.shields import synthesize
 
     try:
-        if ranges is not None:
-            return synthesize_robust(plan, ranges)
         return synthesize(plan, progress=progress)
     except MemoryError:
         raise LimitError(

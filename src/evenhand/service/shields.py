@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import DataError, DecisionError, EvenhandError, OptionError, StoreError
+from evenhand.errors import DataError, DecisionError, EvenhandError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
 from evenhand.service.state_machines import ShieldMachine, unguarded_output
 from evenhand.service.store.ledger import Ledger, OperationResult
@@ -23,7 +23,7 @@ from evenhand.shields import (
     ShieldPlan,
     ShieldPolicy,
     load_policy,
-    read_plan_with_ranges,
+    read_plan,
     synthesize,
 )
 
@@ -98,13 +98,7 @@ def build_shield(entry: ServedShieldConfig, folder: Path) -> tuple[ServedShield,
 
 
 def _synthesize_from_plan(described: dict[str, Any] | None) -> ShieldPolicy | PeriodicShield:
-    plan, ranges = read_plan_with_ranges(described or {})
-    if ranges is not None:
-        raise OptionError(
-            "shares are known within ranges only",
-            location="groups",
-            hint="write numbers; or make a policy file with `evenhand shield synthesize`, and name it: policy = ...",
-        )
+    plan = read_plan(described or {})
     if plan.makes_periods:
         return PeriodicShield(plan)
     return synthesize(plan)

@@ -17,7 +17,6 @@ from evenhand.shields.runtime.shield import Decision, DecisionReason, Shield
 from evenhand.shields.runtime.state import FiniteShieldState, ShieldState
 from evenhand.shields.simulation.comparison import ShieldComparisonResult, compare_shields, plans_of_kinds
 from evenhand.shields.simulation.inspection import ActionStretch, HeatmapCell, ShieldInspection, inspect_policy
-from evenhand.shields.simulation.nudging_search import WeighedNudging, cheapest_nudging
 from evenhand.shields.simulation.result import QUANTILE_LEVELS, BiasQuantiles, ShieldSimulationResult
 from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_runs, simulate_shield
 from evenhand.shields.simulation.streams import (
@@ -31,7 +30,7 @@ from evenhand.shields.simulation.streams import (
     synthetic_source,
 )
 from evenhand.shields.simulation.wording import policy_document
-from evenhand.shields.spec.configuration import read_plan, read_plan_with_ranges
+from evenhand.shields.spec.configuration import read_plan
 from evenhand.shields.spec.ends import FairEnd, WelfareBounds, describe_empty_group, guarantees, welfare_bounds_of
 from evenhand.shields.spec.plan import (
     PERIODIC_KINDS,
@@ -39,23 +38,15 @@ from evenhand.shields.spec.plan import (
     Inputs,
     Nudging,
     PlanKind,
-    ProbabilityRanges,
     ShieldPlan,
-    ShortTermBound,
     TerminalKind,
 )
 from evenhand.shields.spec.properties import (
     EmptyGroupRule,
     FairnessProperty,
-    RatioDifference,
-    RatioDifferences,
-    equalized_odds,
     parse_kappa,
-    predictive_parity,
 )
-from evenhand.shields.synthesis.general import synthesize_ratio_difference
 from evenhand.shields.synthesis.plans import synthesize
-from evenhand.shields.synthesis.robust import InputEstimator, resynthesize_rest, synthesize_robust
 from evenhand.shields.synthesis.separable import cheapest_bounds, synthesize_separable
 from evenhand.shields.synthesis.solve import SynthesisProblem, SynthesisSolution, solve_problem
 
@@ -78,15 +69,11 @@ __all__ = [
     "FairnessProperty",
     "FiniteShieldState",
     "HeatmapCell",
-    "InputEstimator",
     "Inputs",
     "NudgedTable",
     "Nudging",
     "PeriodicShield",
     "PlanKind",
-    "ProbabilityRanges",
-    "RatioDifference",
-    "RatioDifferences",
     "ReplayDifference",
     "Shield",
     "ShieldCertificate",
@@ -99,20 +86,16 @@ __all__ = [
     "ShieldRunsConfig",
     "ShieldSimulationResult",
     "ShieldState",
-    "ShortTermBound",
     "SynthesisProblem",
     "SynthesisSolution",
     "TerminalKind",
     "ThresholdTable",
-    "WeighedNudging",
     "WelfareBounds",
     "always_ends_fair",
     "apply_level",
     "cheapest_bounds",
-    "cheapest_nudging",
     "compare_shields",
     "describe_empty_group",
-    "equalized_odds",
     "estimate_inputs",
     "estimate_inputs_from_data",
     "guarantees",
@@ -125,22 +108,17 @@ __all__ = [
     "policy_document",
     "policy_from_bytes",
     "policy_to_bytes",
-    "predictive_parity",
     "read_log",
     "read_log_file",
     "read_plan",
-    "read_plan_with_ranges",
     "read_policy_bytes",
     "replay_log",
-    "resynthesize_rest",
     "save_policy",
     "simulate_runs",
     "simulate_shield",
     "solve_problem",
     "source_from_people",
     "synthesize",
-    "synthesize_ratio_difference",
-    "synthesize_robust",
     "synthesize_separable",
     "synthetic_source",
     "welfare_bounds_of",

@@ -70,12 +70,7 @@ def policy_to_bytes(policy: ShieldPolicy) -> bytes:
         **{name: None if isnan(number) else number for name, number in numbers.items()},
         "form": actions.form,
     }
-    if policy.outside is not None:
-        head["outside"] = policy.outside
-    if policy.after is not None:
-        head["form_after"] = policy.after.form
-    arrays = [array for table in policy.tables for array in _arrays_of_table(table)]
-    return pack_container(head, {f"{number}": array for number, array in enumerate(arrays)})
+    return pack_container(head, {f"{number}": array for number, array in enumerate(_arrays_of_table(actions))})
 
 
 def policy_from_bytes(data: bytes, *, location: str = "policy") -> ShieldPolicy:
@@ -88,21 +83,14 @@ def policy_from_bytes(data: bytes, *, location: str = "policy") -> ShieldPolicy:
     try:
         plan = plan_from_mapping(head["plan"], location=None)
         numbers = {name: _read_number(head[name], kinds) for name, kinds in NUMBER_TYPES.items()}
-        outside = _read_number(head.get("outside"), (float, int)) if plan.short_term is not None else None
-        stored, after = tuple(arrays.values()), None
-        if plan.short_term is not None and plan.nudging is None:
-            # One array per group and table: before the bound is left, and after.
-            after = TABLE_READERS[head["form_after"]](plan, stored[2:])
-            stored = stored[:2]
-        actions = _read_table(head["form"], plan, stored)
+        actions = _read_table(head["form"], plan, tuple(arrays.values()))
     except (KeyError, TypeError, ValueError, OptionError) as error:
         raise DataError(
             f"this policy file contradicts itself: {_describe_error(error)}",
             location=location,
             hint="synthesize the shield again: evenhand shield synthesize",
         ) from None
-    short_from = plan.short_term.first if plan.short_term is not None else 0
-    return ShieldPolicy(plan, actions, **numbers, after=after, outside=outside, short_from=short_from)
+    return ShieldPolicy(plan, actions, **numbers)
 
 
 def _read_table(form: str, plan: ShieldPlan, stored: StoredArrays) -> ActionTable:

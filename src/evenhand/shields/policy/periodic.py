@@ -36,7 +36,6 @@ from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty
 from evenhand.shields.synthesis.general import synthesize_general
 from evenhand.shields.synthesis.separable import synthesize_separable
-from evenhand.shields.synthesis.short_term import guarded_policy, short_term_end, solve_guarded
 from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, solve_problem
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -173,9 +172,7 @@ class PeriodicShield:
             return self._dynamic_period(past)
         if self.plan.kind == "energy":
             plan = self.plan.continue_from(past)
-            policy = ShieldPolicy(
-                plan, NudgedTable.of(plan, None), float("nan"), 0, 0, 0.0, short_from=_first_looked_at(plan)
-            )
+            policy = ShieldPolicy(plan, NudgedTable.of(plan, None), float("nan"), 0, 0, 0.0)
             return ShieldPeriod(policy, past, None, False, False)
         if self.plan.kind == "greedy":
             plan = self.plan.continue_from(past)
@@ -249,31 +246,23 @@ class PeriodicShield:
     def _period(self, plan: ShieldPlan, end: EndValues | None, rule: ObligatoryEnd | bool) -> ShieldPeriod | None:
         """None if the end cannot always be reached."""
         checks: Mapping[int, EndValues] = {} if end is None else dict.fromkeys(plan.times, end)
-        policy = _solve_plan(plan, checks, self._progress, later=plan.start != self.plan.start)
+        policy = _solve_plan(plan, checks, self._progress)
         if policy is None:
             return None
         guaranteed = rule if isinstance(rule, bool) else rule.always
         return ShieldPeriod(policy, plan.start, end, guaranteed, rule)
 
 
-def _solve_plan(
-    plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Progress | None, *, later: bool = False
-) -> ShieldPolicy | None:
+def _solve_plan(plan: ShieldPlan, checks: Mapping[int, EndValues], progress: Progress | None) -> ShieldPolicy | None:
     """Return the policy of a period; None if the checks cannot always be passed.
 
     Args:
         plan: of the period; of an energy shield everything that is not forced is nudged.
         checks: what its states are worth, by time.
         progress: as elsewhere.
-        later: whether it is not the first one: a short-term bound then holds from its beginning on, and as probably as
-            can be where it is not to be had as asked.
     """
     started = time.perf_counter()
     problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks, plan.kind == "energy")
-    bound = short_term_end(plan, 1 if later else None) if plan.kind == "dynamic" else None
-    if bound is not None:
-        guarded = solve_guarded(problem, bound, force=later, progress=progress)
-        return None if guarded is None else guarded_policy(plan, guarded, bound, time.perf_counter() - started)
     solution = solve_problem(problem, progress=progress)
     if solution.value == float("inf"):
         return None
@@ -282,14 +271,7 @@ def _solve_plan(
     if plan.kind != "energy":
         return made
     # What nudges cost is not in the value.
-    return replace(
-        made, actions=NudgedTable.of(plan, made.actions), expected_cost=float("nan"), short_from=_first_looked_at(plan)
-    )
-
-
-def _first_looked_at(plan: ShieldPlan) -> int:
-    """Return the time from which on the short-term bound of a plan counts; 0 without one."""
-    return 0 if plan.short_term is None else plan.short_term.first
+    return replace(made, actions=NudgedTable.of(plan, made.actions), expected_cost=float("nan"))
 
 
 def always_ends_fair(plan: ShieldPlan, past: Counters) -> bool:

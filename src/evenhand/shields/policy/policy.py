@@ -52,11 +52,6 @@ class ShieldPolicy:
         states: how many states it decides in (all layers before the horizon).
         peak_bytes: the arrays that its synthesis held at most.
         seconds: what its synthesis took.
-        after: with a short-term bound, the table from the first time on at which the bias was beyond it; ``actions`` is
-            in force until then.
-        outside: probability that the bias is ever beyond the short-term bound, if people come as expected; None without
-            one.
-        short_from: time from which on the short-term bound counts.
     """
 
     plan: ShieldPlan
@@ -65,19 +60,11 @@ class ShieldPolicy:
     states: int
     peak_bytes: int
     seconds: float
-    after: ActionTable | None = field(default=None, repr=False)
-    outside: float | None = None
-    short_from: int = 0
-
-    @property
-    def tables(self) -> tuple[ActionTable, ...]:
-        """The table of actions; with a short-term bound the one before it is left, and the one after."""
-        return (self.actions,) if self.after is None else (self.actions, self.after)
 
     @property
     def bytes(self) -> int:
-        """What the tables of actions take in memory."""
-        return sum(array.nbytes for table in self.tables for array in table.arrays)
+        """What the table of actions takes in memory."""
+        return sum(array.nbytes for array in self.actions.arrays)
 
     @cached_property
     def digest(self) -> str:
@@ -86,15 +73,11 @@ class ShieldPolicy:
         kept = plan.property
         said = [kept.kind, str(kept.kappa), str(kept.empty_group), plan.inputs.groups, plan.inputs.costs, plan.horizon,
                 plan.kind, plan.times, plan.start, self.actions.form]  # fmt: skip
-        short = plan.short_term
-        if short is not None:
-            said += [str(short.kappa), short.first]
         if plan.label_wait != LABEL_WAIT:
             said.append(plan.label_wait)
         hashed = hashlib.sha256(json.dumps(said).encode())
-        for table in self.tables:
-            for array in table.arrays:
-                hashed.update(array.tobytes())
+        for array in self.actions.arrays:
+            hashed.update(array.tobytes())
         return hashed.hexdigest()
 
     @property
@@ -102,7 +85,7 @@ class ShieldPolicy:
         """How many costs there are: actions lie between minus that and that."""
         return len(self.plan.inputs.costs)
 
-    def action(self, t: int, counters: Counters, group: str | int, *, left: bool = False) -> int:
+    def action(self, t: int, counters: Counters, group: str | int) -> int:
         """Return the level in a state, see above; with one cost REJECT, FOLLOW or ACCEPT.
 
         Args:
@@ -110,7 +93,6 @@ class ShieldPolicy:
             counters: seen and accepted of each group since then, (n_a, a, n_b, b); for equal opportunity only those
                 whose label is 1.
             group: its name or position.
-            left: whether the bias was ever beyond the short-term bound, if there is one.
 
         Raises:
             OptionError: no such group, or counters that cannot be at that time.
@@ -126,7 +108,7 @@ class ShieldPolicy:
         )
         if not possible:
             raise OptionError(f"after {t} decisions the counters cannot be {tuple(counters)}")
-        return self.tables[-1 if left else 0].level(t, *counters, position)
+        return self.actions.level(t, *counters, position)
 
     def decision(
         self,
@@ -135,8 +117,6 @@ class ShieldPolicy:
         group: str | int,
         recommendation: int,
         cost: float | None = None,
-        *,
-        left: bool = False,
     ) -> int:
         """Return the decision on one individual, 0 or 1; ``cost`` may be left out if the plan has a single one.
 
@@ -145,7 +125,7 @@ class ShieldPolicy:
         """
         if cost is None and self.levels > 1:
             raise OptionError("the cost of overriding is needed", hint="this shield was made for several costs")
-        return apply_level(self.action(t, counters, group, left=left), recommendation, cost, self.plan.inputs.costs)
+        return apply_level(self.action(t, counters, group), recommendation, cost, self.plan.inputs.costs)
 
 
 def apply_level(level: int, recommendation: int, cost: float | None, costs: tuple[float, ...]) -> int:

@@ -86,7 +86,7 @@ def _worst_corner_bias(kept: FairnessProperty, past: Counters, n_a: Integers, n_
 # The counters of a shield that goes on from period to period.
 
 
-LATER_ENTRIES = {"short_term": None, "nudging": None, "label_wait": LABEL_WAIT}
+LATER_ENTRIES = {"nudging": None, "label_wait": LABEL_WAIT}
 """Entries of plans that digests leave out at their defaults, because they were added after the others."""
 
 
@@ -344,7 +344,7 @@ class PeriodicShieldState:
         if exact and bound is not None and not done and (course.has_guarantee or not self.labelled):
             outcomes: Integers = course.outcomes()
             bound, _ = worst_bias_among(
-                kept, reachable_end_states(course.policy, course.step, outcomes, left=course.left) + np.array(self.past)
+                kept, reachable_end_states(course.policy, course.step, outcomes) + np.array(self.past)
             )
             attained, how = True, "the largest over everything that can still come in this period"
         settled = self._is_settled()

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.errors import LimitError
 from evenhand.shields.policy.nudging import NudgedTable
-from evenhand.shields.policy.policy import ActionTable, ShieldPolicy
+from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.spec.ends import EndValues
 from evenhand.shields.spec.plan import Counters
@@ -101,14 +101,13 @@ TIE_DISTANCE = 1e-9
 """Ends whose bias in floating point is as close as that to the largest are compared exactly."""
 
 
-def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers, *, left: bool = False) -> Integers:
+def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers) -> Integers:
     """Return all counters at the horizon, over every order of individuals, recommendations, costs, labels and draws.
 
     Args:
         policy: what decides; labels come before the next decision.
         step: decisions made.
         states: counters at that time, shape (n, 4) as (n_a, a, n_b, b).
-        left: whether the short-term bound of the policy was left before.
 
     Returns:
         Shape (ends, 4), each once.
@@ -131,38 +130,26 @@ def reachable_end_states(policy: ShieldPolicy, step: int, states: Integers, *, l
             hint="ask for the bound that is not exact, or ask again nearer to the end",
         )
     marked = np.zeros(size, dtype=bool)
-    # By table of the policy: with a short-term bound, those that have kept it and those that have not.
-    reached = [states, states[:0]] if policy.after is not None else [states]
-    if left:
-        reached.reverse()
     for t in range(step, plan.horizon):
-        if policy.after is not None and t >= policy.short_from:
-            kept = plan.short_term_property
-            assert kept is not None
-            beyond = ~kept.fair(*(reached[0] + np.array(plan.start)).T)
-            reached = [reached[0][~beyond], np.unique(np.concatenate([reached[1], reached[0][beyond]]), axis=0)]
-        for i, table in enumerate(policy.tables):
-            for found in _successor_codes(policy, table, t, reached[i], (lowest, shape)):
-                marked[found] = True
-            codes = np.flatnonzero(marked)
-            marked[codes] = False
-            after = np.stack(np.unravel_index(codes, shape), axis=1).astype(np.int64) + lowest
-            if not labelled:
-                after[:, 2] = t + 1 - after[:, 0]
-            reached[i] = after
-    return reached[0] if len(reached) == 1 else np.unique(np.concatenate(reached), axis=0)
+        for found in _successor_codes(policy, t, states, (lowest, shape)):
+            marked[found] = True
+        codes = np.flatnonzero(marked)
+        marked[codes] = False
+        states = np.stack(np.unravel_index(codes, shape), axis=1).astype(np.int64) + lowest
+        if not labelled:
+            states[:, 2] = t + 1 - states[:, 0]
+    return states
 
 
 Grid = tuple[Integers, tuple[int, ...]]
 """The lowest counters of a box of them, and its extents."""
 
 
-def _successor_codes(
-    policy: ShieldPolicy, table: ActionTable, t: int, states: Integers, grid: Grid
-) -> Iterator[Integers]:
+def _successor_codes(policy: ShieldPolicy, t: int, states: Integers, grid: Grid) -> Iterator[Integers]:
     """Yield the codes of all states that may come next."""
     most = len(policy.plan.inputs.costs)
     # Any recommendation may come, so that nudges lead nowhere else.
+    table = policy.actions
     forced = table.base if isinstance(table, NudgedTable) else table
     seen, accepted = states[:, ::2].T, states[:, 1::2].T
     if policy.plan.property.labelled:
@@ -183,16 +170,14 @@ def _encode_states(states: Integers, lowest: Integers, shape: tuple[int, ...]) -
     return codes
 
 
-def worst_end_bias(
-    policy: ShieldPolicy, step: int, states: Integers, *, left: bool = False
-) -> tuple[Fraction, Counters]:
+def worst_end_bias(policy: ShieldPolicy, step: int, states: Integers) -> tuple[Fraction, Counters]:
     """The largest bias at the horizon over every future, with what was counted before, and counters that have it.
 
     Raises:
         LimitError: there are too many states on the way.
     """
     plan = policy.plan
-    return worst_bias_among(plan.property, reachable_end_states(policy, step, states, left=left) + np.array(plan.start))
+    return worst_bias_among(plan.property, reachable_end_states(policy, step, states) + np.array(plan.start))
 
 
 def worst_bias_among(kept: FairnessProperty, counters: Integers) -> tuple[Fraction, Counters]:

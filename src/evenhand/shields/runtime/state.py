@@ -101,16 +101,35 @@ class FiniteShieldState:
         prompt: whether every label came before the next decision.
         sound: whether the policy guarantees anything if labels are prompt.
         has_guarantee: whether it does from here on: every outcome of the open labels can still end fair.
-        left: whether the bias was beyond the short-term bound at some decision before, if the policy has one.
 
     Args:
         policy: a synthesised shield for two groups.
         terminal: what it was synthesised for; by default what its plan says.
     """
 
-    __slots__ = ("_careful", "_level", "_live_states", "_short", "_short_from", "_terminal", "a", "b", "costs",
-                 "groups", "has_guarantee", "horizon", "label_wait", "labelled", "left", "n_a", "n_b", "open", "policy",
-                 "prompt", "recommended_a", "recommended_b", "sound", "step")  # fmt: skip
+    __slots__ = (
+        "_careful",
+        "_level",
+        "_live_states",
+        "_terminal",
+        "a",
+        "b",
+        "costs",
+        "groups",
+        "has_guarantee",
+        "horizon",
+        "label_wait",
+        "labelled",
+        "n_a",
+        "n_b",
+        "open",
+        "policy",
+        "prompt",
+        "recommended_a",
+        "recommended_b",
+        "sound",
+        "step",
+    )
     period = 0
 
     def __init__(self, policy: ShieldPolicy, terminal: EndValues | None = None) -> None:
@@ -129,10 +148,6 @@ class FiniteShieldState:
         self.open = [0] * 8
         self.prompt = True
         self.sound = self.has_guarantee = plan.kind != "greedy" and policy.actions.form != "nudged"
-        # Looked at before each decision, until the bound was left. A later period has it from its beginning on.
-        self._short = plan.short_term_property if policy.after is not None else None
-        self._short_from = policy.short_from
-        self.left = False
         # Whether the policy's own table is not enough for the next decision.
         self._careful = False
 
@@ -151,8 +166,6 @@ class FiniteShieldState:
         step = self.step
         if step >= self.horizon:
             raise past_horizon_error(self.horizon)
-        if self._short is not None and step >= self._short_from and self._short.exceeded(*self.totals):
-            self._leave_bound()
         if self._careful:
             decision = self._among_outcomes(group, recommendation, cost)
         else:
@@ -244,11 +257,6 @@ class FiniteShieldState:
             [n_a + rejected_a + accepted_a, a + accepted_a, n_b + rejected_b + accepted_b, b + accepted_b], axis=1
         )
 
-    def _leave_bound(self) -> None:
-        """Go on as the policy does once its short-term bound was left."""
-        assert self.policy.after is not None
-        self.left, self._short, self._level = True, None, self.policy.after.level
-
     def _among_outcomes(self, group: int, recommendation: int, cost: float) -> int:
         """Return the decision while labels are open, or after the guarantee was lost."""
         if any(self.open):
@@ -263,7 +271,7 @@ class FiniteShieldState:
         else:
             outcomes = self.outcomes(MAX_VOTES)
             level = look_up_levels(
-                self.policy.tables[-1 if self.left else 0],
+                self.policy.actions,
                 self.step,
                 np.stack([outcomes[:, 0], outcomes[:, 2]]),
                 np.stack([outcomes[:, 1], outcomes[:, 3]]),
@@ -284,7 +292,7 @@ class FiniteShieldState:
     def switch_policy(self, policy: ShieldPolicy, terminal: EndValues | None) -> None:
         """Go on under another policy of the same horizon and property, from the same counters."""
         self.policy = policy
-        self._level = policy.tables[-1 if self.left else 0].level
+        self._level = policy.actions.level
         before, self._terminal = self._terminal, end_values_of(policy.plan) if terminal is None else terminal
         if self._terminal != before:
             self._live_states = None
@@ -300,19 +308,20 @@ class FiniteShieldState:
             "recommended": [self.recommended_a, self.recommended_b],
             "open": list(self.open),
             "prompt": self.prompt,
-            **({} if self.policy.after is None else {"left": self.left}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `ShieldState.restore`."""
         counts = check_counts(
-            [state.get("step"), *read_numbers(state, "counters", 4), *read_numbers(state, "recommended", 2),
-             *read_numbers(state, "open", 8)]
-        )  # fmt: skip
+            [
+                state.get("step"),
+                *read_numbers(state, "counters", 4),
+                *read_numbers(state, "recommended", 2),
+                *read_numbers(state, "open", 8),
+            ]
+        )
         if state.get("prompt") not in (True, False):
             raise invalid_state_error("it does not say whether labels were prompt")
-        if self.policy.after is not None and state.get("left") not in (True, False):
-            raise invalid_state_error("it does not say whether the short-term bound was left")
         step, n_a, a, n_b, b, recommended_a, recommended_b, *open_ = counts
         if step > self.horizon:
             raise invalid_state_error(f"{step} decisions are past the horizon of {self.horizon}")
@@ -323,11 +332,6 @@ class FiniteShieldState:
             raise invalid_state_error("not all that were decided on were counted")
         self.step, self.n_a, self.a, self.n_b, self.b, self.open = step, n_a, a, n_b, b, open_
         self.recommended_a, self.recommended_b, self.prompt = recommended_a, recommended_b, state["prompt"]
-        self.left, self._short, self._level = False, None, self.policy.actions.level
-        if self.policy.after is not None:
-            self._short, self._short_from = self.policy.plan.short_term_property, self.policy.short_from
-            if state["left"]:
-                self._leave_bound()
         self.has_guarantee = self.sound
         if self.sound and not self.prompt:
             self.has_guarantee = self._all_live()
@@ -348,8 +352,12 @@ class FiniteShieldState:
         plan = self.policy.plan
         kept, carried = plan.property, plan.start
         bias = worst_bias(kept, self.totals, self.open_labels)
-        recommended = (self.n_a + carried[0], self.recommended_a + carried[1],
-                       self.n_b + carried[2], self.recommended_b + carried[3])  # fmt: skip
+        recommended = (
+            self.n_a + carried[0],
+            self.recommended_a + carried[1],
+            self.n_b + carried[2],
+            self.recommended_b + carried[3],
+        )
         open_ = self.open
         unshielded = worst_bias(
             kept, recommended, (open_[0] + open_[1], open_[2] + open_[3], open_[4] + open_[5], open_[6] + open_[7])
@@ -363,7 +371,7 @@ class FiniteShieldState:
             bound, attained = None, False
             how = "labels came too late" if self.sound else "this kind of shield guarantees nothing"
         elif exact:
-            bound, _ = worst_end_bias(self.policy, self.step, self.outcomes(), left=self.left)
+            bound, _ = worst_end_bias(self.policy, self.step, self.outcomes())
             attained, how = True, "the largest over everything that can still come"
         else:
             nothing = why_nothing_is_required(plan)

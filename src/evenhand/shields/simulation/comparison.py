@@ -11,7 +11,7 @@ from evenhand.errors import OptionError
 from evenhand.shields.simulation.result import ShieldSimulationResult, describe_simulated, show_quantity, state_outcome
 from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_shield
 from evenhand.shields.simulation.streams import ArrivalSource
-from evenhand.shields.spec.plan import PERIODIC_KINDS, PLAN_KINDS, SHORT_TERM_KINDS, ShieldPlan
+from evenhand.shields.spec.plan import PERIODIC_KINDS, PLAN_KINDS, ShieldPlan
 from evenhand.text import format_count, format_percent
 from evenhand.typing import Progress
 
@@ -67,7 +67,7 @@ class ShieldComparisonResult(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per shield: fair runs, interventions, cost, time beyond kappa, runs ever outside."""
+        """Return one row per shield: fair runs, interventions, cost, time beyond kappa."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -77,7 +77,6 @@ class ShieldComparisonResult(Result):
                 "interventions": one.interventions_mean,
                 "cost": one.cost_mean,
                 "time beyond kappa": one.time_beyond,
-                "ever outside": None if one.short_term is None else getattr(one.short_term.outside, "value", None),
                 "bias at the end": getattr(one.bias, "value", None),
             }
             for one in self.simulations
@@ -124,8 +123,6 @@ def compare_shields(
 def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:
     """Return a plan as those of other kinds, without what does not belong to them.
 
-    Where several kinds are asked for, one that can keep the short-term bound of the plan comes without it and with it.
-
     Raises:
         OptionError: there is no such kind.
     """
@@ -136,20 +133,12 @@ def plans_of_kinds(plan: ShieldPlan, kinds: Sequence[str]) -> list[ShieldPlan]:
             raise OptionError(
                 f"there is no kind {asked!r} of shields", location="kind", hint=f"one of {', '.join(PLAN_KINDS)}"
             )
-        short = plan.short_term if kind in SHORT_TERM_KINDS else None
-        alone = replace(plan, kind=kind, nudging=plan.nudging if kind == "energy" else None, short_term=None)
-        if short is None:
-            found.append(alone)
-        elif kind == "energy" or len(kinds) == 1:
-            found.append(replace(alone, short_term=short))
-        else:
-            found += [alone, replace(alone, short_term=short)]
+        found.append(replace(plan, kind=kind, nudging=plan.nudging if kind == "energy" else None))
     return found
 
 
 def _table(simulations: Sequence[ShieldSimulationResult]) -> Table:
-    short = any(one.short_term is not None for one in simulations)
-    columns = ["fair", "interventions", "time beyond kappa", *(["ever outside"] * short), "bias at the end"]
+    columns = ["fair", "interventions", "time beyond kappa", "bias at the end"]
     rows = [
         TableRow(
             (
@@ -157,7 +146,6 @@ def _table(simulations: Sequence[ShieldSimulationResult]) -> Table:
                 show_quantity(one.fair, format_percent),
                 ReportedNumber(f"{one.interventions_mean:.2f}", one.interventions_mean, "estimated"),
                 ReportedNumber(format_percent(one.time_beyond), one.time_beyond, "estimated"),
-                *([_outside(one)] if short else []),
                 show_quantity(one.bias, lambda value: f"{value:.3f}"),
             )
         )
@@ -168,13 +156,8 @@ def _table(simulations: Sequence[ShieldSimulationResult]) -> Table:
     return Table(
         f"Each shield on the same {format_count(first.runs, 'run', 'runs')} of {decisions:,} decisions: runs that were "
         "fair whenever that is checked, interventions in a run, share of the time at which the bias was above kappa"
-        + (", runs whose bias was ever beyond the short-term bound" * short)
-        + ", bias at the end",
+        ", bias at the end",
         (Column("shield"), *(Column(name, numeric=True) for name in columns)),
         tuple(rows),
         usual="estimated",
     )
-
-
-def _outside(one: ShieldSimulationResult) -> ReportedNumber | str:
-    return "" if one.short_term is None else show_quantity(one.short_term.outside, format_percent)

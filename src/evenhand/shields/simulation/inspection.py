@@ -24,7 +24,7 @@ from evenhand.shields.simulation.reachability import (
 )
 from evenhand.shields.simulation.several_groups_walk import GroupsPass, can_walk_groups, walk_groups
 from evenhand.shields.spec.configuration import format_exact
-from evenhand.shields.spec.ends import describe_assumption, describe_empty_group, describe_short_term, guarantees
+from evenhand.shields.spec.ends import describe_assumption, describe_empty_group, guarantees
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.typing import Floats
 
@@ -134,9 +134,6 @@ class ShieldInspection(Result):
         expected_cost: of the overrides in one horizon, if people come as expected, computed from the table; as the file
             says where its states were not walked, None if that is unknown.
         stated_cost: as the file says.
-        worst_cost: the same where it is more than the table costs if people come as expected: in a shield made for
-            ranges it is the largest that is expected within them. The file does not hold the ranges, so that this is
-            not verified.
         overrides: expected number of them.
         states: how many the table decides in; reached: how many of them some run gets to.
         overriding: share of those reached where the shield intervenes for some recommendation.
@@ -144,8 +141,6 @@ class ShieldInspection(Result):
         ends: what was found at the times that are checked; verified: whether all those states are fair, so that what
             was walked is guaranteed by this file alone; None where the states could not be walked.
         walked: which runs these are, in words; not_walked: what that leaves open, and what it rests on.
-        short_term: the short-term bound, in words; outside: probability that a run of the first period ever leaves it,
-            if people come as expected, computed from the table; stated_outside: as the file says.
         long_run: what the bias of an energy shield tends to if people go on coming as expected, without its filter.
         digest: of the shield that runs with this policy: in its states, its log and the service.
         file_sha256: of the whole file, as ``sha256sum`` prints it.
@@ -166,7 +161,6 @@ class ShieldInspection(Result):
     groups: tuple[GroupOverrides, ...]
     expected_cost: float | None
     stated_cost: float | None = None
-    worst_cost: float | None = None
     overrides: float | None = None
     states: int
     reached: int | None = None
@@ -178,9 +172,6 @@ class ShieldInspection(Result):
     verified: bool | None = None
     walked: str = ""
     not_walked: str = ""
-    short_term: str = ""
-    outside: float | None = None
-    stated_outside: float | None = None
     long_run: float | None = None
     digest: str = ""
     file_sha256: str | None = None
@@ -239,19 +230,14 @@ def inspect_policy(
         "digest": running_digest(policy),
         "form": policy.actions.form,
         "not_walked": _describe_not_walked(policy, walked is not None or groups is not None),
-        "short_term": "" if plan.short_term is None else describe_short_term(plan),
-        "outside": policy.outside,
-        "stated_outside": policy.outside,
         "long_run": long_run_bias(plan),
     }
     if file is not None:
         described |= {"file_bytes": len(file), "file_sha256": hashlib.sha256(file).hexdigest()}
     found = groups or walked
     if found is not None:
-        beyond = stated is not None and stated - found.expected_cost > COST_TOLERANCE * max(1.0, stated)
         described |= {
             "expected_cost": found.expected_cost,
-            "worst_cost": stated if beyond and plan.kind == "finite" else None,
             "overrides": sum(float(number) for number in _expected_overrides(found).flat),
             "reached": found.reached,
             "ends": tuple(CheckFinding(**asdict(one)) for one in found.checks),
@@ -263,7 +249,6 @@ def inspect_policy(
         described |= {
             "overriding": walked.overriding[2] / walked.reached,
             "limit": walked.limit,
-            "outside": walked.outside,
             "cells": _heatmap_cells(policy, walked),
             "stretches": _action_stretches(policy, walked),
         }

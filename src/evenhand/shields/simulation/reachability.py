@@ -65,7 +65,6 @@ class ReachabilityPass:
         overriding: those of them where decisions on the first group, on the second, on any are overridden.
         expected_cost: of the overrides, if who comes is as expected.
         planes: by time, which states (accepted of either group) some run gets to, for the numbers seen that were asked.
-        outside: probability that a run is ever beyond the short-term bound; None without one.
     """
 
     overrides: Floats
@@ -75,7 +74,6 @@ class ReachabilityPass:
     overriding: tuple[int, int, int]
     expected_cost: float
     planes: Mapping[int, Booleans]
-    outside: float | None
 
     @property
     def fair(self) -> bool:
@@ -115,39 +113,25 @@ def walk_reachable_states(
     inputs = WalkInputs(come, label, *level_effects(plan), start, ratio, limit, _nudge_numbers(policy))
     counts = np.zeros(4, dtype=np.int64)
     found = []
-    # Runs that never were beyond the short-term bound, and those that were; without one, all runs.
-    short = plan.short_term_property
-    layers, paid, outside = [np.ones(1)] if short is None else [np.ones(1), np.full(1, -1.0)], 0.0, 0.0
+    layer, paid = np.ones(1), 0.0
     kept_planes = {}
     for t in range(plan.horizon):
         if planes is not None and t in planes:
             n_a, n_b = planes[t]
             first = plane_offset(t, labelled, n_a, n_b)
             part = slice(first, first + (n_a + 1) * (n_b + 1))
-            kept_planes[t] = (np.max([layer[part] for layer in layers], axis=0) >= 0).reshape(n_a + 1, n_b + 1)
-        for i, layer in enumerate(layers):
-            levels = layer_levels(policy, t, left=i == 1)
-            # -1 marks states that no run reaches; 0 marks those that are reached with probability 0.
-            following = np.full(_layer_size(t + 1, labelled), -1.0)
-            paid += advance_layer(t, labelled, layer, following, levels, inputs, overrides[t], counts)
-            layers[i] = following
-        if short is not None and t + 1 >= policy.short_from:
-            outside += _leave_bound(FairEnd(short, plan.start), layers[0], layers[1], t + 1, labelled)
+            kept_planes[t] = (layer[part] >= 0).reshape(n_a + 1, n_b + 1)
+        levels = layer_levels(policy, t)
+        # -1 marks states that no run reaches; 0 marks those that are reached with probability 0.
+        following = np.full(_layer_size(t + 1, labelled), -1.0)
+        paid += advance_layer(t, labelled, layer, following, levels, inputs, overrides[t], counts)
+        layer = following
         if t + 1 in plan.times:
-            found.append(_check_layer(check, layers, t + 1, labelled))
+            found.append(_check_layer(check, layer, t + 1, labelled))
         if progress is not None:
             progress(t + 1, plan.horizon)
     reached, first, second, either = (int(count) for count in counts)
-    return ReachabilityPass(
-        overrides,
-        limit,
-        tuple(found),
-        reached,
-        (first, second, either),
-        paid,
-        kept_planes,
-        None if short is None else outside,
-    )
+    return ReachabilityPass(overrides, limit, tuple(found), reached, (first, second, either), paid, kept_planes)
 
 
 def _nudge_numbers(policy: ShieldPolicy) -> Floats:
@@ -159,19 +143,6 @@ def _nudge_numbers(policy: ShieldPolicy) -> Floats:
     return np.array(
         [rule.free, rule.full, rule.power, rule.first, *actions.nudged, actions.kept.empty_group.needed_count], float
     )
-
-
-def _leave_bound(bound: FairEnd, before: Floats, after: Floats, t: int, labelled: bool) -> float:
-    """Move the states beyond the short-term bound from one layer to the other; the probability that is moved."""
-    from evenhand.shields.simulation.reachability_kernel import move_beyond, plane_offset
-
-    moved = 0.0
-    for n_a in range(t + 1):
-        accepted = np.arange(n_a + 1)
-        for n_b in range(t - n_a + 1) if labelled else (t - n_a,):
-            low, high = bound.band(n_a, accepted, n_b)
-            moved += move_beyond(before, after, plane_offset(t, labelled, n_a, n_b), n_a, n_b, low, high)
-    return moved
 
 
 def first_period_end(plan: ShieldPlan) -> FairEnd | WelfareEnd:
@@ -207,17 +178,16 @@ def level_effects(plan: ShieldPlan) -> tuple[Floats, Floats, Floats]:
     return accept, forced, paid
 
 
-def layer_levels(policy: ShieldPolicy, t: int, *, left: bool = False) -> Levels:
+def layer_levels(policy: ShieldPolicy, t: int) -> Levels:
     """Return levels plus the number of costs in every state of a layer, shape (2, states), by (n_a, n_b, a, b).
 
     Args:
         policy: what decides; of nudges it is what is forced.
         t: the time of the layer.
-        left: whether the short-term bound was left before.
     """
     from evenhand.shields.simulation.reachability_kernel import unpack_levels
 
-    actions, labelled = policy.tables[-1 if left else 0], policy.plan.property.labelled
+    actions, labelled = policy.actions, policy.plan.property.labelled
     if isinstance(actions, NudgedTable):
         if actions.base is None:
             return np.full((2, _layer_size(t, labelled)), policy.levels, dtype=np.uint8)
@@ -251,7 +221,7 @@ def _layer_size(t: int, labelled: bool) -> int:
     return state_start(t + 1, labelled) - state_start(t, labelled)
 
 
-def _check_layer(check: FairEnd | WelfareEnd, layers: list[Floats], t: int, labelled: bool) -> ReachabilityCheck:
+def _check_layer(check: FairEnd | WelfareEnd, layer: Floats, t: int, labelled: bool) -> ReachabilityCheck:
     from evenhand.shields.simulation.reachability_kernel import count_unfair, plane_offset
 
     reached, wrong, chance, unjudged, unjudged_chance = 0, 0, 0.0, 0, 0.0
@@ -260,10 +230,9 @@ def _check_layer(check: FairEnd | WelfareEnd, layers: list[Floats], t: int, labe
         for n_b in range(t - n_a + 1) if labelled else (t - n_a,):
             first = plane_offset(t, labelled, n_a, n_b)
             low, high = check.band(n_a, accepted, n_b)
-            for layer in layers:
-                more = count_unfair(layer, first, n_a, n_b, low, high)
-                reached, wrong, chance = reached + more[0], wrong + more[1], chance + more[2]
-                if not check.is_judged(n_a, n_b):
-                    unjudged += more[0]
-                    unjudged_chance += float(np.maximum(layer[first : first + (n_a + 1) * (n_b + 1)], 0).sum())
+            more = count_unfair(layer, first, n_a, n_b, low, high)
+            reached, wrong, chance = reached + more[0], wrong + more[1], chance + more[2]
+            if not check.is_judged(n_a, n_b):
+                unjudged += more[0]
+                unjudged_chance += float(np.maximum(layer[first : first + (n_a + 1) * (n_b + 1)], 0).sum())
     return ReachabilityCheck(t, reached, wrong, chance, unjudged, unjudged_chance)

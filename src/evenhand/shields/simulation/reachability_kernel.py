@@ -194,30 +194,6 @@ def add_probability(layer, at, chance):
 
 
 @compile_kernel()
-def move_beyond(before, after, first, n_a, n_b, low, high):
-    """Move the states (n_a, n_b, ., .) beyond a bound, which begin at ``first``, to the layer of those that left it.
-
-    Args:
-        before, after: probabilities of runs that never were beyond the bound, and of those that were.
-        low, high: (n_a + 1,) counts b within the bound, by a.
-
-    Returns:
-        The probability that was moved.
-    """
-    moved = 0.0
-    for a in range(n_a + 1):
-        for b in range(n_b + 1):
-            if low[a] <= b <= high[a]:
-                continue
-            at = first + a * (n_b + 1) + b
-            if before[at] >= 0:
-                add_probability(after, at, before[at])
-                moved += before[at]
-                before[at] = -1.0
-    return moved
-
-
-@compile_kernel()
 def count_unfair(layer, first, n_a, n_b, low, high):
     """Of the states (n_a, n_b, ., .), which begin at ``first``: reached, unfair among them, probability of those.
 

@@ -65,21 +65,6 @@ class BiasHistogram(ResultPart):
     unshielded: tuple[int, ...]
 
 
-class ShortTermShare(ResultPart):
-    """How many runs were ever beyond the short-term bound.
-
-    Attributes:
-        kappa: the bound; first: decisions after which it counts; probability: of leaving it, at most, as asked for.
-        outside, outside_unshielded: runs whose bias was ever beyond it in the first period, with and without it.
-    """
-
-    kappa: str
-    first: int
-    probability: float
-    outside: Quantity
-    outside_unshielded: Quantity
-
-
 class ShieldSimulationResult(Result):
     """Many runs of one shield, each beside the same run without it.
 
@@ -136,16 +121,12 @@ class ShieldSimulationResult(Result):
     watched: int
     over_time: tuple[BiasQuantiles, ...]
     normalised: BiasHistogram
-    short_term: ShortTermShare | None = None
     interrupted: bool = False
 
     @cached_property
     def name(self) -> str:
         """Return what to call the shield where there are several."""
-        more = [self.terminal] if self.terminal not in (None, "strict") else []
-        if self.short_term is not None and self.shield != "energy":
-            more.append("short-term bound")
-        return f"{self.shield} ({', '.join(str(one) for one in more)})" if more else self.shield
+        return self.shield if self.terminal in (None, "strict") else f"{self.shield} ({self.terminal})"
 
     @cached_property
     def time_beyond(self) -> float:
@@ -252,12 +233,6 @@ def _answers(result: ShieldSimulationResult) -> Iterator[Metric]:
     yield _share_answer("fair after the shield", result.fair)
     yield _share_answer("fair before the shield", result.fair_unshielded)
     yield _share_answer("assumption held", result.assumed, result.assumption)
-    short = result.short_term
-    if short is not None:
-        beyond = f"bias above {float(Fraction(short.kappa)):g} at some time from decision {short.first:,} on"
-        asked = f"{beyond}; at most {format_percent(short.probability)} is asked for"
-        yield _share_answer("ever outside after the shield", short.outside, asked)
-        yield _share_answer("ever outside before the shield", short.outside_unshielded, beyond)
     if not isinstance(result.fair_when_assumed, Unknown) and result.assumption_share != 1:
         yield _share_answer("fair where it held", result.fair_when_assumed)
     yield _share_answer(

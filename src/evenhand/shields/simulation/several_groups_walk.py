@@ -12,8 +12,8 @@ import numpy as np
 
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.reachability import ReachabilityCheck, level_effects
-from evenhand.shields.simulation.simulated_shields import is_fair
 from evenhand.shields.spec.ends import welfare_bounds_of
+from evenhand.shields.spec.properties import is_fair
 from evenhand.shields.synthesis.general import ReachableTable
 from evenhand.shields.synthesis.separable import SeparableTable
 from evenhand.typing import Booleans, Floats, Integers

@@ -21,7 +21,6 @@ from evenhand.shields.simulation.result import (
     BiasHistogram,
     BiasQuantiles,
     ShieldSimulationResult,
-    ShortTermShare,
 )
 from evenhand.shields.simulation.simulated_shields import (
     NO_ASSUMPTION,
@@ -71,9 +70,6 @@ class RunRecords:
     bias_unshielded: Floats
     ends_fair: Booleans
     ends_fair_unshielded: Booleans
-    outside: Booleans
-    """Whether the bias was ever beyond the short-term bound in the first period; none is without such a bound."""
-    outside_unshielded: Booleans
     over_time: NDArray[np.float32]
     """Shape (2, moments, runs watched): with and without the shield."""
     fair_at: Integers
@@ -95,8 +91,6 @@ class RunRecords:
             bias_unshielded=nothing.copy(),
             ends_fair=yes.copy(),
             ends_fair_unshielded=yes.copy(),
-            outside=~yes,
-            outside_unshielded=~yes,
             over_time=np.empty((2, moments, watched), np.float32),
             fair_at=np.zeros((2, moments), np.int64),
         )
@@ -406,10 +400,6 @@ def _simulate_period(
         if source.real and label is not None:
             runs.right[chosen] += decision == label
             runs.right_unshielded[chosen] += recommendation == label
-        short = plan.short_term
-        if short is not None and plan.short_term_property is not None and period == 0 and t + 1 >= short.first:
-            for whose, ever in ((totals, runs.outside), (alone, runs.outside_unshielded)):
-                ever[chosen] |= ~is_fair(plan.short_term_property, whose.seen, whose.accepted)
         if step + 1 not in place:
             continue
         moment = place[step + 1]
@@ -484,15 +474,6 @@ def _summarize_runs(done: CompletedRuns, seed: int) -> ShieldSimulationResult:
         assumption=decider.assumption or "this shield guarantees nothing",
         fair=rate(runs.fair),
         fair_unshielded=rate(runs.fair_unshielded),
-        short_term=None
-        if plan.short_term is None
-        else ShortTermShare(
-            kappa=format_exact(plan.short_term.kappa),
-            first=plan.short_term.first,
-            probability=plan.short_term.probability,
-            outside=rate(runs.outside),
-            outside_unshielded=rate(runs.outside_unshielded),
-        ),
         assumed=assumed,
         fair_when_assumed=(
             rate(runs.fair & runs.assumed, int(runs.assumed.sum()), "the assumption held in no run")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.policy.tables import apply_levels, look_up_levels
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
-from evenhand.shields.spec.properties import FairnessProperty
+from evenhand.shields.spec.properties import FairnessProperty, is_fair, largest_bias
 from evenhand.shields.synthesis.plans import synthesize
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -94,42 +93,6 @@ class TabledPeriodPolicy:
         return self.period.assumption_held(*seen.T)
 
 
-@dataclass
-class GuardedPeriodPolicy:
-    """A policy with a short-term bound: in the course of the period it is noted which runs have left it.
-
-    Attributes:
-        policy: with a table for runs that have kept the bound, and one for those that have not.
-        left: which these are, shape (runs,).
-        period: as in `TabledPeriodPolicy`.
-    """
-
-    policy: ShieldPolicy
-    left: Booleans
-    period: ShieldPeriod | None = None
-
-    @property
-    def has_guarantee(self) -> bool:
-        """Whether the end is fair whatever comes."""
-        return self.period is None or self.period.guaranteed
-
-    def decide(
-        self, t: int, seen: Integers, accepted: Integers, group: Integers, recommendation: Integers, cost: Floats
-    ) -> Integers:
-        plan = self.policy.plan
-        if t >= self.policy.short_from and plan.short_term_property is not None:
-            start = np.array(plan.start).reshape(-1, 2)
-            self.left |= ~is_fair(plan.short_term_property, seen + start[:, 0], accepted + start[:, 1])
-        level = np.zeros(len(group), dtype=np.int64)
-        for left, table in zip((False, True), self.policy.tables, strict=True):
-            which = np.flatnonzero(self.left == left)
-            level[which] = look_up_levels(table, t, seen[which].T, accepted[which].T, group[which])
-        return apply_levels(level, recommendation, cost, plan.inputs.costs)
-
-    def assumption_held(self, seen: Integers) -> Booleans:
-        return TabledPeriodPolicy(self.policy, self.period).assumption_held(seen)
-
-
 @dataclass(frozen=True)
 class NudgedPeriodPolicy:
     """An energy shield in many runs, each with draws of its own; ``runs`` holds what was counted before."""
@@ -153,13 +116,6 @@ class NudgedPeriodPolicy:
 
     def assumption_held(self, seen: Integers) -> Booleans:
         return self.period.assumption_held(*seen.T)
-
-
-def period_policy(policy: ShieldPolicy, size: int, period: ShieldPeriod | None = None) -> PeriodPolicy:
-    """Return what a policy over two groups does in a period of some runs."""
-    if policy.after is not None:
-        return GuardedPeriodPolicy(policy, np.zeros(size, bool), period)
-    return TabledPeriodPolicy(policy, period)
 
 
 @dataclass(frozen=True)
@@ -200,7 +156,7 @@ class SimulatedFiniteShield:
     def begin_runs(self, size: int, number: int) -> None: ...
 
     def begin(self, seen: Integers, accepted: Integers) -> Iterator[tuple[Integers, PeriodPolicy]]:
-        yield np.arange(len(seen)), period_policy(self.policy, len(seen))
+        yield np.arange(len(seen)), TabledPeriodPolicy(self.policy)
 
 
 class SimulatedPeriodicShield:
@@ -227,7 +183,7 @@ class SimulatedPeriodicShield:
             return
         for chosen, past in group_by_past(seen, accepted):
             period = self._shield.begin(past)
-            yield chosen, period_policy(period.policy, len(chosen), period)
+            yield chosen, TabledPeriodPolicy(period.policy, period)
 
 
 class SimulatedEnergyShield:
@@ -311,22 +267,3 @@ class RunCounters:
     def put(self, runs: Integers, part: RunCounters) -> None:
         """Take the counters of some runs."""
         self.seen[runs], self.accepted[runs] = part.seen, part.accepted
-
-
-def is_fair(kept: FairnessProperty, seen: Integers, accepted: Integers) -> Booleans:
-    """Return whether every two groups are alike up to kappa, exactly, shape (runs,)."""
-    fair = np.ones(len(seen), bool)
-    for a, b in combinations(range(seen.shape[1]), 2):
-        fair &= kept.fair(seen[:, a], accepted[:, a], seen[:, b], accepted[:, b])
-    return fair
-
-
-def largest_bias(kept: FairnessProperty, seen: Integers, accepted: Integers) -> Floats:
-    """Return the largest bias between two groups, shape (runs,): ``FairnessProperty.bias`` for arrays."""
-    rate = accepted / np.maximum(seen, 1)
-    largest = np.zeros(len(seen))
-    for a, b in combinations(range(seen.shape[1]), 2):
-        between = kept.bias_of_rates(rate[:, a], rate[:, b])
-        small = np.minimum(seen[:, a], seen[:, b]) < kept.empty_group.needed_count
-        largest = np.maximum(largest, np.where(small, 0.0, between))
-    return largest

@@ -27,7 +27,6 @@ from evenhand.shields.spec.ends import describe_empty_group, guarantees
 from evenhand.text import format_count, format_decimal, format_duration, format_percent
 
 EXPECTED = "if people come as the configuration says"
-WORST = "at most, however people come within the ranges that it was made for"
 
 ANSWERS = {
     "static-fair": "every period fair",
@@ -55,23 +54,20 @@ LISTED_ENDS = 12
 """Times of which a page shows what was found; the JSON has all."""
 
 
-def policy_document(
-    policy: ShieldPolicy, *, path: str | None = None, file_bytes: int | None = None, worst_case: bool = False
-) -> Document:
+def policy_document(policy: ShieldPolicy, *, path: str | None = None, file_bytes: int | None = None) -> Document:
     """Return what a shield that was synthesised guarantees, what that costs, and how large it is.
 
     Args:
         policy: the shield.
         path: the file that was written, of ``file_bytes``.
         file_bytes: its size.
-        worst_case: whether the cost is the largest that is expected when people come as anywhere in given ranges.
     """
     plan = policy.plan
     blocks: list[Block] = [Text(sentence, role="finding") for sentence in guarantees(plan)]
     blocks.append(Text(describe_empty_group(plan)))
     cost = None if isnan(policy.expected_cost) else policy.expected_cost
-    blocks.append(_cost_answer("expected cost", cost, plan.horizon, WORST if worst_case else EXPECTED))
-    blocks += _way_answers(policy.outside, long_run_bias(plan))
+    blocks.append(_cost_answer("expected cost", cost, plan.horizon))
+    blocks += _long_run_answer(long_run_bias(plan))
     states = ReportedNumber(f"{policy.states:,}", policy.states, basis=f"in {format_duration(policy.seconds)}")
     blocks += [Metric("states", states), _size_answer(policy.bytes, file_bytes, "of actions")]
     if path is not None:
@@ -128,19 +124,11 @@ def format_bytes(count: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.5 else f"{amount:.1f} {unit}"
 
 
-def _way_answers(outside: float | None, long_run: float | None) -> Iterator[Metric]:
-    """Yield what is known of the bias on the way to the end, and in the long run."""
-    if outside is not None:
-        shown = ReportedNumber(_format_chance(outside), outside, "proved", basis=f"of runs, {EXPECTED}")
-        yield Metric("ever leaves its short-term bound", shown)
-    if long_run is not None:
+def _long_run_answer(bias: float | None) -> Iterator[Metric]:
+    """Yield what is known of the bias in the long run."""
+    if bias is not None:
         basis = f"what the bias tends to {EXPECTED} and go on coming so, by nudges alone"
-        yield Metric("bias in the long run", ReportedNumber(f"{long_run:.3f}", long_run, basis=basis))
-
-
-def _format_chance(chance: float) -> str:
-    """Return a small probability with three digits that count."""
-    return format_percent(chance) if chance >= 0.001 else f"{100 * chance:.2g} %"
+        yield Metric("bias in the long run", ReportedNumber(f"{bias:.3f}", bias, basis=basis))
 
 
 def _answers(result: ShieldInspection) -> Iterator[Metric]:
@@ -149,12 +137,8 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
     if result.reached is not None and result.not_walked:
         yield Metric("later periods", ReportedNumber("-", kind="unknown", basis=result.not_walked))
     if result.expected_cost is not None:
-        yield _cost_answer(
-            "expected cost", result.expected_cost, result.horizon, EXPECTED, walked=result.reached is not None
-        )
-    if result.worst_cost is not None:
-        yield _cost_answer("cost in the worst case", result.worst_cost, result.horizon, WORST, walked=False)
-    yield from _way_answers(result.outside, result.long_run)
+        yield _cost_answer("expected cost", result.expected_cost, result.horizon, walked=result.reached is not None)
+    yield from _long_run_answer(result.long_run)
     if result.overrides is not None:
         share = format_percent(result.overrides / result.horizon)
         basis = f"in {result.horizon:,} decisions ({share}), {EXPECTED}"
@@ -170,10 +154,10 @@ def _answers(result: ShieldInspection) -> Iterator[Metric]:
     )
 
 
-def _cost_answer(name: str, cost: float | None, horizon: int, when: str, *, walked: bool = True) -> Metric:
+def _cost_answer(name: str, cost: float | None, horizon: int, *, walked: bool = True) -> Metric:
     if cost is None:
         return Metric(name, ReportedNumber("-", kind="unknown", basis="nothing is computed for shields of this kind"))
-    basis = f"of all interventions in {horizon:,} decisions, {when}"
+    basis = f"of all interventions in {horizon:,} decisions, {EXPECTED}"
     if not walked:
         return Metric(
             name, ReportedNumber(format_decimal(cost), cost, basis=f"as the file says, not verified: {basis}")
@@ -184,21 +168,11 @@ def _cost_answer(name: str, cost: float | None, horizon: int, when: str, *, walk
 def _cautions(result: ShieldInspection) -> Iterator[Block]:
     """Yield what a reader must not miss."""
     stated, cost = result.stated_cost, result.expected_cost
-    recomputed = result.reached is not None and result.worst_cost is None
+    recomputed = result.reached is not None
     if recomputed and stated is not None and cost is not None and abs(stated - cost) > COST_TOLERANCE * max(1.0, cost):
         yield Note(
             f"The file says an expected cost of {format_decimal(stated)}, and its table costs {format_decimal(cost)}. "
             "Synthesize the shield again.",
-            tone="caution",
-        )
-    if (
-        result.stated_outside is not None
-        and result.outside is not None
-        and abs(result.stated_outside - result.outside) > COST_TOLERANCE
-    ):
-        yield Note(
-            f"The file says that its short-term bound is left with a probability of {result.stated_outside:.4g}, and "
-            f"by its table it is {result.outside:.4g}. Synthesize the shield again.",
             tone="caution",
         )
     unjudged = [end.unjudged_chance for end in result.ends if end.time == result.horizon]

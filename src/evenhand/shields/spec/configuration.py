@@ -20,9 +20,7 @@ from evenhand.shields.spec.plan import (
     Inputs,
     Nudging,
     PlanKind,
-    ProbabilityRanges,
     ShieldPlan,
-    ShortTermBound,
     TerminalKind,
 )
 from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty, PropertyKind, parse_kappa
@@ -63,24 +61,8 @@ def _raise_as_value_error(make: Callable[[], object]) -> object:
         raise ValueError(error.message) from None
 
 
-def _parse_range(given: object) -> object:
-    """Return the ends of a range of probabilities; a number is both of them."""
-    ends = tuple(given) if isinstance(given, list | tuple) else (given, given)
-    if len(ends) != 2:
-        raise ValueError(f"a range has two ends, and {len(ends)} are given")
-    for end in ends:
-        number = float(str(_check_number(end)))
-        if not 0 <= number <= 1:
-            raise ValueError(f"{end!r} is {'less than 0' if number < 0 else 'more than 1'}")
-    low, high = (float(str(end)) for end in ends)
-    if low > high:
-        raise ValueError(f"the range {low:g} to {high:g} begins above its end")
-    return low, high
-
-
 Number: TypeAlias = Annotated[float, BeforeValidator(_check_number), Field(allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, BeforeValidator(_check_number), Field(ge=0, le=1)]
-ProbabilityRange: TypeAlias = Annotated[tuple[float, float], BeforeValidator(_parse_range)]
 Exact: TypeAlias = Annotated[Fraction, BeforeValidator(_parse_exact), Field(strict=False)]
 Whole: TypeAlias = Annotated[int, BeforeValidator(_check_whole)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -99,10 +81,8 @@ def _check_property(given: object) -> object:
 
 
 LABELLED_PROPERTIES = {
-    "equalized_odds": "it bounds two rates at once, 8 counters for two groups, and its tables are synthesised in "
-    "Python only (evenhand.shields.equalized_odds)",
-    "predictive_parity": "who is accepted changes what is counted, labels of those rejected are never known, and its "
-    "tables are synthesised in Python only (evenhand.shields.predictive_parity)",
+    "equalized_odds": "it bounds two rates at once, 8 counters for two groups",
+    "predictive_parity": "who is accepted changes what is counted, and labels of those rejected are never known",
     "calibration": "it compares scores with labels, and no decision changes either of them",
 }
 """Why they are refused, by name."""
@@ -120,23 +100,13 @@ class ShieldGroupConfig(_StrictModel):
         accept: share of the group that the classifier recommends to accept.
         label: share of the group whose label is 1, for equal opportunity.
         costs_if_rejected, costs_if_accepted: with several costs, how likely each one is given the recommendation.
-
-    What is not known is a range, a list of its two ends.
     """
 
-    rate: ProbabilityRange | None = None
-    accept: ProbabilityRange | None = None
-    label: ProbabilityRange | None = None
+    rate: Share | None = None
+    accept: Share | None = None
+    label: Share | None = None
     costs_if_rejected: list[Share] | None = None
     costs_if_accepted: list[Share] | None = None
-
-
-class ShortTermConfig(_StrictModel):
-    """A wider bound on the way to the end; see `ShortTermBound`."""
-
-    kappa: Exact
-    first: Annotated[Whole, Field(alias="from", ge=1)]
-    probability: Number
 
 
 class EnergyConfig(_StrictModel):
@@ -173,7 +143,6 @@ class ShieldConfig(_StrictModel):
     terminal: TerminalKind = "strict"
     bounds: Annotated[list[Exact], Field(min_length=2, max_length=2)] | None = None
     start: dict[Name, Annotated[list[Annotated[Whole, Field(ge=0)]], Field(min_length=2, max_length=2)]] | None = None
-    short_term: ShortTermConfig | None = None
     energy: EnergyConfig | None = None
     nudge: Literal["smaller", "both"] | None = None
     filter: bool | None = None
@@ -202,9 +171,6 @@ class ShieldConfig(_StrictModel):
             terminal=self.terminal,
             bounds=None if self.bounds is None else (self.bounds[0], self.bounds[1]),
             start=start,
-            short_term=None
-            if self.short_term is None
-            else ShortTermBound(self.short_term.kappa, self.short_term.first, self.short_term.probability),
             nudging=self._nudging(),
             label_wait=(self.labels or LabelConfig()).wait,
         )
@@ -261,8 +227,7 @@ class ShieldConfig(_StrictModel):
             groups=tuple(self.groups),
             rate=tuple(self._share(name, "rate", 1 / len(self.groups)) for name in self.groups),
             accept=tuple(self._share(name, "accept", 0.5) for name in self.groups),
-            label=tuple(range_midpoint(group.label) for group in self.groups.values() if group.label is not None)
-            or None,
+            label=tuple(group.label for group in self.groups.values() if group.label is not None) or None,
             costs=costs,
             weights=tuple(
                 (
@@ -275,53 +240,15 @@ class ShieldConfig(_StrictModel):
 
     def _share(self, name: str, entry: str, otherwise: float) -> float:
         """Return an entry of a group, which may be left out only where nothing is expected."""
-        given: tuple[float, float] | None = getattr(self.groups[name], entry)
+        given: float | None = getattr(self.groups[name], entry)
         others = [getattr(group, entry) for group in self.groups.values()]
         if given is None and (self.kind != "feasible" or any(other is not None for other in others)):
             raise OptionError(f"`{entry}` is missing", location=f"groups.{name}", hint=f"write {name}: {EXAMPLE}")
-        return otherwise if given is None else range_midpoint(given)
-
-    def ranges(self, inputs: Inputs) -> ProbabilityRanges | None:
-        """Return what is only known within ranges, if anything is; ``inputs`` are their middles.
-
-        Raises:
-            OptionError: ranges are of no use for this kind or number of groups, or do not fit together.
-        """
-        groups = list(self.groups.values())
-        likely = [[group.rate, group.accept, group.label] for group in groups]
-        if all(ends is None or ends[0] == ends[1] for group in likely for ends in group):
-            return None
-        if len(groups) != 2 or self.kind != "finite":
-            raise OptionError("ranges are for two groups and kind finite", location="groups", hint="write numbers")
-        if self.short_term is not None:
-            raise OptionError(
-                "how probable it is to leave a short-term bound is computed for probabilities, not for ranges",
-                location="short_term",
-                hint="write numbers for the groups, or leave short_term out",
-            )
-        (rate, accept, label), (other, other_accept, other_label) = likely
-        assert rate is not None
-        assert other is not None
-        assert accept is not None
-        assert other_accept is not None
-        if abs(rate[0] + other[1] - 1) > 1e-6 or abs(rate[1] + other[0] - 1) > 1e-6:
-            raise OptionError(
-                "the ranges of the rates do not add up to 1",
-                location=f"groups.{inputs.groups[1]}.rate",
-                hint=f"write rate: [{1 - rate[1]:.6g}, {1 - rate[0]:.6g}]",
-            )
-        labels = None if label is None or other_label is None else (label, other_label)
-
-        return ProbabilityRanges(inputs, rate, (accept, other_accept), labels)
-
-
-def range_midpoint(ends: tuple[float, float]) -> float:
-    """Return what is taken for likely of a range."""
-    return ends[0] if ends[0] == ends[1] else (ends[0] + ends[1]) / 2
+        return otherwise if given is None else given
 
 
 def read_plan(source: Mapping[str, Any] | str | Path) -> ShieldPlan:
-    """Return the plan that a mapping or a file describes; of ranges their middles.
+    """Return the plan that a mapping or a file describes.
 
     Args:
         source: a mapping, or a file in YAML (JSON too) or, named ``.toml``, in TOML.
@@ -329,33 +256,22 @@ def read_plan(source: Mapping[str, Any] | str | Path) -> ShieldPlan:
     Raises:
         OptionError: the file cannot be read, or an entry is missing, unknown, or makes no sense.
     """
-    return read_plan_with_ranges(source)[0]
-
-
-def read_plan_with_ranges(source: Mapping[str, Any] | str | Path) -> tuple[ShieldPlan, ProbabilityRanges | None]:
-    """Return the plan as from ``read_plan``, and the ranges of what is not known; None if all is."""
     if isinstance(source, Mapping):
-        return _parse_plan(source, location=None)
+        return plan_from_mapping(source, location=None)
     path = Path(source)
     described = read_configuration(path, example="shield.yaml", entries="property:, kappa:, horizon: and groups:")
-    return _parse_plan(described, location=str(path))
+    return plan_from_mapping(described, location=str(path))
 
 
 def plan_from_mapping(described: Mapping[str, Any], *, location: str | None) -> ShieldPlan:
     """The plan that a mapping describes; ``where`` it comes from begins what a complaint says about the place."""
-    return _parse_plan(described, location=location)[0]
 
-
-def _parse_plan(described: Mapping[str, Any], *, location: str | None) -> tuple[ShieldPlan, ProbabilityRanges | None]:
-    def make() -> tuple[ShieldPlan, ProbabilityRanges | None]:
-        read = ShieldConfig.model_validate(described)
-        plan = read.plan()
-        return plan, read.ranges(plan.inputs)
+    def make() -> ShieldPlan:
+        return ShieldConfig.model_validate(described).plan()
 
     entries = {
         "": ShieldConfig.model_fields,
         "groups": ShieldGroupConfig.model_fields,
-        "short_term": ("kappa", "from", "probability"),
         "energy": ("free", "full", "power", "from"),
         "labels": LabelConfig.model_fields,
     }
@@ -391,13 +307,7 @@ def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
         found["start"] = dict(zip(inputs.groups, map(list, pairs), strict=True))
     if plan.label_wait != LABEL_WAIT:
         found["labels"] = {"wait": plan.label_wait}
-    short, nudging = plan.short_term, plan.nudging
-    if short is not None:
-        found["short_term"] = {
-            "kappa": format_exact(short.kappa),
-            "from": short.first,
-            "probability": short.probability,
-        }
+    nudging = plan.nudging
     if nudging is not None:
         found |= {
             "energy": {
@@ -449,8 +359,6 @@ HINTS = {
     "rate": "write the share of the group among those who come, from 0 to 1",
     "accept": "write the share of the group that is recommended to be accepted, from 0 to 1",
     "label": "write the share of the group whose label is 1, from 0 to 1",
-    "short_term": 'write a bound, when it begins and how probable it is to leave it: {kappa: "0.15", from: 40, '
-    "probability: 0.05}",
     "energy": "write {free: 0.0, full: 0.1, power: 2, from: 20}, or leave it out",
     "nudge": "smaller or both",
     "filter": "true or false",
@@ -459,7 +367,6 @@ HINTS = {
     "wait": "write how many decisions wait for their label, such as labels: {wait: 10000}",
     "power": "a whole number from 1 to 16",
     "from": "a number of decisions",
-    "probability": "that of ever leaving the bound, at most 0.5",
     "groups.*": f"describe it, such as {EXAMPLE}",
 }
 """The hint for an entry, by its name."""

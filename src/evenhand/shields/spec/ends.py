@@ -255,11 +255,10 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
     if nothing is not None:
         return (f"Nothing is guaranteed: {nothing}.",)
     keeps, always = plan.property.words(), f"{EVERY_RUN}{_describe_label_timing(plan)}"
-    short = (describe_short_term(plan),) if plan.short_term is not None else ()
     if plan.kind == "greedy":
         return (GREEDY,)
     if plan.nudging is not None and not plan.nudging.filter:
-        return (UNFILTERED, *short)
+        return (UNFILTERED,)
     if plan.kind == "static-fair":
         why = why_assumption_fails(plan)
         together = BALANCED if why is None else f"Over several periods together nothing is guaranteed: {why}."
@@ -276,22 +275,9 @@ def guarantees(plan: ShieldPlan) -> tuple[str, ...]:
         )
     if plan.plans_periods:
         first = f"{_describe_checks(plan)} of the first period, {keeps}: {always}."
-        return first, _describe_later_periods(plan), *short
+        return first, _describe_later_periods(plan)
     found = f"{_describe_checks(plan)}, {keeps}: {always}."
-    return (found, FEASIBLE) if plan.kind == "feasible" else (found, *short)
-
-
-def describe_short_term(plan: ShieldPlan) -> str:
-    """Return what is kept on the way to the end, in words."""
-    short, kept = plan.short_term, plan.short_term_property
-    assert short is not None
-    assert kept is not None
-    period = " of the first period" if plan.kind != "finite" else ""
-    later = " In later periods from their beginning on, where that can be had." if plan.kind == "dynamic" else ""
-    return (
-        f"From decision {short.first:,}{period} on, {kept.words()} at every time, with a probability of at least "
-        f"{1 - short.probability:g} if people come as the configuration says.{later}"
-    )
+    return (found, FEASIBLE) if plan.kind == "feasible" else (found,)
 
 
 def describe_assumption(plan: ShieldPlan, bounds: WelfareBounds | None = None) -> str | None:

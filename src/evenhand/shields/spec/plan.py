@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -17,7 +16,6 @@ from evenhand.errors import OptionError
 from evenhand.shields.spec.properties import FairnessProperty, parse_kappa
 from evenhand.typing import Floats
 
-Interval = tuple[float, float]
 Weights = tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
 
 LABEL_WAIT = 10_000
@@ -113,59 +111,6 @@ class Inputs:
         raise OptionError(f"unknown group {group!r}", hint=f"one of {', '.join(self.groups)}")
 
 
-@dataclass(frozen=True)
-class ProbabilityRanges:
-    """Probabilities between two ends, chosen by an adversary at every step.
-
-    Attributes:
-        inputs: two groups with what is likely; costs and their weights are taken from it as they are.
-        rate: of the first group, lowest and highest.
-        accept: of a recommendation to accept, by group.
-        label: of label 1, by group; None if labels play no part. It may depend on the decision.
-
-    Raises:
-        OptionError: an end is not a probability, or the lower one is above the upper one.
-    """
-
-    inputs: Inputs
-    rate: Interval
-    accept: tuple[Interval, Interval]
-    label: tuple[Interval, Interval] | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.inputs.groups) != 2:
-            raise OptionError(f"ranges are for two groups, and these are {len(self.inputs.groups)}", location="groups")
-        if (self.label is None) != (self.inputs.label is None):
-            raise OptionError("a range of labels belongs to inputs with labels", location="label")
-        named = [("rate", self.rate), *(("accept", ends) for ends in self.accept)]
-        for name, (low, high) in [*named, *(("label", ends) for ends in self.label or ())]:
-            if not 0 <= low <= high <= 1:
-                raise OptionError(
-                    f"a range from {low:g} to {high:g}", location=name, hint="0 <= lowest <= highest <= 1"
-                )
-
-    @classmethod
-    def around_inputs(
-        cls, inputs: Inputs, *, rate: float = 0.0, accept: float = 0.0, label: float = 0.0
-    ) -> ProbabilityRanges:
-        """Return the ranges that reach so far to both sides of what is likely, within 0 and 1."""
-
-        def reach(value: float, width: float) -> Interval:
-            return max(0.0, value - width), min(1.0, value + width)
-
-        a, b = inputs.accept[:2]
-        labels = None if inputs.label is None else (reach(inputs.label[0], label), reach(inputs.label[1], label))
-        return cls(inputs, reach(inputs.rate[0], rate), (reach(a, accept), reach(b, accept)), labels)
-
-    def corner_inputs(self) -> list[Inputs]:
-        """Return all combinations of ends."""
-        found = []
-        for rate, a, b, *labels in product(self.rate, *self.accept, *(self.label or ())):
-            label = tuple(labels) or None
-            found.append(replace(self.inputs, rate=(rate, 1 - rate), accept=(a, b), label=label))
-        return found
-
-
 # The plan.
 
 
@@ -173,40 +118,10 @@ PlanKind: TypeAlias = Literal["finite", "static-fair", "static-bw", "dynamic", "
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
 PERIODIC_KINDS: tuple[PlanKind, ...] = ("static-fair", "static-bw", "dynamic", "greedy", "energy")
 """Kinds that go on after their horizon, see `periodic`."""
-SHORT_TERM_KINDS: tuple[PlanKind, ...] = ("finite", "dynamic", "energy")
-"""Kinds that keep a wider bound on the way to the end."""
 TerminalKind: TypeAlias = Literal["strict", "exempt", "soft"]
 TERMINAL_KINDS: tuple[TerminalKind, ...] = get_args(TerminalKind)
 Counters: TypeAlias = tuple[int, ...]
 """Seen and accepted of each group, in the order of the groups: (n_a, a, n_b, b)."""
-
-
-@dataclass(frozen=True)
-class ShortTermBound:
-    """A wider bound that the bias keeps on the way to the end, with high probability.
-
-    Attributes:
-        kappa: the largest bias that is allowed on the way, exact.
-        first: decisions after which it counts; the first period of a run begins with that many free ones.
-        probability: that the bias is ever beyond it in a period, at most, if people come as expected.
-    """
-
-    kappa: Fraction
-    first: int
-    probability: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kappa", parse_kappa(self.kappa))
-        if isinstance(self.first, bool) or not isinstance(self.first, int) or self.first < 1:
-            raise OptionError(
-                f"expected a number of decisions of 1 or more, got {self.first!r}", location="short_term.from"
-            )
-        if not 0 < self.probability <= 0.5:
-            raise OptionError(
-                f"expected a probability above 0 and at most 0.5, got {self.probability:g}",
-                location="short_term.probability",
-                hint="it is that of ever leaving the bound, such as 0.05",
-            )
 
 
 @dataclass(frozen=True)
@@ -272,7 +187,6 @@ class ShieldPlan:
             all the same, ``exempt`` does not, ``soft`` makes unfair ends as expensive as they are far from fair.
         bounds: the welfare bounds (lower, upper) of a static-bw shield; None: around the mean of the labels.
         start: counters carried over from before; they count in every check.
-        short_term: a wider bound on the way to the end, for finite, dynamic and energy shields.
         nudging: how an energy shield overrides; by default certainly from kappa on.
         label_wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire and
             are not counted. Default: 10,000.
@@ -286,7 +200,6 @@ class ShieldPlan:
     terminal: TerminalKind = "strict"
     bounds: tuple[Fraction, Fraction] | None = None
     start: Counters = ()
-    short_term: ShortTermBound | None = None
     nudging: Nudging | None = None
     label_wait: int = LABEL_WAIT
 
@@ -335,7 +248,6 @@ class ShieldPlan:
                     hint="lower first, and at most kappa apart",
                 )
             object.__setattr__(self, "bounds", (lower, upper))
-        self._check_short_term()
         if self.kind == "energy" and self.nudging is None:
             kappa = float(self.property.kappa)
             if not kappa:
@@ -343,27 +255,6 @@ class ShieldPlan:
             object.__setattr__(self, "nudging", Nudging(full=kappa))
         if self.kind != "energy" and self.nudging is not None:
             raise OptionError(f"a shield of kind {self.kind} does not nudge", location="energy", hint="kind: energy")
-
-    def _check_short_term(self) -> None:
-        short = self.short_term
-        if short is None:
-            return
-        if self.kind not in SHORT_TERM_KINDS or len(self.inputs.groups) != 2:
-            raise OptionError(
-                "a short-term bound is for two groups and the kinds finite, dynamic and energy",
-                location="short_term",
-                hint="for more, ask for the bound itself on the way: checks: anytime",
-            )
-        if short.kappa < self.property.kappa:
-            raise OptionError(
-                f"the short-term bound {float(short.kappa):g} is narrower than kappa {float(self.property.kappa):g}",
-                location="short_term.kappa",
-                hint="a bound of kappa or more; a narrower one would be the one to keep",
-            )
-        if short.first > self.horizon:
-            raise OptionError(
-                f"after {short.first} decisions the horizon of {self.horizon} is past", location="short_term.from"
-            )
 
     @cached_property
     def plans_periods(self) -> bool:
@@ -374,11 +265,6 @@ class ShieldPlan:
     def makes_periods(self) -> bool:
         """Whether a running shield makes its periods from the plan; several groups within bounds share one table."""
         return self.kind in PERIODIC_KINDS and (len(self.inputs.groups) == 2 or self.kind == "dynamic")
-
-    @cached_property
-    def short_term_property(self) -> FairnessProperty | None:
-        """What is kept on the way to the end, with the conventions of the property itself."""
-        return None if self.short_term is None else replace(self.property, kappa=self.short_term.kappa)
 
     @cached_property
     def times(self) -> tuple[int, ...]:

@@ -9,9 +9,9 @@ AAAI 2025. The conventions for empty groups and the form 1 - min / max of dispar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -125,17 +125,6 @@ class FairnessProperty:
         fair = (low <= b) & (b <= high)
         return bool(fair) if np.ndim(fair) == 0 else fair
 
-    def exceeded(self, n_a: int, a: int, n_b: int, b: int) -> bool:
-        """Return whether the bias is above kappa, as ``not fair(...)`` for single numbers, much faster."""
-        if min(n_a, n_b) < self.empty_group.needed_count:
-            return False
-        n, m = max(n_a, 1), max(n_b, 1)
-        part, whole = self.kappa.numerator, self.kappa.denominator
-        if self.kind == "disparate_impact":
-            smaller, larger = sorted((a * m, b * n))
-            return smaller * whole < (whole - part) * larger
-        return abs(a * m - b * n) * whole > part * n * m
-
     def band(self, n_a: Any, a: Any, n_b: Any) -> tuple[Integers, Integers]:
         """Return the counts ``b`` that are fair given the others are those from low to high; none if low > high.
 
@@ -184,122 +173,20 @@ class FairnessProperty:
         }[self.kind]
 
 
-Count: TypeAlias = Callable[[str, int, int], int]
-"""Of one individual, by its group, the decision on it and its label: how much it adds, 0 or more."""
+def is_fair(kept: FairnessProperty, seen: Integers, accepted: Integers) -> Booleans:
+    """Check whether every two groups are alike up to kappa, exactly; counters of shape (runs, groups)."""
+    fair = np.ones(len(seen), bool)
+    for a, b in combinations(range(seen.shape[1]), 2):
+        fair &= kept.fair(seen[:, a], accepted[:, a], seen[:, b], accepted[:, b])
+    return fair
 
 
-@dataclass(frozen=True)
-class RatioDifference:
-    """A difference of ratios of any counters, between any number of groups: the largest between two groups counts.
-
-    Attributes:
-        numerator, denominator: what an individual (group, decision, label) adds to those of its group.
-        kappa: the largest bias that is fair, exact.
-        labelled: whether labels exist; without, the counters are called with label 0.
-        empty_group: as in `FairnessProperty`, by the denominators.
-    """
-
-    numerator: Count
-    denominator: Count
-    kappa: Fraction
-    labelled: bool = False
-    empty_group: EmptyGroupRule = EmptyGroupRule()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kappa", parse_kappa(self.kappa))
-
-    def fair(self, counters: Integers) -> Booleans:
-        """Check exactly whether the bias is at most kappa; counters (n, 2 groups) hold denominator and numerator."""
-        part, whole = self.kappa.numerator, self.kappa.denominator
-        fair = np.ones(len(counters), dtype=bool)
-        groups = counters.shape[1] // 2
-        for one in range(groups):
-            for other in range(one + 1, groups):
-                n, a, m, b = (counters[:, i] for i in (2 * one, 2 * one + 1, 2 * other, 2 * other + 1))
-                small = np.minimum(n, m) < self.empty_group.needed_count
-                # An empty denominator means welfare 0, whatever the numerator.
-                a, b = np.where(n > 0, a, 0), np.where(m > 0, b, 0)
-                n, m = np.maximum(n, 1), np.maximum(m, 1)
-                fair &= small | (np.abs(a * m - b * n) * whole <= part * n * m)
-        return fair
-
-    def bias(self, counters: Integers) -> Floats:
-        """Return the largest difference between two groups' ratios, in floating point, shape (n,); see ``fair``."""
-        n, a = counters[:, ::2], counters[:, 1::2]
-        ratio = np.where(n > 0, a / np.maximum(n, 1), 0.0)
-        judged = n >= self.empty_group.needed_count
-        highest = np.where(judged, ratio, -np.inf).max(axis=1)
-        lowest = np.where(judged, ratio, np.inf).min(axis=1)
-        return np.asarray(np.maximum(highest - lowest, 0.0))
-
-    def words(self) -> str:
-        """Return what is kept, as a phrase."""
-        return f"the ratios of the groups differ by at most {float(self.kappa):g}"
-
-
-@dataclass(frozen=True)
-class RatioDifferences:
-    """Several differences of ratios that must all be small, each with counters of its own.
-
-    Attributes:
-        parts: at least one; their counters stand one part after the other.
-    """
-
-    parts: tuple[RatioDifference, ...]
-
-    @property
-    def labelled(self) -> bool:
-        """Whether any of them depends on labels."""
-        return any(part.labelled for part in self.parts)
-
-    @property
-    def kappa(self) -> Fraction:
-        """The largest bias that is fair, of the first part."""
-        return self.parts[0].kappa
-
-    def fair(self, counters: Integers) -> Booleans:
-        """Check exactly whether every bias is at most its kappa; counters (n, 2 groups parts)."""
-        fair = [part.fair(own) for part, own in zip(self.parts, self._own(counters), strict=True)]
-        return np.asarray(np.all(fair, axis=0))
-
-    def bias(self, counters: Integers) -> Floats:
-        """Return the largest bias of all parts, in floating point, shape (n,)."""
-        return np.asarray(
-            np.max([part.bias(own) for part, own in zip(self.parts, self._own(counters), strict=True)], axis=0)
-        )
-
-    def _own(self, counters: Integers) -> list[Integers]:
-        return np.split(counters, len(self.parts), axis=1)
-
-    def words(self) -> str:
-        """Return what is kept, as a phrase."""
-        return ", and ".join(part.words() for part in self.parts)
-
-
-def equalized_odds(kappa: str | float | Fraction, empty_group: EmptyGroupRule = EmptyGroupRule()) -> RatioDifferences:
-    """Return equalised odds: acceptance rates differ by at most kappa among those with label 1, and with label 0.
-
-    Accepting everybody, or no one, keeps both, so that a shield from empty counters always exists; each label must be
-    known before the next decision.
-    """
-    exact = parse_kappa(kappa)
-    positive = RatioDifference(
-        lambda _, decision, label: decision * label, lambda _, __, label: label, exact, True, empty_group
-    )
-    negative = RatioDifference(
-        lambda _, decision, label: decision * (1 - label), lambda _, __, label: 1 - label, exact, True, empty_group
-    )
-    return RatioDifferences((positive, negative))
-
-
-def predictive_parity(kappa: str | float | Fraction, empty_group: EmptyGroupRule = EmptyGroupRule()) -> RatioDifference:
-    """Return predictive parity: the shares with label 1 among those accepted differ by at most kappa.
-
-    A shield can only decide who is accepted, not who turns out to have label 1. It can still promise an end: a group of
-    which no one is accepted is as its convention says, and from a fair state on no one else need be accepted. Only the
-    labels of those accepted are needed, each before the next decision.
-    """
-    return RatioDifference(
-        lambda _, decision, label: decision * label, lambda _, decision, __: decision, parse_kappa(kappa), True,
-        empty_group,
-    )  # fmt: skip
+def largest_bias(kept: FairnessProperty, seen: Integers, accepted: Integers) -> Floats:
+    """Return the largest bias between two groups, shape (runs,): ``FairnessProperty.bias`` for arrays."""
+    rate = accepted / np.maximum(seen, 1)
+    largest = np.zeros(len(seen))
+    for a, b in combinations(range(seen.shape[1]), 2):
+        between = kept.bias_of_rates(rate[:, a], rate[:, b])
+        small = np.minimum(seen[:, a], seen[:, b]) < kept.empty_group.needed_count
+        largest = np.maximum(largest, np.where(small, 0.0, between))
+    return largest

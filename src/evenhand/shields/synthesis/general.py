@@ -1,4 +1,4 @@
-"""Shields for three groups and more, or for any counters, state by state: slow, and exact.
+"""Shields for three groups and more, state by state: slow, and exact.
 
 All states that can be reached are listed layer by layer, each as one number, and valued backwards. Over m groups that
 is of the order of T^(2m) states: 230,230 for three groups and 20 decisions, 32 million for 50.
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from evenhand.errors import LimitError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.spec.plan import Counters, Inputs, ShieldPlan
-from evenhand.shields.spec.properties import FairnessProperty, RatioDifference, RatioDifferences
+from evenhand.shields.spec.plan import ShieldPlan
+from evenhand.shields.spec.properties import is_fair, largest_bias
 from evenhand.shields.synthesis.layer import TOLERANCE, StepMix, forced_mix, mix_of_group
 from evenhand.shields.synthesis.solve import Progress
 from evenhand.typing import Floats, Integers
@@ -54,7 +54,7 @@ class ReachableTable:
         )
 
     def level(self, t: int, *counters_and_group: int) -> int:
-        """Return the level in a state: (denominator, numerator) of every group in turn, then the group that came."""
+        """Return the level in a state: seen and accepted of every group in turn, then the group that came."""
         state = sum(count * stride for count, stride in zip(counters_and_group[:-1], self.strides, strict=True))
         states, levels = self._views[t]
         position = bisect_left(states, state)
@@ -63,96 +63,73 @@ class ReachableTable:
         return int(levels[counters_and_group[-1]][position])
 
 
-@dataclass(frozen=True)
-class CounterSteps:
-    """What each (group, decision, label) adds to the counters.
-
-    Attributes:
-        adds: (groups, 2 decisions, 2 labels, counters) denominator and numerator of each group, part after part.
-        labels: probability of (group, label).
-    """
-
-    counter_steps: Integers
-    labels: Floats
-
-
-def synthesize_ratio_difference(
-    ratios: RatioDifference | RatioDifferences,
-    inputs: Inputs,
-    horizon: int,
-    *,
-    start: Counters = (),
-    times: tuple[int, ...] = (),
-    forced_only: bool = False,
-    unfair_price: float = np.inf,
-    progress: Progress | None = None,
-) -> tuple[float, ReachableTable]:
-    """Return the optimal shield for a difference of ratios, or for several that must all be small.
+def synthesize_general(
+    plan: ShieldPlan, *, unfair_price: float = np.inf, progress: Progress | None = None
+) -> ShieldPolicy:
+    """Return the optimal shield of a plan over any number of groups.
 
     Args:
-        ratios: the counters and what must hold of them.
-        inputs: who is expected; with a label if the counters depend on it.
-        horizon: decisions until the check.
-        start: (denominator, numerator) of each group, carried over; of several parts one after the other.
-        times: when else it is checked.
-        forced_only: as for `SynthesisProblem`.
+        plan: for demographic parity or equal opportunity, of which every two groups are compared.
         unfair_price: of a check that is not passed, times 1 and how far the bias is above kappa; infinite: forbidden.
         progress: told (layers done, layers) after each of both passes.
 
     Returns:
-        The expected cost, infinite if nothing keeps the property, and the table.
+        A policy whose expected cost is infinite if no shield passes the checks; prices of unfair ends are in it.
 
     Raises:
-        OptionError: a counter is negative or no whole number, or labels are missing.
+        OptionError: the property compares two groups only.
         LimitError: there are too many states.
     """
-    groups = len(inputs.groups)
-    steps = _counter_steps(ratios, inputs)
-    past = np.array(start or (0,) * steps.counter_steps.shape[-1], dtype=np.int64)
-    extents = steps.counter_steps.max(axis=(0, 1, 2)) * horizon + 1
-    if float(np.prod(extents.astype(np.float64))) >= 2.0**62:
+    started = time.perf_counter()
+    kept, inputs, horizon, groups = plan.property, plan.inputs, plan.horizon, len(plan.inputs.groups)
+    if kept.kind == "disparate_impact":
+        raise OptionError("disparate impact is kept between two groups", hint="demographic_parity, or static-bw")
+    # All counters of a state are the digits of one integer: a step adds a constant, and states sort and compare fast.
+    extent = horizon + 1
+    if extent ** (2 * groups) >= 2**62:
         raise LimitError(f"the counters of {groups} groups over {horizon} decisions exceed 64 bits", hint=_HINT)
-    # All counters of a state as one integer in mixed radix: a step adds a constant, and states sort and compare fast.
-    strides = np.concatenate([[1], np.cumprod(extents[:-1])]).astype(np.int64)
-    moves = steps.counter_steps @ strides
-    layers = _reachable_layers(np.unique(moves), horizon, progress)
-
+    strides = extent ** np.arange(2 * groups, dtype=np.int64)
+    # By group and decision, of somebody who is counted. With label 0 the counters stay as they are.
+    moves = strides[::2, None] + np.stack([np.zeros(groups, dtype=np.int64), strides[1::2]], axis=1)
+    layers = _reachable_layers(np.unique(moves if not kept.labelled else np.append(moves, 0)), horizon, progress)
+    past = np.array(plan.start, dtype=np.int64)
+    labels = inputs.labels()
     mixes = [mix_of_group(inputs, group, TOLERANCE * inputs.costs[-1]) for group in range(groups)]
-    if forced_only:
+    if plan.kind == "feasible":
         mixes = [forced_mix(mix) for mix in mixes]
 
     def checked(states: Integers, values: Floats) -> Floats:
-        counters = (states[:, None] // strides) % extents + past
+        counters = (states[:, None] // strides) % extent + past
+        seen, accepted = counters[:, ::2], counters[:, 1::2]
         worth = np.full(len(states), np.inf)
         if np.isfinite(unfair_price):
-            worth = values + unfair_price * (1 + np.maximum(ratios.bias(counters) - float(ratios.kappa), 0.0))
-        return np.where(ratios.fair(counters), values, worth)
+            excess = np.maximum(largest_bias(kept, seen, accepted) - float(kept.kappa), 0.0)
+            worth = values + unfair_price * (1 + excess)
+        return np.where(is_fair(kept, seen, accepted), values, worth)
 
     values = checked(layers[-1], np.zeros(len(layers[-1])))
     levels: list[NDArray[np.int8]] = []
-    # V_t(s) = sum over groups g of step_g(Q_g(0), Q_g(1)), where Q_g(y) = sum over labels z of P(z | g) * V_{t+1}(s
-    # moved by (g, y, z)).
+    # V_t(s) = sum over groups g of step_g(Q_g(0), Q_g(1)), where Q_g(y) = P(z = 1 | g) * V_{t+1}(s moved by (g, y)) +
+    # P(z = 0 | g) * V_{t+1}(s); without labels everybody counts.
     for t in reversed(range(horizon)):
         here = np.zeros(len(layers[t]))
         marks = np.zeros((groups, len(here)), dtype=np.int8)
+        stay = values[np.searchsorted(layers[t + 1], layers[t])] if kept.labelled else None
         for group, mix in enumerate(mixes):
-            after = [
-                sum(
-                    chance * values[np.searchsorted(layers[t + 1], layers[t] + moves[group, decision, label])]
-                    for label, chance in enumerate(steps.labels[group])
-                    if ratios.labelled or label == 1
-                )
-                for decision in (0, 1)
-            ]
-            step, marks[group] = mix_values(np.asarray(after[0]), np.asarray(after[1]), mix)
+            after = [values[np.searchsorted(layers[t + 1], layers[t] + move)] for move in moves[group]]
+            if stay is not None:
+                after = [labels[group, 0] * stay + labels[group, 1] * counted for counted in after]
+            step, marks[group] = mix_values(after[0], after[1], mix)
             here += step
-        values = checked(layers[t], here) if t in times else here
+        values = checked(layers[t], here) if t in plan.times else here
         levels.append(marks)
         if progress is not None:
             progress(2 * horizon - t, 2 * horizon)
-    return float(values[0]), ReachableTable(
-        tuple(int(each) for each in strides), tuple(layers[:-1]), tuple(levels[::-1])
-    )
+    actions = ReachableTable(tuple(strides.tolist()), tuple(layers[:-1]), tuple(levels[::-1]))
+    states = sum(len(layer) for layer in actions.states)
+    # While the last layer is valued: counters, two values after each decision, and its own.
+    peak = sum(array.nbytes for array in actions.arrays) + 8 * (2 * len(plan.start) + 8) * len(layers[-2])
+    return ShieldPolicy(plan, actions, float(values[0]), states, peak, time.perf_counter() - started)
 
 
 _HINT = "a shorter horizon, or welfare bounds for each group by itself (static-bw)"
@@ -172,28 +149,6 @@ def mix_values(rejected: Floats, accepted: Floats, mix: StepMix) -> tuple[Floats
     return value, np.where(dead, 0, risen - count).astype(np.int8)
 
 
-def _counter_steps(ratios: RatioDifference | RatioDifferences, inputs: Inputs) -> CounterSteps:
-    parts = (ratios,) if isinstance(ratios, RatioDifference) else ratios.parts
-    if ratios.labelled and inputs.label is None:
-        raise OptionError("the counters depend on labels, and no share of label 1 is given", location="label")
-    groups = len(inputs.groups)
-    adds = np.zeros((groups, 2, 2, len(parts), 2 * groups), dtype=np.int64)
-    for position, group in enumerate(inputs.groups):
-        for decision in (0, 1):
-            for label in (0, 1):
-                # Without labels both entries are the same.
-                known = label if ratios.labelled else 0
-                for place, part in enumerate(parts):
-                    for offset, count in enumerate((part.denominator, part.numerator)):
-                        added = count(group, decision, known)
-                        if int(added) != added or added < 0:
-                            raise OptionError(
-                                f"a counter adds {added!r} for group {group}", hint="whole numbers of 0 or more"
-                            )
-                        adds[position, decision, label, place, 2 * position + offset] = int(added)
-    return CounterSteps(adds.reshape(groups, 2, 2, -1), inputs.labels() if ratios.labelled else np.ones((groups, 2)))
-
-
 def _reachable_layers(moves: Integers, horizon: int, progress: Progress | None) -> list[Integers]:
     layers = [np.zeros(1, dtype=np.int64)]
     total = 1
@@ -205,48 +160,3 @@ def _reachable_layers(moves: Integers, horizon: int, progress: Progress | None) 
         if progress is not None:
             progress(t + 1, 2 * horizon)
     return layers
-
-
-def as_ratio_difference(kept: FairnessProperty) -> RatioDifference:
-    """Return demographic parity or equal opportunity as a difference of ratios, for any number of groups.
-
-    Raises:
-        OptionError: disparate impact, which is a quotient.
-    """
-    if kept.kind == "disparate_impact":
-        raise OptionError("disparate impact is kept between two groups", hint="demographic_parity, or static-bw")
-    return RatioDifference(
-        numerator=lambda _, decision, label: decision * label if kept.labelled else decision,
-        denominator=lambda _, __, label: label if kept.labelled else 1,
-        kappa=kept.kappa,
-        labelled=kept.labelled,
-        empty_group=kept.empty_group,
-    )
-
-
-def synthesize_general(
-    plan: ShieldPlan, *, unfair_price: float = np.inf, progress: Progress | None = None
-) -> ShieldPolicy:
-    """Return the optimal shield of a plan over any number of groups, see ``synthesize_ratio_difference``.
-
-    Its expected cost is infinite if no shield passes the checks; where unfair ends have a price, that is in it.
-
-    Raises:
-        OptionError: the property compares two groups only.
-        LimitError: there are too many states.
-    """
-    started = time.perf_counter()
-    cost, actions = synthesize_ratio_difference(
-        as_ratio_difference(plan.property),
-        plan.inputs,
-        plan.horizon,
-        start=plan.start,
-        times=plan.times,
-        forced_only=plan.kind == "feasible",
-        unfair_price=unfair_price,
-        progress=progress,
-    )
-    states = sum(len(layer) for layer in actions.states)
-    # While the last layer is valued: counters, two values after each decision, and its own.
-    peak = sum(array.nbytes for array in actions.arrays) + 8 * (2 * len(plan.start) + 8) * len(actions.states[-1])
-    return ShieldPolicy(plan, actions, cost, states, peak, time.perf_counter() - started)

@@ -24,7 +24,7 @@ EVERY_BYTE = np.uint64(0x0101010101010101)
 
 
 class LevelOutputs(NamedTuple):
-    """Where the levels go: thresholds of either group, or every state's level, or nowhere; what is not wanted is empty.
+    """Where the levels go: thresholds of either group, or every state's level; what is not wanted is empty.
 
     Attributes:
         rows_a, rows_b: (rows of the layer, 2 costs), see `ThresholdTable`.
@@ -243,7 +243,7 @@ def sweep_parity(values, horizon, t, mix_a, mix_b, out):
             if compact:
                 kept &= thresholds_along_row(row.a, columns, out.rows_a, n_a * (n_a + 1) // 2 + a)
                 kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, 1)
-            elif len(out.cells_a):
+            else:
                 out.cells_a[cell : cell + columns] = row.a.level[:columns]
                 out.cells_b[cell : cell + columns] = row.b.level[:columns]
                 cell += columns
@@ -288,7 +288,7 @@ def sweep_opportunity(values, planes, t, mix_a, mix_b, labels, out):
                 if compact:
                     kept &= thresholds_along_row(row.a, columns, out.rows_a, slab_a + a * (t - n_a + 1) + n_b)
                     kept &= thresholds_across_rows(row.b, columns, a, highest, out.rows_b, first_b, step_b)
-                elif len(out.cells_a):
+                else:
                     out.cells_a[cell : cell + columns] = row.a.level[:columns]
                     out.cells_b[cell : cell + columns] = row.b.level[:columns]
                     cell += columns

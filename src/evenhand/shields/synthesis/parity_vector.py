@@ -119,63 +119,6 @@ def step_eight_states(context: Any, values: Any, places: Any, row: Any, groups: 
 
 
 @intrinsic
-def guard_eight_states(context: Any, layers: Any, places: Any, row: Any, groups: Any, numbers: Any) -> Any:
-    """Replace eight values and chances of a row, of states that were never beyond a bound, by those before.
-
-    ``layers``: values, chances, and values once the bound was left. ``places``, ``row`` and ``groups`` as above;
-    behind the places the first and the last state of the row that are within the bound. ``numbers``: cost, price of
-    leaving the bound, and the chance below which it is 0. A state beyond the bound costs its price, for certain.
-    """
-    integer = ir.IntType(64)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        made, kinds = _Vectors(context, builder), signature.args[0]
-        values, chances, after = (builder.extract_value(args[0], place) for place in range(3))
-        rejected, accepted, own, column, columns, low, high = (
-            builder.extract_value(args[1], place) for place in range(7)
-        )
-        cost, price, smallest = (made.spread(builder.extract_value(args[4], place)) for place in range(3))
-        beside = builder.add(own, ir.Constant(integer, 1))
-        ends = (rejected, accepted), (own, beside)
-        found, chance = [], None
-        for group, (minus, plus) in enumerate(ends):
-            told = builder.extract_value(args[3], group)
-            value, first, second, live = made.step(
-                made.load(values, kinds[0], minus), made.load(values, kinds[0], plus), told, cost
-            )
-            found.append(value)
-            place = made.address(builder.extract_value(args[2], group), signature.args[2][group], column, _BYTES)
-            builder.store(made.levels(first, second, live), place, align=1)
-            # C = P(accepted) C+ + P(rejected) C-: at level 1 who is recommended is accepted, at level 2 everybody; a
-            # dead state is as good as that.
-            dead = builder.not_(live)
-            one, zero = (made.spread(builder.extract_value(told, number)) for number in range(2))
-            taken = builder.fadd(
-                builder.select(builder.or_(first, dead), one, made.same(0.0)),
-                builder.select(builder.or_(second, dead), zero, made.same(0.0)),
-            )
-            left = builder.fadd(
-                builder.fmul(taken, made.load(chances, kinds[1], plus)),
-                builder.fmul(builder.fsub(builder.fadd(one, zero), taken), made.load(chances, kinds[1], minus)),
-            )
-            chance = left if chance is None else builder.fadd(chance, left)
-        value = builder.fadd(found[0], found[1])
-        chance = builder.select(builder.fcmp_ordered(">", chance, smallest), chance, made.same(0.0))
-        beyond = builder.or_(
-            made.within(low, column), builder.not_(made.within(builder.add(high, ir.Constant(integer, 1)), column))
-        )
-        value = builder.select(beyond, builder.fadd(price, made.load(after, kinds[2], own)), value)
-        chance = builder.select(beyond, made.same(1.0), chance)
-        inside = made.within(columns, column)
-        for array, kind, new in ((values, kinds[0], value), (chances, kinds[1], chance)):
-            place = made.address(array, kind, own, _DOUBLES)
-            builder.store(builder.select(inside, new, builder.load(place, align=8)), place, align=8)
-        return context.get_dummy_value()
-
-    return types.void(layers, places, row, groups, numbers), generate
-
-
-@intrinsic
 def first_bit(context: Any, bits: Any) -> Any:
     """Return the number of the lowest bit that is set; 64 if none is."""
 
@@ -249,7 +192,7 @@ def sweep_parity_vectors(values, horizon, t, mix_a, mix_b, out):
             if compact:
                 out.rows_a[first_a + a, 0] = rise_1
                 out.rows_a[first_a + a, 1] = rise_2
-            elif len(out.cells_a):
+            else:
                 out.cells_a[cell : cell + columns] = row[0][:columns]
                 out.cells_b[cell : cell + columns] = row[1][:columns]
                 cell += columns

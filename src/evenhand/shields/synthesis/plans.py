@@ -12,7 +12,6 @@ from evenhand.shields.simulation.reachability import can_walk, walk_reachable_st
 from evenhand.shields.spec.ends import end_values_of
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.shields.synthesis.general import synthesize_general
-from evenhand.shields.synthesis.short_term import guarded_policy, short_term_end, solve_guarded
 from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, compile_kernels, solve_problem
 
 
@@ -48,37 +47,19 @@ def synthesize(plan: ShieldPlan, *, progress: Progress | None = None) -> ShieldP
 
 
 def _weigh_nudges(policy: ShieldPolicy) -> ShieldPolicy:
-    """Return an energy shield with the expected cost of its first period, and how probable it is to leave its bound.
-
-    Raises:
-        OptionError: it leaves its short-term bound with a larger probability than asked for.
-    """
+    """Return an energy shield with the expected cost of its first period."""
     if not can_walk(policy):
         return policy
     started = time.perf_counter()
     found = walk_reachable_states(policy)
-    short = policy.plan.short_term
-    if short is not None and found.outside is not None and found.outside > short.probability:
-        raise OptionError(
-            f"these nudges leave the bound of {float(short.kappa):g} from decision {short.first:,} on with a "
-            f"probability of {found.outside:.4g}, and {short.probability:g} is asked for",
-            location="short_term",
-            hint="a smaller free, full or power, nudge: both, a later from, or a larger probability; "
-            "evenhand.shields.cheapest_nudging looks for the cheapest ones that keep it",
-        )
     seconds = policy.seconds + time.perf_counter() - started
-    return replace(policy, expected_cost=found.expected_cost, outside=found.outside, seconds=seconds)
+    return replace(policy, expected_cost=found.expected_cost, seconds=seconds)
 
 
 def _synthesize_two_groups(plan: ShieldPlan, progress: Progress | None) -> ShieldPolicy:
     started = time.perf_counter()
     checks = dict.fromkeys(plan.times, end_values_of(plan))
     problem = SynthesisProblem(plan.horizon, plan.property.labelled, plan.inputs, checks, plan.kind == "feasible")
-    bound = short_term_end(plan)
-    if bound is not None:
-        guarded = solve_guarded(problem, bound, progress=progress)
-        if guarded is not None:
-            return guarded_policy(plan, guarded, bound, time.perf_counter() - started)
     solution = solve_problem(problem, progress=progress)
     return ShieldPolicy(
         plan, solution.actions, solution.value, solution.states, solution.peak_bytes, time.perf_counter() - started

@@ -135,7 +135,7 @@ def _bounds_ending_at(plan: ShieldPlan, fraction: Fraction) -> list[WelfareBound
 
 def _sweep_groups(plan: ShieldPlan, bounds: WelfareBounds, tables: list[Levels] | None) -> float:
     """Return the expected cost; tables are filled if given."""
-    from evenhand.shields.synthesis.robust_kernels import sweep_welfare
+    from evenhand.shields.synthesis.welfare_kernels import sweep_welfare
 
     n = np.arange(plan.horizon + 1)
     seen, accepted = np.repeat(n, n + 1), np.concatenate([np.arange(k + 1) for k in n])

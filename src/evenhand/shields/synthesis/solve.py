@@ -238,12 +238,6 @@ def _level_outputs(tables: tuple[Bytes, Bytes], t: int, labelled: bool, costs: i
     return LevelOutputs(empty, empty, np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8))
 
 
-def no_outputs(problem: SynthesisProblem) -> LevelOutputs:
-    """Return where levels go that are not wanted."""
-    rows, cells = np.zeros((0, 2 * len(problem.at(0).costs)), dtype=np.uint8), np.zeros(0, dtype=np.uint8)
-    return LevelOutputs(rows, rows, cells, cells)
-
-
 def _store_levels(table: NDArray[np.uint8], start: int, levels: NDArray[np.uint8], costs: int) -> None:
     """Store the levels of the states from ``start`` on as bits; dead states follow the recommendation."""
     pack_levels(table, start, levels, bits_for(costs), costs)
