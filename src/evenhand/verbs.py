@@ -600,9 +600,7 @@ def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **en
     if entries and not isinstance(config, Mapping | None):
         raise OptionError(f"expected a file or entries, got {config} and {', '.join(entries)}")
     source = config if isinstance(config, str | Path) else {**(config or {}), **entries}
-    plan, ranges = shields.read_plan_with_ranges(source)
-    if ranges is not None:
-        return shields.synthesize_robust(plan, ranges)
+    plan = shields.read_plan(source)
     return shields.synthesize(plan, progress=lambda done, of: say("synthesizing the shield", done / of))
 
 
