@@ -345,13 +345,12 @@ SUBGROUPS = {"subgroup gaps", "subgroup nesting"}
 PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "audit": (
         examples.full,
-        {"group rates", "calibration", "flip rates", "proved shares", "proof over time", "shares by attribute"}
-        | SUBGROUPS,
+        {"group rates", "calibration", "flip rates", "proved shares", "shares by attribute"} | SUBGROUPS,
     ),
     "check": (check, {"checked shares"}),
     "thresholds": (
         thresholds,
-        {"group rates", "calibration", "threshold curves", "threshold rates", "threshold trade"} | SUBGROUPS,
+        {"group rates", "calibration", "threshold curves", "threshold rates"} | SUBGROUPS,
     ),
     "comparison": (comparison, {"changes"}),
     "rankings": (rankings, {"selection over places"}),
@@ -359,7 +358,7 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
     "frontier": (frontier, {"frontier"}),
-    "mitigation": (mitigation, {"candidates", "before and after", "trials"}),
+    "mitigation": (mitigation, {"candidates", "before and after"}),
     "subgroups": (examples.subgroups, SUBGROUPS),
     "search": (profiles, {"gaps of profiles", "attributes of profiles"}),
     "texts": (texts, {"flip rates of texts"}),

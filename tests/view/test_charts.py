@@ -18,7 +18,7 @@ from page import Element, Page
 from evenhand import view
 from evenhand.core import SubjectCard
 from evenhand.view import drawing as charts
-from evenhand.view.charts.certification import draw_history, draw_shares, draw_slices
+from evenhand.view.charts.certification import draw_shares, draw_slices
 from evenhand.view.charts.groups import DRAWN as MOST
 from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups
 from evenhand.view.charts.individual import draw_flips
@@ -36,13 +36,11 @@ ROWS = {
     "subgroup gaps": draw_subgroups(FULL.subgroups),
     "nested subgroups": draw_nesting(FULL.subgroups),
 }
-CHARTS = ROWS | {"history": draw_history(FULL.certificates)}
 
 
 def page(chart) -> Element:
     """A chart as a page draws it."""
-    macro = "steps" if isinstance(chart, charts.StepChart) else "rows"
-    source = f'{{% import "charts.html" as draw %}}{{{{ draw.{macro}(chart, "about it") }}}}'
+    source = '{% import "charts.html" as draw %}{{ draw.rows(chart, "about it") }}'
     return Page(template_environment().from_string(source).render(chart=chart)).root
 
 
@@ -55,11 +53,11 @@ def colours(element) -> set[str]:
     return {element.attributes.get(attribute, "none") for attribute in ("fill", "stroke")}
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_page_draws_in_colours_that_dark_pages_have_too_and_says_it_in_words(name):
-    root = page(CHARTS[name])
+    root = page(ROWS[name])
     (image,) = root.all("div", role="img")
-    assert image.attributes["aria-label"] == shown(CHARTS[name].description)
+    assert image.attributes["aria-label"] == shown(ROWS[name].description)
     assert "chart" in image.attributes["class"].split()
     assert image.all("svg")
     for element in image.all():
@@ -116,12 +114,12 @@ def test_no_number_lies_beyond_its_axis(name):
                     assert all(panel.axis.low - 1e-9 <= end <= panel.axis.high + 1e-9 for end in ends), mark
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", ROWS)
 def test_charts_of_notebooks_are_whole_and_fit(name):
-    drawing = charts.to_svg(CHARTS[name].spec, name="one")
+    drawing = charts.to_svg(ROWS[name].spec, name="one")
     root = ET.fromstring(drawing)
     assert float(root.attrib["viewBox"].split()[2]) <= 900
-    assert root.attrib["aria-label"] == CHARTS[name].description
+    assert root.attrib["aria-label"] == ROWS[name].description
     assert re.findall(r'\sid="(?!one-)', drawing) == []
     for element in root.iter():
         assert element.tag.split("}")[1] in (
@@ -164,16 +162,14 @@ def test_words_of_users_cannot_leave_their_place():
     assert shown(HOSTILE) in drawing.one("div", role="img").attributes["aria-label"]
 
 
-@pytest.mark.parametrize("where", ["title", "heading", "figure", "label", "tick", "legend", "series"])
+@pytest.mark.parametrize("where", ["title", "heading", "figure", "label", "tick", "legend"])
 def test_no_text_of_a_chart_is_taken_for_markup(where):
-    text = {"title": "t", "heading": "h", "figure": "f", "label": "l", "tick": "k", "legend": "g", "series": "s"}
+    text = {"title": "t", "heading": "h", "figure": "f", "label": "l", "tick": "k", "legend": "g"}
     text[where] = "<script>alert(1)</script>"
     axis = charts.Axis(0, 1, ((0, text["tick"]),))
     row = charts.Row("name", ((charts.Label(0.5, text["label"]),),), figures=(text["figure"],))
     block = charts.Block((row,), (charts.Panel(axis),), text["title"], (text["heading"],))
     chart = charts.RowChart("It shows something.", (block,), (("same", text["legend"]),))
-    if where == "series":
-        chart = charts.StepChart("It shows steps.", (charts.Series(text["series"], ((0, 1),)),), axis, axis, "x", "y")
     root = page(chart)
     assert not root.all("script")
     assert "<script>alert(1)</script>" in [child for one in root.all() for child in one.children]
@@ -190,16 +186,9 @@ def test_pages_of_audits_and_subgroups_are_drawn_without_vega(monkeypatch):
     assert text.count('role="img"') >= len(FULL.groups.breakdowns) + len(FULL.certificates) + 4
 
 
-def test_a_path_of_steps_turns_at_right_angles():
-    axis = charts.Axis(0, 10, ())
-    chart = charts.StepChart("Steps.", (), axis, charts.Axis(0, 1, ()), "x", "y")
-    series = charts.Series("one", ((0, 1), (5, 0.25), (10, 0)))
-    assert chart.path(series) == "0.00,0.00 50.00,0.00 50.00,75.00 100.00,75.00 100.00,100.00"
-
-
 @given(st.floats(-1e3, 1e3), st.floats(1e-6, 1e3), st.integers(3, 8))
 def test_ticks_are_few_round_and_within(low, width, about):
-    axis = charts.spread(low, low + width, charts.plain, about=about)
+    axis = charts.spread(low, low + width, charts.differences, about=about)
     values = [value for value, _ in axis.ticks]
     assert about / 2 - 1 <= len(values) <= 2 * about + 1
     slack = 1e-9 * width + 4 * math.ulp(abs(low) + width)
@@ -211,15 +200,10 @@ def test_ticks_are_few_round_and_within(low, width, about):
 
 @given(st.floats(1e-9, 1e9), st.integers(3, 8))
 def test_a_whole_axis_ends_in_a_tick(value, about):
-    axis = charts.spread(0, value, charts.plain, about=about, whole=True)
+    axis = charts.spread(0, value, charts.differences, about=about, whole=True)
     assert value * (1 - 1e-9) <= axis.high <= 2 * value
     assert axis.ticks[0][0] == 0
     assert axis.ticks[-1][0] == pytest.approx(axis.high)
-
-
-def test_a_logarithmic_axis_has_equal_ratios():
-    axis = charts.Axis(0.01, 1, (), log=True)
-    assert [axis.at(value) for value in (0.001, 0.01, 0.1, 1)] == pytest.approx([0, 0, 50, 100])
 
 
 @settings(max_examples=scaled(40))
@@ -375,22 +359,6 @@ def test_the_enlarged_end_holds_all_that_is_not_the_same():
     assert all(bar.low >= 0.95 for bar in bars)
     assert sum(bar.role == "different" for bar in bars) == len(FULL.certificates)
     assert all(1 - certificate.certified <= 0.05 for certificate in FULL.certificates)
-
-
-@pytest.mark.parametrize("undecided", [0.0, 1e-12, 0.03, 0.6, 1.0])
-def test_history_begins_with_the_first_proof_and_never_leaves_the_axis(undecided):
-    certificate = examples.certificate(("sex",), 1 - undecided, 0.0, 0.0)
-    chart = draw_history([certificate])
-    (series,) = chart.series
-    proved = [at for at in certificate.history if at.certified > 0] or certificate.history
-    assert [at for at, _ in series.points] == [at.seconds for at in proved]
-    assert chart.x.log
-    assert (chart.x.low, chart.x.high) == (proved[0].seconds, proved[-1].seconds)
-    assert all(chart.y.low <= y <= chart.y.high for _, y in series.points)
-    assert chart.y.low > 0 or not chart.y.log
-    assert series.points[-1][1] == pytest.approx(max(chart.y.low, undecided))
-    ET.fromstring(charts.to_svg(chart.spec, name="one"))
-    assert len(page(chart).all("path")) == 2
 
 
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.999999, 0.0)])

@@ -101,13 +101,11 @@ def test_texts_in_notebooks_keep_clear_of_each_other(name, monkeypatch):
 
 
 @pytest.mark.parametrize("sheet", SHEETS, ids=["desk", "telephone"])
-@pytest.mark.parametrize("name", drawn_as("rows", "steps"))
+@pytest.mark.parametrize("name", drawn_as("rows"))
 def test_numbers_at_axes_of_pages_keep_clear_of_each_other(name, sheet):
-    for figure in figures(name, "rows", "steps"):
+    for figure in figures(name, "rows"):
         chart = draw(figure, "x").chart
-        axes = [(chart.x, sheet.figure - 16 - 56)] if FIGURES[figure.chart].form == "steps" else [
-            (panel.axis, panel_width(chart, block, sheet)) for block in chart.blocks for panel in block.panels
-        ]  # fmt: skip
+        axes = [(panel.axis, panel_width(chart, block, sheet)) for block in chart.blocks for panel in block.panels]
         for along, width in axes:
             placed = ticks(along, width, sheet.figure - sheet.padding - width)
             assert width > 90

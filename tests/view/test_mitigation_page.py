@@ -13,7 +13,7 @@ from evenhand import view
 from evenhand.mitigation import CandidateResult, Change, ComparisonLine, MitigationResult, Regression, SplitSizes, Trial
 from evenhand.stats import Estimated, Observed, Proved, Unknown
 from evenhand.view import drawing
-from evenhand.view.charts.mitigation import draw_candidate, draw_candidates, draw_trials
+from evenhand.view.charts.mitigation import draw_candidate, draw_candidates
 
 
 def observed(value, half=0.02):
@@ -188,13 +188,11 @@ def test_the_screen_says_what_was_written_and_what_was_interrupted(tmp_path):
 
 @pytest.mark.parametrize("width", [880, 330])
 def test_the_pictures_say_in_words_what_they_show(width):
-    pictures = [draw_candidate(FIRST, width=width), draw_candidates(RESULT, width=width),
-                draw_trials(FIRST, *RESULT.harms, width=width)]  # fmt: skip
+    pictures = [draw_candidate(FIRST, width=width), draw_candidates(RESULT, width=width)]
     for i, picture in enumerate(pictures):
         assert drawing.to_svg(picture, name=f"x{i}").startswith("<svg")
     assert "decisions that flip with sex 0.120 to 0.010, better" in pictures[0]["description"]
     assert "refit: accuracy 0.846" in pictures[1]["description"]
-    assert "chosen: 100" in pictures[2]["description"]
 
 
 def test_marks_differ_in_shape_and_colour():

@@ -440,14 +440,6 @@ def threshold_blocks(curves: ThresholdCurves) -> Iterator[Block]:
             curves,
             (by,),
         )
-        if curves.curve("accuracy") is not None:
-            yield Figure(
-                "threshold trade",
-                f"What a smaller demographic parity difference by {by} costs in accuracy: one dot for each threshold, "
-                "joined in their order; some are named. Up and to the left is better.",
-                curves,
-                (by,),
-            )
         left_out = _left_out(curves, by)
         if left_out:
             yield Text(f"In no gap by {by}, because they are too few: {list_some(left_out)}.")

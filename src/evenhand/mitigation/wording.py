@@ -319,13 +319,6 @@ def _candidate_blocks(result: MitigationResult, candidate: CandidateResult, i: i
         yield table
     if len(candidate.trials) > 1:
         yield Heading("What was tried", level=3, detail=True)
-        yield Figure(
-            "trials",
-            "Measured on the validation set, in the order tried; filled: what was chosen. These numbers chose the "
-            "model, so they flatter it: what it is worth is said above.",
-            candidate,
-            result.harms,
-        )
         yield _trial_table(result, candidate)
 
 

@@ -66,8 +66,6 @@ def template_environment() -> jinja2.Environment:
     environment.globals |= {
         "ink": drawing.LIGHT,
         "shapes": SHAPES,
-        "series_roles": drawing.SERIES,
-        "dashes": drawing.DASHES,
     }
     environment.filters |= {
         "grouped": group_blocks,

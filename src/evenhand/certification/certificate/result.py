@@ -392,12 +392,6 @@ def outcome_blocks(certificate: Certificate) -> Iterator[Block]:
     )
 
 
-HISTORY_CAPTION = (
-    "Share still undecided after so many seconds, from the first proof on; each step down is proved. Equal distances "
-    "in time are equal ratios."
-)
-
-
 def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
     """Yield what is proved about the same model, one certificate for each set of protected attributes."""
     yield Figure(
@@ -414,10 +408,6 @@ def proof_blocks(certificates: Sequence[Certificate]) -> Iterator[Block]:
             f"Left out, because they are not compiled on this machine: {'; '.join(left_out.values())}. A run without a "
             "time limit, or with a long one, compiles them, and later runs decide more."
         )
-    timed = tuple(certificate for certificate in certificates if len(certificate.history) > 1)
-    if timed:
-        yield Heading("How much was still undecided", level=3)
-        yield Figure("proof over time", HISTORY_CAPTION, timed)
     for certificate in certificates:
         yield from _place_blocks(certificate)
     for certificate in certificates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import altair as alt
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "DrawnFigure", "FigureSource", "draw", "plot"]
 
-Form: TypeAlias = Literal["rows", "steps", "squares", "gallery", "slider", "svg"]
+Form: TypeAlias = Literal["rows", "squares", "gallery", "slider", "svg"]
 
 # A module is imported when its kind of result is drawn. The names of result classes are unique in the package.
 _CHARTS = {
-    "AlternativesResult": ("mitigation", "plot_alternatives"),
-    "AuditComparison": ("comparison", "plot_comparison"),
+    "AlternativesResult": ("mitigation", "draw_alternatives"),
+    "AuditComparison": ("comparison", "draw_changes"),
     "AuditResult": ("individual", "plot_audit"),
     "Certificate": ("certification", "plot_certificate"),
-    "CertificateCheck": ("certification", "plot_check"),
-    "ConfusionResult": ("confusion", "plot_confusion"),
-    "FrontierResult": ("mitigation", "plot_frontier"),
+    "CertificateCheck": ("certification", "draw_check"),
+    "ConfusionResult": ("confusion", "draw_counts"),
+    "FrontierResult": ("mitigation", "draw_frontier"),
     "GenaiAssessment": ("assessment", "plot_assessment"),
     "GenerationSimulationResult": ("generation", "plot_generation_simulation"),
     "GroupMetrics": ("groups", "plot_groups"),
-    "IndividualResult": ("individual", "plot_flips"),
+    "IndividualResult": ("individual", "draw_flips"),
     "LabelMetrics": ("groups", "plot_labels"),
     "LanguageModelAudit": ("llm", "plot_language_audit"),
-    "LanguageModelComparison": ("llm", "plot_language_comparison"),
+    "LanguageModelComparison": ("llm", "draw_language_changes"),
     "MitigationResult": ("mitigation", "plot_mitigation"),
     "MonitorResult": ("shields.monitor", "plot_monitor"),
     "PolicyComparisonResult": ("generation", "plot_generation_simulation"),
     "RankingResult": ("rankings", "plot_rankings"),
-    "RefutationResult": ("refutation", "plot_refutation"),
+    "RefutationResult": ("refutation", "draw_refutation"),
     "SearchResult": ("search", "plot_search"),
-    "ShieldComparisonResult": ("shields.comparison", "plot_shield_comparison"),
+    "ShieldComparisonResult": ("shields.comparison", "draw_comparison"),
     "ShieldInspection": ("shields.inspection", "plot_shield_inspection"),
     "ShieldSimulationResult": ("shields.simulation", "plot_shield_simulation"),
     "SubgroupResult": ("subgroups", "plot_subgroups"),
-    "TextSearchResult": ("individual", "plot_text_search"),
+    "TextSearchResult": ("individual", "draw_text_flips"),
 }
 
 
@@ -54,8 +54,9 @@ def plot(result: Result) -> alt.TopLevelMixin:
     if kind is None:
         raise TypeError(f"expected a result that has a chart, got {type(result).__name__}")
     module, function = _CHARTS[kind]
-    drawn = getattr(importlib.import_module(f"{__name__}.{module}"), function)(result)
-    return cast("alt.TopLevelMixin", drawn)
+    from evenhand.view.drawing import to_altair
+
+    return to_altair(getattr(importlib.import_module(f"{__name__}.{module}"), function)(result))
 
 
 class DrawnFigure(NamedTuple):
@@ -111,7 +112,6 @@ FIGURES: dict[str, FigureSource] = {
     "language changes": FigureSource("llm", "draw_language_changes", "rows"),
     "language gaps": FigureSource("llm", "draw_language_gaps", "rows"),
     "longest gaps": FigureSource("generation", "draw_gaps", "svg"),
-    "proof over time": FigureSource("certification", "draw_history", "steps"),
     "number quantiles": FigureSource("numbers", "draw_quantiles", "svg"),
     "prompts": FigureSource("assessment", "draw_prompts", "svg"),
     "proved shares": FigureSource("certification", "draw_shares", "rows"),
@@ -122,8 +122,6 @@ FIGURES: dict[str, FigureSource] = {
     "subgroup nesting": FigureSource("subgroups", "draw_nesting", "rows"),
     "threshold rates": FigureSource("thresholds", "lay_out_rates", "slider"),
     "threshold curves": FigureSource("thresholds", "draw_curves", "svg"),
-    "threshold trade": FigureSource("thresholds", "draw_trade", "svg"),
-    "trials": FigureSource("mitigation", "draw_trials", "svg"),
 }
 """The drawings that documents name; each says which part of which result it draws."""
 

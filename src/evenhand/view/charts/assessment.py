@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from evenhand.genai import GenaiAssessment, GroupFinding, PromptBias, PromptFinding, ValueFinding, format_coverage
 from evenhand.stats import Observed
 from evenhand.text import format_count, format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
-
 
 LANE_HEIGHT = 46
 """Height of a lane; its name stands above its marks."""
@@ -29,7 +24,7 @@ MAX_LINES = len(SERIES)
 """Sequences whose coverage is drawn at most."""
 
 
-def plot_assessment(result: GenaiAssessment) -> alt.TopLevelMixin:
+def plot_assessment(result: GenaiAssessment) -> Spec:
     """The timeline of every group of the first sequence, the coverage of all sequences, and what every prompt shows."""
     parts = [draw_timeline(group) for group in result.sequences[0].groups]
     if result.sequences[0].coverage is not None:
@@ -37,7 +32,7 @@ def plot_assessment(result: GenaiAssessment) -> alt.TopLevelMixin:
     if result.prompts is not None:
         groups = dict.fromkeys(one.group for one in result.prompts.findings if one.items)
         parts += [draw_prompts(result.prompts, group) for group in groups]
-    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+    return drawing.stack_charts(parts)
 
 
 def _overdue_times(value: ValueFinding, length: int) -> Iterator[tuple[int, int]]:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from evenhand.certification import AttributeSlice, Certificate
 from evenhand.checker import CertificateCheck
 from evenhand.text import SIMULATED, format_percent
 from evenhand.view import drawing
-from evenhand.view.drawing import Axis, Bar, Block, Dot, Mark, Panel, Row, RowChart, Series, Span, StepChart, Tick
-
-if TYPE_CHECKING:
-    import altair as alt
-
+from evenhand.view.drawing import (
+    Bar,
+    Block,
+    Dot,
+    Mark,
+    Panel,
+    Row,
+    RowChart,
+    Span,
+    Spec,
+    Tick,
+)
 
 SHARE_PARTS = (
     ("certified", "certified fair: the same decision", "same"),
@@ -26,18 +32,13 @@ SHARE_PARTS = (
 HEIGHT = 28
 """Pixels of a row."""
 
-SHORTEST = 1e-3
-"""Seconds: where the axis of time begins at the earliest."""
 
-
-def plot_certificate(result: Certificate) -> alt.TopLevelMixin:
-    """Plot what is proved and estimated; how the undecided share fell, if that took steps; and where the rest lies."""
-    parts: list[RowChart | StepChart] = [draw_shares([result])]
-    if len(result.history) > 1:
-        parts.append(draw_history([result]))
+def plot_certificate(result: Certificate) -> Spec:
+    """Plot what is proved and estimated, and where the rest lies."""
+    parts = [draw_shares([result])]
     if informative_attributes(result):
         parts.append(draw_slices(result))
-    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part.description for part in parts)))
+    return drawing.stack_charts(parts)
 
 
 def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
@@ -66,11 +67,6 @@ def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
     )
 
 
-def plot_check(result: CertificateCheck) -> alt.TopLevelMixin:
-    """Plot one bar: what is certified fair, undecided and certified unfair, added up again."""
-    return drawing.to_altair(draw_check(result))
-
-
 def draw_check(result: CertificateCheck) -> RowChart:
     """Draw one bar of the three shares that a checked certificate holds; none if it was rejected."""
     shares = (("certified", result.certified), ("undecided", result.undecided), ("falsified", result.falsified))
@@ -88,40 +84,6 @@ def draw_check(result: CertificateCheck) -> RowChart:
         (Block(rows=(row,), panels=(Panel(axis),), names=160, height=HEIGHT),),
         tuple((role, part) for _, part, role in SHARE_PARTS),
     )
-
-
-def draw_history(certificates: Sequence[Certificate]) -> StepChart:
-    """Draw what was still undecided after so many seconds, from the first proof on, one line per certificate.
-
-    Time is logarithmic, since most is proved early and the rest slowly. So are the shares once less than a tenth is
-    undecided: a line that falls to the lower edge has nothing left to decide.
-    """
-    lines = [(_certificate_name(certificate), _undecided_over_time(certificate)) for certificate in certificates]
-    shares = [share for _, points in lines for _, share in points]
-    y = Axis(0.0, 1.0, tuple((tick, f"{100 * tick:.6g}%") for tick in (0.0, 0.25, 0.5, 0.75, 1.0)))
-    if min(shares) < 0.1:
-        least = min((share for share in shares if share > 1e-9), default=0.1)
-        floor = min(0.1, 10.0 ** math.floor(math.log10(least)))
-        y = drawing.ratios(floor, 1.0, lambda ticks: [f"{100 * tick:.6g}%" for tick in ticks])
-    ends = "; ".join(
-        f"{_certificate_name(one)}: {format_percent(one.undecided)} after {one.seconds:.1f} seconds"
-        for one in certificates
-    )
-    seconds = [at for _, points in lines for at, _ in points]
-    return StepChart(
-        f"Share still undecided over time, from the first proof. At the end: {ends}.",
-        tuple(Series(name, tuple((at, max(y.low, share)) for at, share in points)) for name, points in lines),
-        x=drawing.ratios(min(seconds), max(max(seconds), 1.01 * min(seconds)), drawing.plain),
-        y=y,
-        x_title="seconds",
-        y_title="undecided",
-    )
-
-
-def _undecided_over_time(certificate: Certificate) -> list[tuple[float, float]]:
-    """Return when how much was undecided: once something was proved, or as it was all the time."""
-    proved = [at for at in certificate.history if at.certified + at.falsified > 0] or certificate.history
-    return [(max(at.seconds, SHORTEST), 1 - at.certified - at.falsified - certificate.no_counterpart) for at in proved]
 
 
 def _certificate_name(certificate: Certificate) -> str:

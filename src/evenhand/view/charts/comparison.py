@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenhand.auditing import AuditComparison, ChangeLine, name_line
 from evenhand.stats import MEASURED, Observed
 from evenhand.view import drawing
 from evenhand.view.drawing import Block, Dot, Line, Panel, Row, RowChart
 
-if TYPE_CHECKING:
-    import altair as alt
-
 ROLES = {"better": "same", "worse": "different"}
 """Verdict -> colour; all others are grey and hollow."""
-
-
-def plot_comparison(result: AuditComparison) -> alt.TopLevelMixin:
-    """Return one row per number: how much it changed."""
-    return drawing.to_altair(draw_changes(result))
 
 
 def draw_changes(result: AuditComparison) -> RowChart:

@@ -9,8 +9,6 @@ from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Spec
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from evenhand.genai import ConfusionResult
     from evenhand.groups import LabelGroup, LabelMetrics
 
@@ -28,11 +26,6 @@ MAX_LABELS, MAX_GROUPS = 12, 8
 
 LABEL_NAME, LARGEST_CELL, ROOM_FOR_COUNTS = 96, 62, 44
 """Pixels of a label's name at most, of a cell at most, and of a cell that holds counts too."""
-
-
-def plot_confusion(result: ConfusionResult) -> alt.TopLevelMixin:
-    """Return the counts as squares."""
-    return drawing.to_altair(draw_counts(result))
 
 
 def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from evenhand.genai import GenerationSimulationResult, PolicyComparisonResult
 from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
 
 ROLES = {"free": "muted", "published": "different", "before": "same", "after": "third"}
 SHAPES = {"free": "cross", "published": "diamond", "before": "circle", "after": "triangle-up"}
@@ -20,10 +17,10 @@ LABEL_WIDTH = 150
 SimulatedPolicies: TypeAlias = GenerationSimulationResult | PolicyComparisonResult
 
 
-def plot_generation_simulation(result: SimulatedPolicies) -> alt.TopLevelMixin:
+def plot_generation_simulation(result: SimulatedPolicies) -> Spec:
     """Draw the longest gaps beside their deadlines, above violations, interventions and calls, each by policy."""
     parts = [draw_gaps(result), draw_costs(result)]
-    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+    return drawing.stack_charts(parts)
 
 
 def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:

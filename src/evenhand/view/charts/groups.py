@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from evenhand.groups import DRAWN, Breakdown, CalibrationBin, Group, GroupMetrics, LabelGroup, LabelMetrics
 from evenhand.stats import Quantity, Unknown, quantity_value
@@ -11,10 +10,7 @@ from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.charts.numbers import draw_quantiles
-from evenhand.view.drawing import Block, Dot, Line, Mark, Panel, Row, RowChart, Tick
-
-if TYPE_CHECKING:
-    import altair as alt
+from evenhand.view.drawing import Block, Dot, Line, Mark, Panel, Row, RowChart, Spec, Tick
 
 PANELS = {
     "selection_rate": "Selection rate",
@@ -36,19 +32,17 @@ WHOLE = drawing.Axis(0.0, 1.0, ((0.0, "0%"), (0.25, ""), (0.5, "50%"), (0.75, ""
 """An axis of all shares."""
 
 
-def plot_groups(result: GroupMetrics) -> alt.TopLevelMixin:
+def plot_groups(result: GroupMetrics) -> Spec | RowChart:
     """All breakdowns above each other: selection, true and false positive rate of every group with its interval.
 
     Of numbers, the quantile curves by each attribute; of several labels, their confusions.
     """
     if result.outcome is not None:
         names = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
-        return drawing.to_altair(
-            drawing.stack_charts([draw_quantiles(result, name) for name in names], "Quantile curves of each group.")
-        )
+        return drawing.stack_charts([draw_quantiles(result, name) for name in names], "Quantile curves of each group.")
     if result.by_label is not None:
         return plot_labels(result.by_label)
-    return drawing.to_altair(draw_groups(result))
+    return draw_groups(result)
 
 
 def draw_groups(result: GroupMetrics) -> RowChart:
@@ -78,13 +72,13 @@ def draw_breakdown(breakdown: Breakdown) -> RowChart:
     )
 
 
-def plot_labels(result: LabelMetrics) -> alt.TopLevelMixin:
+def plot_labels(result: LabelMetrics) -> Spec | RowChart:
     """Return the confusions of each group, one attribute below the other; the shares of labels without true labels."""
     single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
     if not result.overall.confusion:
-        return drawing.to_altair(drawing.together(draw_label_shares(result, name) for name in single))
+        return drawing.together(draw_label_shares(result, name) for name in single)
     drawn = [draw_group_confusions(result, name) for name in single]
-    return drawing.to_altair(drawing.stack_charts(drawn, "True and given labels of each group."))
+    return drawing.stack_charts(drawn, "True and given labels of each group.")
 
 
 def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:

@@ -12,14 +12,7 @@ from evenhand.view.charts.groups import draw_groups, plot_groups
 from evenhand.view.drawing import LIGHT, Block, Dot, Label, Panel, Row, RowChart, Spec
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from evenhand.auditing import AuditResult
-
-
-def plot_flips(result: IndividualResult) -> alt.TopLevelMixin:
-    """Return one row per protected attribute and set of people: the share whose decision flips, with its interval."""
-    return drawing.to_altair(draw_flips(result))
 
 
 def draw_flips(result: IndividualResult) -> RowChart:
@@ -46,11 +39,6 @@ def _marks(quantity: Proved | Observed | Estimated) -> tuple[Dot, Label]:
     observed = quantity.kind == "observed"
     dot = Dot(quantity.value, low, high, shape="circle" if observed else "diamond", filled=observed)
     return dot, Label(high, format_percent(quantity.value))
-
-
-def plot_text_search(result: TextSearchResult) -> alt.TopLevelMixin:
-    """Return one row per category: the share of texts with such words whose label some swap changes."""
-    return drawing.to_altair(draw_text_flips(result))
 
 
 def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
@@ -91,9 +79,9 @@ def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
     return drawing.finish_chart({"layer": layers, "width": width - 200, "height": {"step": 28}}, description)
 
 
-def plot_audit(audit: AuditResult) -> alt.TopLevelMixin:
+def plot_audit(audit: AuditResult) -> Spec | RowChart:
     """Draw group metrics above counterfactual flip rates; of numbers quantile curves, of labels confusions."""
     if audit.groups.outcome is not None or audit.groups.by_label is not None:
         return plot_groups(audit.groups)
     flips = [] if audit.individual is None else [draw_flips(audit.individual)]
-    return drawing.to_altair(drawing.together([draw_groups(audit.groups), *flips]))
+    return drawing.together([draw_groups(audit.groups), *flips])

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenhand.llm import GroupGap, LanguageModelAudit, LanguageModelComparison, show_gap
 from evenhand.stats import Quantity, Unknown
 from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import Bar, Block, Dot, Label, Line, Panel, Row, RowChart, Span
-
-if TYPE_CHECKING:
-    import altair as alt
 
 CAUSES = (("noise", "open", "own noise"), ("names", "third", "names"), ("identity", "different", "identity"))
 """The parts of flips: field, colour, name."""
@@ -20,10 +15,10 @@ NAMES = 330
 """Pixels for the names beside the drawing."""
 
 
-def plot_language_audit(result: LanguageModelAudit) -> alt.TopLevelMixin:
+def plot_language_audit(result: LanguageModelAudit) -> RowChart:
     """Plot the gaps above the causes of flips."""
     causes = [draw_causes(result)] if any(one.flips is not None for one in result.comparisons) else []
-    return drawing.to_altair(drawing.together([draw_language_gaps(result), *causes]))
+    return drawing.together([draw_language_gaps(result), *causes])
 
 
 def draw_language_gaps(result: LanguageModelAudit) -> RowChart:
@@ -33,11 +28,6 @@ def draw_language_gaps(result: LanguageModelAudit) -> RowChart:
         rows += [(f"{one.group_1} minus {one.group_0}", one.gap, 0), ("these templates and names", one.gap_here, 1)]
         rows += [(each.scenario, each.gap, 1) for each in one.scenarios]
     return _draw_gaps(result, rows, "Gaps with intervals. Right of the line the first group is better off")
-
-
-def plot_language_comparison(result: LanguageModelComparison) -> alt.TopLevelMixin:
-    """Plot the gaps before and after, and their change."""
-    return drawing.to_altair(draw_language_changes(result))
 
 
 def draw_language_changes(result: LanguageModelComparison) -> RowChart:

@@ -1,10 +1,9 @@
-"""Mitigations as pictures: every number before and after, candidates beside each other, what was tried; frontiers."""
+"""Mitigations as pictures: every number before and after, candidates beside each other; frontiers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from evenhand.mitigation import (
     PART_TITLES,
@@ -19,10 +18,6 @@ from evenhand.mitigation import (
 from evenhand.stats import Observed, Quantity, Unknown, quantity_value
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Axis, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
-
 
 NAMES, VERDICTS, APART = 350, 92, 22
 """Pixels for names, for verdicts, and between panels."""
@@ -39,10 +34,10 @@ ROLES: dict[ChangeVerdict, tuple[str, str]] = {
 Y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
 
 
-def plot_mitigation(result: MitigationResult) -> alt.TopLevelMixin:
+def plot_mitigation(result: MitigationResult) -> Spec:
     """Plot before and after under every candidate."""
     parts = [draw_candidate(candidate) for candidate in result.candidates]
-    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+    return drawing.stack_charts(parts)
 
 
 def draw_candidate(candidate: CandidateResult, *, width: int = WIDE) -> Spec:
@@ -93,38 +88,10 @@ def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
     return drawing.finish_chart(together | {"spacing": 24}, f"Candidates beside each other. {said}.")
 
 
-def draw_trials(candidate: CandidateResult, *harms: str, width: int = WIDE) -> Spec:
-    """Return what was tried, in order: accuracy and harms among the validation people; filled: what was chosen."""
-    trials = candidate.trials
-    setting = trials[0].setting
-    labels = [f"{trial.value:.6g}" for trial in trials]
-    beside = width >= WIDE
-    each = (width - 150) // 2 if beside else width - 60
-    series = [("accuracy", [trial.accuracy for trial in trials])]
-    measured = [(words, [trial.harms[i] for trial in trials]) for i, words in enumerate(harms)]
-    panels = [_trial_panel("accuracy", series, flag_chosen_trials(candidate), labels, setting, each)]
-    if measured:
-        panels.append(
-            _trial_panel("what was to be reduced", measured, flag_chosen_trials(candidate), labels, setting, each)
-        )
-    together: Spec = {"hconcat": panels} if beside else {"vconcat": panels}
-    chosen = ", ".join(label for label, trial in zip(labels, trials, strict=True) if trial.chosen)
-    independent = {"resolve": {"scale": {"color": "independent", "strokeDash": "independent", "shape": "independent"}}}
-    return drawing.finish_chart(
-        together | independent | {"spacing": 40},
-        f"Tried on the validation people: {setting} {', '.join(labels)}; chosen: {chosen or 'none'}.",
-    )
-
-
 def matching_lines(candidate: CandidateResult, lines: Sequence[ComparisonLine]) -> list[ComparisonLine]:
     """Return the candidate's lines about the same numbers, those that it has."""
     found = [candidate.line(line.name, line.of) for line in lines]
     return [line for line in found if line is not None and _is_drawn(line)]
-
-
-def flag_chosen_trials(candidate: CandidateResult) -> list[bool]:
-    """Return which of the trials became the candidate."""
-    return [trial.chosen for trial in candidate.trials]
 
 
 def _is_drawn(line: ComparisonLine) -> bool:
@@ -320,57 +287,6 @@ def _model_panel(rows: Sequence[Spec], names: Sequence[str], width: int, *, name
     return {"layer": layers, "width": width, "height": {"step": ROW}}
 
 
-def _trial_panel(
-    title: str,
-    series: Sequence[tuple[str, Sequence[float]]],
-    chosen: Sequence[bool],
-    labels: Sequence[str],
-    setting: str,
-    width: int,
-) -> Spec:
-    rows = [
-        {"series": name, "step": i, "value": value, "fill": LIGHT[role if chosen[i] else "paper"], "color": LIGHT[role]}
-        for (name, values), role in zip(series, drawing.SERIES * 3, strict=False)
-        for i, value in enumerate(values)
-    ]
-    names = [name for name, _ in series]
-    measured = [value for _, values in series for value in values]
-    low, high = min(measured), max(measured)
-    room = 0.1 * (high - low) or 0.01
-    # Marks at 0 stay clear of the names below them.
-    low = -0.6 * room if low < 0.35 * high else low - room
-    axis: Spec = {"title": setting, "labelExpr": f"{list(labels)}[datum.value]", "grid": False, "labelAngle": 0}
-    x = {"field": "step", "type": "ordinal", "axis": axis, "scale": {"type": "point", "padding": 0.4}}
-    y = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": {"domain": [low, high + room], "zero": False, "nice": False},
-        "axis": {"format": "~%", "tickCount": 4, "title": None},
-    }
-    several = len(series) > 1
-    legend: Spec | None = (
-        {"orient": "bottom", "columns": 1, "labelLimit": width, "symbolSize": 400, "symbolType": "stroke"}
-        if several
-        else None
-    )
-    colors = [LIGHT[role] for _, role in zip(series, drawing.SERIES * 3, strict=False)]
-    dashes = [list(drawing.DASHES[i % len(drawing.DASHES)]) for i in range(len(names))]
-    by: Spec = {"field": "series", "type": "nominal", "legend": legend}
-    color, dash = (by | {"scale": {"domain": names, "range": one}} for one in (colors, dashes))
-    layers = [
-        drawing.mark_layer(rows, {"type": "line", "strokeWidth": 1.8}, x=x, y=y, color=color, strokeDash=dash),
-        drawing.mark_layer(
-            rows,
-            {"type": "point", "size": 55, "opacity": 1, "strokeWidth": 1.8},
-            x=x,
-            y=y,
-            stroke=drawing.literal_color("color"),
-            fill=drawing.literal_color("fill"),
-        ),
-    ]
-    return {"layer": layers, "width": width, "height": 170, "title": title}
-
-
 # The frontier: accuracy beside unfairness.
 
 FRONTIER_WIDTH, HEIGHT = 690, 360
@@ -424,11 +340,6 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
     )
     about = f"Accuracy against the gap on the people kept aside. {said}."
     return _draw_trade(rows, [square], "gap on the people kept aside (fairer to the left)", about, width)
-
-
-def plot_alternatives(result: AlternativesResult) -> alt.TopLevelMixin:
-    """Draw accuracy against the gap of all candidates."""
-    return drawing.to_altair(draw_alternatives(result))
 
 
 def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, width: int) -> Spec:
@@ -552,8 +463,3 @@ def _point_row(point: FrontierPoint) -> Spec:
             f"{name}_high": getattr(quantity, "high", value),
         }
     return row
-
-
-def plot_frontier(frontier: FrontierResult) -> alt.TopLevelMixin:
-    """Draw accuracy against the gap, labelled by strength, the frontier as a line."""
-    return drawing.to_altair(draw_frontier(frontier))

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenhand.groups import rankings
 from evenhand.text import join_names
 from evenhand.view import drawing
 from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
 
 SCALE = 70
 """Pixels left of a panel for its scale."""
@@ -20,10 +15,10 @@ HIGHEST = 3.0
 """Where bands are cut off, so that groups with few candidates leave the others room; values are never."""
 
 
-def plot_rankings(result: rankings.RankingResult) -> alt.TopLevelMixin:
+def plot_rankings(result: rankings.RankingResult) -> Spec:
     """Return one panel per attribute: each group's share of the first k places, divided by that of even orders."""
     panels = [draw_selection(result, place) for place in range(len(result.breakdowns))]
-    return drawing.to_altair(drawing.stack_charts(panels, "Shares of the first places by group."))
+    return drawing.stack_charts(panels, "Shares of the first places by group.")
 
 
 def draw_selection(result: rankings.RankingResult, place: int, *, width: int = WIDE) -> Spec:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenhand.mitigation import RefutationResult
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, Spec
 
-if TYPE_CHECKING:
-    import altair as alt
-
 WIDTH, HEIGHT, SCALE = 690, 320, 66
 """Pixels across and up, and for the numbers and the title of the upright axis."""
-
-
-def plot_refutation(result: RefutationResult) -> alt.TopLevelMixin:
-    """Draw what is proved at every accuracy floor."""
-    return drawing.to_altair(draw_refutation(result))
 
 
 def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenhand.individual import AttributeReading, SearchResult, ValueShare
 from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Block, Dot, Mark, Panel, Row, RowChart, Span, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
-
 
 ATTRIBUTES = 4
 """Attributes drawn: those that matter most."""
@@ -24,12 +18,10 @@ HEIGHT = 20
 """Pixels for the names of values, and of a row."""
 
 
-def plot_search(result: SearchResult) -> alt.TopLevelMixin:
+def plot_search(result: SearchResult) -> Spec:
     """Return the distribution of gaps above the attributes that matter most."""
     gaps, attributes = draw_gaps(result), draw_attributes(result)
-    return drawing.to_altair(
-        drawing.stack_charts([gaps, attributes], f"{gaps['description']} {attributes.description}")
-    )
+    return drawing.stack_charts([gaps, attributes])
 
 
 def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:

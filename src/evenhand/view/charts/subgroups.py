@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenhand.subgroups import (
     CHILDREN,
     Finding,
@@ -25,9 +23,6 @@ from evenhand.subgroups import (
 from evenhand.view import drawing
 from evenhand.view.drawing import Bar, Block, Dot, Label, Line, Mark, Panel, Row, RowChart
 
-if TYPE_CHECKING:
-    import altair as alt
-
 MOST = 24
 """Subgroups drawn: the first of the ranking."""
 
@@ -38,9 +33,9 @@ HEIGHT = 36
 """Pixels of a row: room for two lines of a name."""
 
 
-def plot_subgroups(result: SubgroupResult) -> alt.TopLevelMixin:
+def plot_subgroups(result: SubgroupResult) -> RowChart:
     """Plot the gaps above where they sit."""
-    return drawing.to_altair(drawing.together([draw_gaps(result), draw_nesting(result)]))
+    return drawing.together([draw_gaps(result), draw_nesting(result)])
 
 
 def draw_gaps(result: SubgroupResult) -> RowChart:

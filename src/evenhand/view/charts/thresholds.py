@@ -1,11 +1,11 @@
-"""What other thresholds would do: curves inside their bands, and accuracy against the gap along the threshold."""
+"""What other thresholds would do: rates of every group, and curves inside their bands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evenhand.groups import Curve, RatesOfGroup, ThresholdCurves, ThresholdRates, format_threshold
+from evenhand.groups import Curve, RatesOfGroup, ThresholdCurves, ThresholdRates
 from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
@@ -14,12 +14,8 @@ SCALE = 70
 """Pixels left of a panel for its scale."""
 
 HEIGHT = 230
-TRADE_HEIGHT = 340
 POINTS = 60
 """Points of a curve, about at most."""
-
-NAMED = 7
-"""Thresholds named along the trade, at most."""
 
 LINES = {
     "accuracy": "accuracy",
@@ -176,105 +172,3 @@ def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: s
         drawing.mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
     ]
     return {"layer": layers, "width": width - SCALE, "height": HEIGHT}
-
-
-def draw_trade(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
-    """Draw accuracy against the demographic parity difference, a dot for each threshold, joined in their order."""
-    accuracy, gap = curves.curve("accuracy"), curves.curve("demographic_parity_difference", by)
-    assert accuracy is not None
-    assert gap is not None
-    own = () if curves.in_force is None else curves.in_force.values
-    last = len(curves.thresholds) - 1
-    rows: list[Spec] = [
-        {
-            "order": place,
-            "name": format_threshold(threshold),
-            "accuracy": accuracy.values[place],
-            "gap": gap.values[place],
-            "own": threshold in own,
-        }
-        for place, threshold in enumerate(curves.thresholds)
-    ]
-    best = max(rows, key=lambda row: row["accuracy"])
-    shown = {round(i * last / (NAMED - 1)) for i in range(NAMED)} | {best["order"]}
-    drawn = {*_places(curves), *shown}
-    rows = [row for row in rows if row["order"] in drawn]
-    named = [row for row in rows if row["order"] in shown or row["own"]]
-    marked = [
-        {**row, "gap_low": gap.low[at], "gap_high": gap.high[at], "low": accuracy.low[at], "high": accuracy.high[at]}
-        for row in rows
-        if row["own"] or (not own and row is best)
-        for at in [row["order"]]
-    ]
-    high = max([max(gap.values), *(row["gap_high"] for row in marked)]) or 0.01
-    lows = [*accuracy.values, *(row["low"] for row in marked)]
-    tops = [*accuracy.values, *(row["high"] for row in marked)]
-    spans = (high / (width - SCALE), (max(tops) - min(lows)) / TRADE_HEIGHT)
-    named = _keep_apart(named, best["order"], spans)
-    across = {
-        "field": "gap",
-        "type": "quantitative",
-        "scale": {"domain": [0, high], "nice": True},
-        "axis": {
-            "title": f"demographic parity difference by {by} (fairer to the left)",
-            "format": "~%",
-            "tickCount": max(3, width // 110),
-            "offset": 5,
-        },
-    }
-    up = {
-        "field": "accuracy",
-        "type": "quantitative",
-        "scale": {"domain": [min(lows), max(tops)], "nice": True, "zero": False},
-        "axis": {"title": "accuracy", "format": "~%", "tickCount": 6, "offset": 5},
-    }
-    rule = {"type": "rule", "color": LIGHT["faint"], "strokeWidth": 1.5}
-    layers = [
-        drawing.mark_layer(
-            rows,
-            {"type": "line", "color": LIGHT["open"], "strokeWidth": 2},
-            x=across,
-            y=up,
-            order={"field": "order", "type": "quantitative"},
-        ),
-        drawing.mark_layer(marked, rule, x=across | {"field": "gap_low"}, x2={"field": "gap_high"}, y=up),
-        drawing.mark_layer(marked, rule, x=across, y=up | {"field": "low"}, y2={"field": "high"}),
-        drawing.mark_layer(
-            rows, {"type": "point", "filled": True, "size": 22, "opacity": 1, "color": LIGHT["same"]}, x=across, y=up
-        ),
-        drawing.mark_layer(
-            [row for row in rows if row["own"]],
-            {"type": "point", "shape": "square", "filled": True, "size": 90, "opacity": 1, "color": LIGHT["different"]},
-            x=across,
-            y=up,
-        ),
-        drawing.mark_layer(
-            named,
-            {"type": "text", "align": "left", "dx": 8, "dy": -7, "color": LIGHT["ink"]},
-            x=across,
-            y=up,
-            text={"field": "name", "type": "nominal"},
-        ),
-    ]
-    return drawing.finish_chart(
-        {"layer": layers, "width": width - SCALE, "height": TRADE_HEIGHT},
-        f"Accuracy against the demographic parity difference by {by} along the threshold. "
-        + "; ".join(
-            f"threshold {row['name']}: accuracy {format_percent(row['accuracy'])}, gap {format_percent(row['gap'])}"
-            for row in named
-        )
-        + ".",
-    )
-
-
-def _keep_apart(rows: Sequence[Spec], best: int, pixel: tuple[float, float]) -> list[Spec]:
-    """Return the rows whose names do not meet, those that matter most first; a pixel is so much across and up."""
-    kept: list[Spec] = []
-    for row in sorted(rows, key=lambda row: (not row["own"], row["order"] != best)):
-        free = all(
-            abs(row["gap"] - other["gap"]) > 52 * pixel[0] or abs(row["accuracy"] - other["accuracy"]) > 18 * pixel[1]
-            for other in kept
-        )
-        if free:
-            kept.append(row)
-    return sorted(kept, key=lambda row: int(row["order"]))

@@ -1,17 +1,16 @@
 """How charts look, and how they get into a page: one theme, colours that survive colour blindness and grey print.
 
-A chart is first data: rows with dots and bars (``RowChart``), steps over time (``StepChart``), or else a Vega-Lite
-specification (``Spec``). A notebook gets any of them as an Altair chart (``altair``), which it shows and exports as
-usual. A page draws the first two with its own templates, at the width it has, and gets the last as SVG, drawn
-beforehand by Vega (``svg``): it then needs no script and no network to open, and prints as it looks. Every colour has a
-counterpart for dark pages (``stylesheet``).
+A chart is first data: rows with dots and bars (``RowChart``), or else a Vega-Lite specification (``Spec``). A notebook
+gets either as an Altair chart (``to_altair``), which it shows and exports as usual. A page draws rows with its own
+templates, at the width it has, and gets specifications as SVG, drawn beforehand by Vega (``to_svg``): it then needs no
+script and no network to open, and prints as it looks. Every colour has a counterpart for dark pages
+(``dark_stylesheet``).
 """
 
 from evenhand.text import format_percent, percent_digits, strip_unprintable
-from evenhand.view.drawing.axis import Axis, differences, percentages, plain, ratios, spread, whole_numbers
+from evenhand.view.drawing.axis import Axis, differences, percentages, spread, whole_numbers
 from evenhand.view.drawing.fonts import cut_text, text_width, wrap_text
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Mark, Panel, Row, RowChart, Span, Tick, together
-from evenhand.view.drawing.steps import Series, StepChart
 from evenhand.view.drawing.theme import (
     DARK,
     DASHES,
@@ -50,11 +49,9 @@ __all__ = [
     "Panel",
     "Row",
     "RowChart",
-    "Series",
     "SizedDrawing",
     "Span",
     "Spec",
-    "StepChart",
     "Tick",
     "cut_text",
     "dark_stylesheet",
@@ -66,8 +63,6 @@ __all__ = [
     "mark_layer",
     "percent_digits",
     "percentages",
-    "plain",
-    "ratios",
     "spread",
     "stack_charts",
     "strip_unprintable",

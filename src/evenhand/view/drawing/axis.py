@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 MINUS = "\N{MINUS SIGN}"
-
-MOST_TICKS = 8
-"""Numbers at a logarithmic axis, unless powers of ten alone are more."""
 
 
 @dataclass(frozen=True)
@@ -19,18 +16,15 @@ class Axis:
     Attributes:
         low, high: its ends, low < high.
         ticks: numbers written at it, each with its text.
-        log: whether equal distances are equal ratios.
     """
 
     low: float
     high: float
     ticks: tuple[tuple[float, str], ...]
-    log: bool = False
 
     def at(self, value: float) -> float:
         """Place a number in percent of the way from ``low`` to ``high``; at the end that it lies beyond."""
-        low, high, value = (math.log(end) if self.log else end for end in (self.low, self.high, value))
-        return min(100.0, max(0.0, 100 * (value - low) / (high - low)))
+        return min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low)))
 
 
 def spread(
@@ -46,22 +40,6 @@ def spread(
     return Axis(low, high, tuple(zip(values, texts(values), strict=True)))
 
 
-def ratios(low: float, high: float, texts: Callable[[Sequence[float]], list[str]]) -> Axis:
-    """Return a logarithmic axis with 1, 2 and 5 times each power of ten between its ends, the powers alone if many.
-
-    >>> [text for _, text in ratios(0.03, 4, plain).ticks]
-    ['0.05', '0.1', '0.2', '0.5', '1', '2']
-    """
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [step * 10.0**power for power in powers for step in (1, 2, 5)]
-    values = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
-    if len(values) > MOST_TICKS:
-        values = [value for value in values if abs(math.log10(value) % 1) < 1e-9]
-    if len(values) < 2:
-        return replace(spread(low, high, texts), log=True)
-    return Axis(low, high, tuple(zip(values, texts(values), strict=True)), log=True)
-
-
 def percentages(values: Sequence[float]) -> list[str]:
     """Return the shares in percent, all with as many digits as one of them needs.
 
@@ -70,15 +48,6 @@ def percentages(values: Sequence[float]) -> list[str]:
     """
     digits = next((n for n in range(8) if all(abs(100 * one - round(100 * one, n)) < 1e-9 for one in values)), 8)
     return [f"{100 * value:.{digits}f}%" for value in values]
-
-
-def plain(values: Sequence[float]) -> list[str]:
-    """Return the numbers as they are.
-
-    >>> plain([0.0, 0.5, 20.0])
-    ['0', '0.5', '20']
-    """
-    return [f"{value:.6g}" for value in values]
 
 
 def whole_numbers(values: Sequence[float]) -> list[str]:

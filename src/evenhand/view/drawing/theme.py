@@ -116,10 +116,18 @@ def _strip_texts(part: Any) -> Any:
     return [_strip_texts(value) for value in part] if isinstance(part, list) else part
 
 
-def stack_charts(charts: Sequence[Spec | Drawn], description: str) -> Spec:
-    """Stack several finished charts above each other, as one finished chart."""
+def stack_charts(charts: Sequence[Spec | Drawn], description: str | None = None) -> Spec:
+    """Stack several finished charts above each other, as one finished chart.
+
+    Args:
+        charts: from top to bottom.
+        description: of the whole; by default their own descriptions.
+    """
+    specs = [_spec(chart) for chart in charts]
+    if description is None:
+        description = " ".join(spec["description"] for spec in specs)
     of_the_whole = ("description", "background", "padding", "config")
-    parts = [{key: value for key, value in _spec(one).items() if key not in of_the_whole} for one in charts]
+    parts = [{key: value for key, value in spec.items() if key not in of_the_whole} for spec in specs]
     apart = {"color": "independent", "strokeDash": "independent", "shape": "independent"}
     return finish_chart({"vconcat": parts, "spacing": 28, "resolve": {"scale": apart}}, description)
 

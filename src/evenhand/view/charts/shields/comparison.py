@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from evenhand.shields import ShieldComparisonResult
 from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Spec
 
-if TYPE_CHECKING:
-    import altair as alt
-
 HEIGHT = 72
 """Of the panel of one shield."""
 NO_SHIELD = "no shield"
-
-
-def plot_shield_comparison(result: ShieldComparisonResult) -> alt.TopLevelMixin:
-    """Plot the bias over time, a panel for each shield."""
-    return drawing.to_altair(draw_comparison(result))
 
 
 def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spec:
@@ -84,4 +75,4 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
         title = {"text": name, "subtitle": said, "frame": "bounds"}
         spec = {"layer": layers, "width": width - 84, "height": HEIGHT, "title": title}
         parts.append(drawing.finish_chart(spec, f"{name}: {', '.join(said)}."))
-    return drawing.stack_charts(parts, " ".join(part["description"] for part in parts))
+    return drawing.stack_charts(parts)

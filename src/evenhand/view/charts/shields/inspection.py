@@ -9,8 +9,6 @@ from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Spec
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from evenhand.shields import ActionStretch, HeatmapCell, ShieldInspection
 
 
@@ -40,10 +38,10 @@ ACTIONS = {
 """Action -> its words, the role of its colour, and how strong that is."""
 
 
-def plot_shield_inspection(result: ShieldInspection) -> alt.TopLevelMixin:
+def plot_shield_inspection(result: ShieldInspection) -> Spec:
     """Return the heat map, and below it the actions by counters."""
     parts = [draw_intervention_heatmap(result), draw_action_maps(result)]
-    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+    return drawing.stack_charts(parts)
 
 
 def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) -> Spec:

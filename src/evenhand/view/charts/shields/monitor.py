@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from evenhand.monitoring import MonitorResult
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
 
 SCALE = 76
 """Pixels left of the course for its scale."""
@@ -19,13 +15,13 @@ WIDEST = 4.0
 """Of intervals, the first are cut at so many times the largest estimate; a ratio is at most this."""
 
 
-def plot_monitor(result: MonitorResult) -> alt.TopLevelMixin:
+def plot_monitor(result: MonitorResult) -> Spec:
     """Draw the course of every comparison, those with alarms first, eight at most."""
     places = [(number, k) for number, course in enumerate(result.histories) for k in range(len(course.gaps))]
     counts = [0, *(len(course.gaps) for course in result.histories)]
     ranked = sorted(places, key=lambda place: result.gaps[sum(counts[: place[0] + 1]) + place[1]].alarm or math.inf)
     charts = [draw_course(result, *place) for place in ranked[:8]]
-    return drawing.to_altair(drawing.stack_charts(charts, " ".join(chart["description"] for chart in charts)))
+    return drawing.stack_charts(charts)
 
 
 def draw_course(result: MonitorResult, number: int, comparison: int, *, width: int = WIDE) -> Spec:

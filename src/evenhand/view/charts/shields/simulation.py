@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evenhand.shields import BiasQuantiles, ShieldSimulationResult
 from evenhand.text import format_percent
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Spec
-
-if TYPE_CHECKING:
-    import altair as alt
 
 SHIELDED, UNSHIELDED = "after the shield", "before the shield"
 NAMES = (SHIELDED, UNSHIELDED)
@@ -18,10 +13,10 @@ ROLES = {SHIELDED: "same", UNSHIELDED: "different"}
 DASH = {SHIELDED: drawing.DASHES[0], UNSHIELDED: drawing.DASHES[1]}
 
 
-def plot_shield_simulation(result: ShieldSimulationResult) -> alt.TopLevelMixin:
+def plot_shield_simulation(result: ShieldSimulationResult) -> Spec:
     """Plot bias over time above the distribution of the normalised bias."""
     parts = [draw_over_time(result), draw_normalised(result)]
-    return drawing.to_altair(drawing.stack_charts(parts, " ".join(part["description"] for part in parts)))
+    return drawing.stack_charts(parts)
 
 
 def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec:
