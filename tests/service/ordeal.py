@@ -80,11 +80,11 @@ def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: f
 
 
 def service_file(
-    database: str, guarded: Mapping[str, Any] | None = None, *, when_down: str = "refuse", spare: bool = False
+    database: str, guarded: Mapping[str, Any] | None = None, *, when_down: str = "refuse", spare: str = KAPPA
 ) -> str:
-    """The text of a service's file with two shields, perhaps a spare one, and perhaps a guarded generator."""
+    """The text of a service's file: three shields, the last one with this kappa, and perhaps a guarded generator."""
     lines = ["[service]", f"database = {json.dumps(database)}", "keys = false"]
-    for name, plan in (("loans", LOANS), ("hiring", HIRING), *([("spare", LOANS)] if spare else [])):
+    for name, plan in (("loans", LOANS), ("hiring", HIRING), ("spare", {**LOANS, "kappa": spare})):
         lines += ["[[shields]]", f"name = {json.dumps(name)}", f"plan = {_toml(plan)}", f'when_down = "{when_down}"']
     lines += ["[[monitors]]", 'name = "hired"', f"config = {_toml(HIRED)}"]
     gap = {"groups": {"by": ["group"], "values": {"group": ["men", "women"]}}, "watch": HIRED["watch"][:1]}
@@ -156,11 +156,10 @@ class Replicas:
         for k in which:
             self.await_ready(self.all[k])
 
-    def reload(self, config: str) -> None:
-        """Have all of them read a changed file."""
+    def rewrite(self, config: str) -> None:
+        """Change the file, which is read by those that start from now on."""
         for one in self.all:
             one.rewrite(config)
-            one.send(signal.SIGHUP)
 
     def stop(self) -> list[int]:
         """Tell all of them to stop, and wait for their exit codes."""

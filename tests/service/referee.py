@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -22,7 +21,6 @@ from evenhand.genai import Admission, Enforcer, ItemOutcome
 from evenhand.monitoring import Monitor, monitor_to_dict, read_monitor_config
 from evenhand.service import Database, replay_stored_logs
 from evenhand.service.monitor_machine import MonitorMachine
-from evenhand.service.store.packing import DICTIONARY
 from evenhand.service.store.statements import read_head
 from evenhand.service.store.transaction import LoadedMachine, follow_stream
 from evenhand.shields import Shield, read_plan, synthesize
@@ -52,15 +50,10 @@ class Store:
 
     def entries(self, stream: str, after: int = -1) -> list[tuple[Any, ...]]:
         assert stream.isalnum()
-        found = self.rows(
+        return self.rows(
             "SELECT stream, number, at, body, previous, hash FROM entries"
             f" WHERE stream = '{stream}' AND number > {after} ORDER BY number"
         )
-        return [
-            (name, number, at, unpacked(bytes(body)), None if previous is None else bytes(previous).hex(),
-             bytes(last).hex())
-            for name, number, at, body, previous, last in found
-        ]  # fmt: skip
 
     def sound(self) -> None:
         """SQLite's own check of its file."""
@@ -70,12 +63,6 @@ class Store:
     def head(self, stream: str) -> tuple[int, str, Any]:
         ((number, last, state),) = self.rows(f"SELECT number, hash, state FROM streams WHERE name = '{stream}'")
         return number, last, json.loads(state)
-
-
-def unpacked(data: bytes) -> str:
-    """The text in a column of packed ones: deflated behind a byte, with the words that they share known before."""
-    assert data[0] == 1
-    return zlib.decompressobj(-15, DICTIONARY).decompress(data[1:]).decode()
 
 
 class Referee:

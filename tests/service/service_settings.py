@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+
+IDLE = SimpleNamespace(
+    ledger=SimpleNamespace(tracing=None), metrics=SimpleNamespace(count_response=lambda method, route, status: None)
+)
+"""Context of a service as far as `RequestEnvelope` needs one."""
 
 PLAN: dict[str, Any] = {
     "property": "demographic_parity",

@@ -91,7 +91,6 @@ ROUTES = [
     ("POST", "/v1/moderations"),
     ("POST", "/v1/monitors/watch/events"),
     ("POST", "/beta/litellm_basic_guardrail_api"),
-    ("PUT", "/v1/admin/streams/other"),
 ]
 
 

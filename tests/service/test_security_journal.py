@@ -8,14 +8,17 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
+from service_settings import IDLE
 from starlette.testclient import TestClient
 
 from evenhand.errors import StoreError
 from evenhand.service import Caller, Database, KeyStore, ServiceConfig, create_app, create_key
+from evenhand.service.api.envelope import RequestEnvelope
 from evenhand.service.auth.keys import hash_key
-from evenhand.service.auth.logging import RequestLogMiddleware, logger, structured_logging
+from evenhand.service.auth.logging import logger, structured_logging
 from genai_upstream import Upstream
 
 UPSTREAM_KEY = "upstream-9f8e7d6c5b4a"
@@ -43,7 +46,8 @@ def lines():
 class Line:
     def __init__(self, path="/x", query=b""):
         self.sent = []
-        self.scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []}
+        app = SimpleNamespace(state=SimpleNamespace(context=IDLE))
+        self.scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": [], "app": app}
 
     async def receive(self):
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -61,9 +65,7 @@ def fails(error):
 
 def test_a_fault_is_told_without_its_words_and_answered_without_them(lines):
     line = Line("/v1/x", b"key=" + UPSTREAM_KEY.encode())
-    asyncio.run(
-        RequestLogMiddleware(fails(ValueError(f"could not draw {PROMPT}")))(line.scope, line.receive, line.send)
-    )
+    asyncio.run(RequestEnvelope(fails(ValueError(f"could not draw {PROMPT}")))(line.scope, line.receive, line.send))
     assert line.sent[0]["status"] == 500
     assert json.loads(line.sent[1]["body"])["error"]["code"] == "fault"
     (told,) = lines()
@@ -92,7 +94,7 @@ def test_errors_of_other_threads_and_libraries_are_told_without_their_words(line
 
 def test_every_line_is_one_line_of_json_whatever_is_in_it(lines):
     line = Line("/v1/\r\n\u2028\x00\udcff" + '"}{')
-    asyncio.run(RequestLogMiddleware(fails(StoreError("x")))(line.scope, line.receive, line.send))
+    asyncio.run(RequestEnvelope(fails(StoreError("x")))(line.scope, line.receive, line.send))
     logger.error("two\nlines")
     assert [one["event"] for one in lines()] == ["request", "two"]
 
@@ -106,7 +108,7 @@ def test_requests_are_told_where_that_is_wanted():
         stream = io.StringIO()
         with structured_logging(requests=requests, stream=stream):
             line = Line()
-            asyncio.run(RequestLogMiddleware(fine)(line.scope, line.receive, line.send))
+            asyncio.run(RequestEnvelope(fine)(line.scope, line.receive, line.send))
         assert len(stream.getvalue().splitlines()) == requests
 
 
@@ -129,7 +131,7 @@ def test_refused_requests_are_one_line_and_a_sum(monkeypatch):
 
     async def run():
         monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
-        app = RequestLogMiddleware(refuse, steady)
+        app = RequestEnvelope(refuse, steady)
 
         async def ask(status, address, caller=None):
             line = Line()

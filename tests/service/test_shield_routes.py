@@ -281,13 +281,3 @@ def test_what_was_decided_outlives_the_process(settings, serving_client):
     again = second.post(LOANS, json=person(49, "men", 1))
     assert again.headers["x-evenhand-repeated"] == "true"
     assert again.json() == before[49]
-
-
-def test_another_policy_under_the_name_is_refused(described, serving_client):
-    from evenhand.errors import StoreError
-    from evenhand.service import open_service
-
-    serving_client(ServiceConfig.read(described)).__exit__(None, None, None)
-    described["shields"][0]["plan"] = {**described["shields"][0]["plan"], "kappa": "0.3"}
-    with pytest.raises(StoreError, match="'loans' in the store belongs to another configuration"):
-        open_service(ServiceConfig.read(described))

@@ -108,9 +108,13 @@ def test_replicas_that_begin_at_the_same_time_begin_each_stream_once(database: D
     assert len(logs["s3"]) == 5
 
 
-def test_another_configuration_under_the_same_name_is_refused(database: Database, ledger: Ledger) -> None:
-    with pytest.raises(StoreError, match="'a' in the store belongs to another configuration"):
-        Ledger(database, {"a": Counting("1" * 64)})
+def test_another_configuration_starts_a_new_run_and_refuses_the_one_before(database: Database, ledger: Ledger) -> None:
+    _add(ledger, 1).result(10)
+    other = Ledger(database, {"a": Counting("1" * 64)})
+    with pytest.raises(DecisionError, match="another configuration"):
+        _add(ledger, 1).result(10)
+    assert _add(other, 5).result(10).answer["total"] == 5
+    other.close()
 
 
 def test_any_text_is_an_id(database: Database, ledger: Ledger) -> None:

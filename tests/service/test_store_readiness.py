@@ -111,7 +111,7 @@ def test_not_ready_where_pages_of_the_database_were_overwritten(client: Any, tmp
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         # What the service has in memory of the pages is read again.
-        other.execute("UPDATE versions SET version = version")
+        other.execute("UPDATE alembic_version SET version_num = version_num")
         other.commit()
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     other.close()

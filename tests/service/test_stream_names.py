@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
 from evenhand.service import ServiceConfig
-from evenhand.service.api.decision_path import PATH
 from evenhand.service.server import open_socket
 
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -56,13 +55,6 @@ def test_accepts_exactly_the_names_that_clients_keep(kind: str, name: str) -> No
     error = refusal(kind, name)
     assert (error is None) == kept
     assert error is None or error.location == f"{kind}.0.name"
-
-
-@given(name=NAMES)
-def test_the_decision_path_has_the_same_names(name: str) -> None:
-    match = PATH.fullmatch(f"/v1/shields/{name}/decisions/batch")
-    assert (match is None) == (refusal("shields", name) is not None)
-    assert match is None or match[1] == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "a//b", "/a", "a/", "a\nb", "x" * 201])

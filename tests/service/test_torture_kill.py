@@ -104,8 +104,8 @@ def ordeal(
                     time.sleep(0.05)
                 else:
                     raise AssertionError("nothing is decided any more")
-                # A changed file is read while they work, and perhaps while they are killed.
-                replicas.reload(service_file(url, configuration, spare=trial % 2 == 0))
+                # Those that start again have another configuration of one shield.
+                replicas.rewrite(service_file(url, configuration, spare=f"0.{trial % 2 + 3}"))
                 time.sleep(0.5 * chosen.random())
                 if cluster is not None and trial % 4 == 3:
                     crash(cluster)

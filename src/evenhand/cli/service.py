@@ -201,11 +201,11 @@ def add(
     name: NameArgument,
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="decide, generate, read, operate or admin (all of it); may be repeated."),
+        typer.Option("--scope", help="decide, generate, read or admin (all of it); may be repeated."),
     ] = None,
     role: Annotated[
         str | None,
-        typer.Option("--role", help="For people, in place of scopes: viewer, operator (may reload) or admin."),
+        typer.Option("--role", help="For people, in place of scopes: viewer or admin."),
     ] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="The key ends after this: 90d, 12h or 30m.")
@@ -454,13 +454,13 @@ def _read_settings(config: Path) -> ServiceConfig:
 
 
 def _read_policies(settings: ServiceConfig, store: Database) -> list[ShieldPolicy]:
-    """Return the policies that the service's file and the store's versions name, which a replay needs."""
-    from evenhand.service import ServedShieldConfig, read_managed_streams
+    """Return the policies that the service's file and the logs of the store name, which a replay needs."""
+    from evenhand.service import read_configurations
     from evenhand.shields import load_policy
 
-    versions = [one.entry for managed in read_managed_streams(store).values() for one in managed.versions]
-    shields = [one for one in (*settings.shields, *versions) if isinstance(one, ServedShieldConfig)]
-    return [load_policy(settings.folder / one) for one in dict.fromkeys(shield.policy for shield in shields) if one]
+    files = [shield.policy for shield in settings.shields]
+    files += [configuration.get("policy") for configuration in read_configurations(store)]
+    return [load_policy(settings.folder / one) for one in dict.fromkeys(files) if one]
 
 
 def _open_store(url: str, *, make: bool) -> Database:

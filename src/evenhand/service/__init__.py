@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from evenhand.service.generation.stored_enforcer import StoredEnforcer
     from evenhand.service.replay.replay import ServiceReplay, read_lines, replay_log
     from evenhand.service.replay.replay_store import StoreReplay, replay_stored_logs
-    from evenhand.service.served_streams import read_managed_streams
     from evenhand.service.server import run_server
     from evenhand.service.settings import (
         LimitsConfig,
@@ -23,7 +22,14 @@ if TYPE_CHECKING:
         demo_config,
     )
     from evenhand.service.state_machines import KEY_STREAM, GuardMachine, ShieldMachine
-    from evenhand.service.store.database import Database, read_entries_after, read_heads, read_log, read_state
+    from evenhand.service.store.database import (
+        Database,
+        read_configurations,
+        read_entries_after,
+        read_heads,
+        read_log,
+        read_state,
+    )
     from evenhand.service.store.ledger import Ledger, OperationResult
     from evenhand.service.store.upkeep import RetentionJob, copy_store
 
@@ -51,11 +57,11 @@ __all__ = [
     "create_key",
     "demo_config",
     "open_service",
+    "read_configurations",
     "read_entries_after",
     "read_heads",
     "read_lines",
     "read_log",
-    "read_managed_streams",
     "read_state",
     "replay_log",
     "replay_stored_logs",

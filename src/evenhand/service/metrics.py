@@ -7,21 +7,21 @@ store, and is the same everywhere.
 
 from __future__ import annotations
 
+import json
 from collections import Counter as TallyOf
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from sqlalchemy import select
 
 from evenhand.genai import AnswerStatus, CachedClassifier, CachedJudge, Enforcer
 from evenhand.service.state_machines import GUARD_OPERATIONS, Operation
-from evenhand.service.store.database import read_heads, read_state
 from evenhand.service.store.ledger import Ledger
+from evenhand.service.store.tables import streams
 
 if TYPE_CHECKING:
     from evenhand.service.generation.guards import ServedAnswer, ServedGuard
@@ -35,7 +35,7 @@ BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 SHIELD_OPERATIONS = ("decide", "label", "unguarded")
-COUNTED_OPERATIONS = frozenset((*SHIELD_OPERATIONS, *GUARD_OPERATIONS, "checkpoint", "replace", "events", "posted"))
+COUNTED_OPERATIONS = frozenset((*SHIELD_OPERATIONS, *GUARD_OPERATIONS, "checkpoint", "events", "posted"))
 
 EXPECTED_STATUSES = (200, 400, 500, 502, 503, 504)
 """Statuses whose counters exist from the start."""
@@ -49,6 +49,7 @@ class Metrics:
     """
 
     def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
@@ -96,7 +97,7 @@ class Metrics:
         self._passing = gauge("evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet",
                               stream)  # fmt: skip
         # Of the guards, to say what states mean; nothing is decided by them.
-        self._enforcers: dict[str, tuple[int, Enforcer]] = {}
+        self._enforcers: dict[str, Enforcer] = {}
         self._counted: dict[tuple[str, str, int], Counter] = {}
         self._one_at_a_time = Lock()
         ledger.measurers.append(self._observe_commit)
@@ -156,14 +157,7 @@ class Metrics:
                           for known in (True, False)}  # fmt: skip
                 part.cache.observers.append(lambda known, labels=labels: labels[known].inc())  # type: ignore[misc]  # its defaults
         about = guard.pipeline.configuration
-        version, enforcer = self._enforcers.get(guard.name, (guard.version, None))
-        if enforcer is not None and version != guard.version:
-            # What another version had to show is not a figure of this one.
-            for specification in enforcer.counts:
-                for gauge in (self._slack, self._missed):
-                    with suppress(KeyError):
-                        gauge.remove(guard.name, specification)
-        self._enforcers[guard.name] = guard.version, Enforcer(about, mode=about.guard.mode)
+        self._enforcers[guard.name] = Enforcer(about, mode=about.guard.mode)
 
     def text(self, database: Database, deciders: Mapping[str, ShieldDecider], allowed: Mapping[str, float]) -> bytes:
         """Return every metric in the text format of Prometheus, with the state that the store has of every stream.
@@ -177,14 +171,14 @@ class Metrics:
             StoreError: the store failed.
         """
         with database.reading() as connection:
-            last = read_heads(connection)
-            states = {name: read_state(connection, name) for name in (*allowed, *self._enforcers)}
+            rows = connection.execute(select(streams).where(streams.c.name.in_((*allowed, *self._enforcers)))).all()
         # Numbers are set and told in one go, so that a scrape tells of one moment of the store.
         with self._one_at_a_time:
-            for name, state in states.items():
-                if state is not None:
-                    self._entries.labels(name).set(last[name][0])
-                    self._describe_stream(name, state)
+            for row in rows:
+                self._entries.labels(row.name).set(row.number)
+                # What another replica serves with another configuration has no figures here.
+                if row.digest == self._ledger.machine(row.name).digest:
+                    self._describe_stream(row.name, json.loads(row.state))
             for name, decider in deciders.items():
                 self._passing.labels(name).set(decider.unlogged_count)
             for name, bias in allowed.items():
@@ -206,12 +200,8 @@ class Metrics:
                                  (self._assumption_held, "assumption_held")):  # fmt: skip
                 gauge.labels(name).set(float("nan") if certificate[entry] is None else float(certificate[entry]))
             return
-        versions = state.get("versions", {})
-        retired = sum(len(one["state"]["open"]) for one in versions.get("retired", ()))
-        self._open.labels(name).set(len(state["open"]) + retired)
-        version, enforcer = self._enforcers[name]
-        if version != versions.get("number", version):
-            return  # Another replica replaced it a moment ago.
+        self._open.labels(name).set(len(state["open"]))
+        enforcer = self._enforcers[name]
         enforcer.restore(state["rows"])
         for specification, left in enforcer.items_until_due().items():
             self._slack.labels(name, specification).set(min(left.values()))
@@ -231,30 +221,6 @@ class Metrics:
             for decision, count in TallyOf(output["decision"] for output in decided).items():
                 self._decisions.labels(stream, str(decision)).inc(count)
             self._interventions.labels(stream).inc(sum(output["intervened"] for output in decided))
-
-
-class MetricsMiddleware:
-    """Counts the requests and what was answered, by route: paths with names in them are those of their patterns."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def count_and_send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", "none")
-                metrics: Metrics = scope["app"].state.context.metrics
-                metrics.count_response(
-                    scope["method"] if scope["method"] in COUNTED_METHODS else "other", route, message["status"]
-                )
-            await send(message)
-
-        await self._app(scope, receive, count_and_send)
 
 
 COUNTED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -10,7 +10,7 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.genai import Enforcer, GenerationConfig
 from evenhand.monitoring import read_monitor_config
 from evenhand.service.monitor_machine import MonitorMachine
-from evenhand.service.state_machines import GuardMachine, KeyMachine, SettingsMachine, ShieldMachine, StateMachine
+from evenhand.service.state_machines import GuardMachine, KeyMachine, ShieldMachine, StateMachine
 from evenhand.service.store.chain import canonical_json
 from evenhand.shields import PeriodicShield, Shield, ShieldPolicy, read_plan, synthesize
 
@@ -21,7 +21,7 @@ def rebuild_machine(
     """Return the machine of a log, at its beginning.
 
     Args:
-        kind: ``shield``, ``guard``, ``monitor``, ``keys`` or ``settings``.
+        kind: ``shield``, ``guard``, ``monitor`` or ``keys``.
         digest: that the log gives for what decides; of ``policies`` the one with it is taken.
         configuration: from the log's first entry.
         policies: those that somebody vouches for; a shield whose policy is not among them is synthesised again.
@@ -39,15 +39,13 @@ def rebuild_machine(
             return MonitorMachine(read_monitor_config(configuration))
         if kind == "keys":
             return KeyMachine()
-        if kind == "settings":
-            return SettingsMachine()
     except OptionError as error:
         if error.location == "--policy":
             raise
         raise DataError(f"the configuration in the log describes nothing: {error.message}") from None
     except (EvenhandError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"the configuration in the log describes nothing: {error}") from None
-    raise DataError(f"the log is of a {kind!r}, and there are shields, guards, monitors, keys and settings")
+    raise DataError(f"the log is of a {kind!r}, and there are shields, guards, monitors and keys")
 
 
 def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Sequence[ShieldPolicy]) -> ShieldMachine:
@@ -55,9 +53,9 @@ def _rebuild_shield(digest: str, configuration: Mapping[str, Any], policies: Seq
     if not isinstance(advisory, bool):
         raise TypeError(f"advisory is {advisory!r}")
     for policy in policies:
-        shield = Shield(policy, advisory=advisory)
-        if shield.digest == digest:
-            return ShieldMachine(shield, configuration)
+        machine = ShieldMachine(Shield(policy, advisory=advisory), configuration)
+        if machine.digest == digest:
+            return machine
     if configuration.get("plan") is not None:
         described = configuration["plan"]
         ordered = {**described, "groups": {name: described["groups"][name] for name in configuration["groups"]}}

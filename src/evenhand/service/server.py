@@ -21,7 +21,6 @@ from evenhand.service.api.app import create_app
 from evenhand.service.api.context import ServiceContext, build_streams, open_service
 from evenhand.service.auth.limits import HeadLimitProtocol
 from evenhand.service.auth.logging import structured_logging
-from evenhand.service.reload import reload_in_background
 from evenhand.service.settings import ServiceConfig
 
 SOCKET_BACKLOG = 2048
@@ -56,8 +55,6 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
 
         # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
         handlers = {signal.SIGINT: stop, signal.SIGTERM: stop}
-        if hasattr(signal, "SIGHUP"):  # Windows has none.
-            handlers[signal.SIGHUP] = lambda *_: reload_in_background(context)
         before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
         # What is there now stays: looking through all of it for what is not needed any more would hold up every request
         # for a tenth of a second, again and again.

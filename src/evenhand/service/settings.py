@@ -10,7 +10,7 @@ The smallest one, in TOML::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -215,7 +215,7 @@ class OidcConfig(_StrictModel):
     scopes: tuple[str, ...] = ("openid", "profile", "email")
     name_claim: str = "email"
     role_claim: str = "roles"
-    roles: dict[Literal["viewer", "operator", "admin"], tuple[str, ...]]
+    roles: dict[Literal["viewer", "admin"], tuple[str, ...]]
     session_hours: Annotated[float, Field(gt=0, le=168)] = 8.0
 
 
@@ -301,7 +301,6 @@ class ServiceConfig(_StrictModel):
     Attributes:
         service, limits, retention, oidc, tracing, shields, guards, monitors: its parts.
         folder: that relative paths in it start from.
-        source: the file itself; None: it was described otherwise.
     """
 
     service: ServerConfig = ServerConfig()
@@ -313,20 +312,6 @@ class ServiceConfig(_StrictModel):
     guards: tuple[ServedGuardConfig, ...] = ()
     monitors: tuple[ServedMonitorConfig, ...] = ()
     folder: Path = Path()
-    source: Path | None = None
-
-    def with_streams(self, entries: Iterable[ServedShieldConfig | ServedGuardConfig]) -> ServiceConfig:
-        """Return the same with these shields and guards in place of its own.
-
-        Raises:
-            OptionError: they do not fit together, or a monitor watches a shield that is not among them.
-        """
-        given = tuple(entries)
-        shields = tuple(one for one in given if isinstance(one, ServedShieldConfig))
-        guards = tuple(one for one in given if isinstance(one, ServedGuardConfig))
-        found = self.model_copy(update={"shields": shields, "guards": guards})
-        _check_consistency(found)
-        return found
 
     def with_address(self, host: str | None, port: int | None) -> ServiceConfig:
         """Return the same, at another address; None: at the one that is here.
@@ -357,11 +342,9 @@ class ServiceConfig(_StrictModel):
             folder, place = path.absolute().parent, str(path)
 
         def make() -> ServiceConfig:
-            for own in ("folder", "source"):
-                if own in described:
-                    raise unknown_entry(own, KNOWN_ENTRIES[""], None)
-            file = None if place is None else Path(place).absolute()
-            found = cls.model_validate({**described, "folder": folder, "source": file})
+            if "folder" in described:
+                raise unknown_entry("folder", KNOWN_ENTRIES[""], None)
+            found = cls.model_validate({**described, "folder": folder})
             _check_consistency(found)
             return found
 
@@ -371,7 +354,7 @@ class ServiceConfig(_StrictModel):
 
 
 KNOWN_ENTRIES: Mapping[str, list[str]] = {
-    "": [name for name in ServiceConfig.model_fields if name not in ("folder", "source")],
+    "": [name for name in ServiceConfig.model_fields if name != "folder"],
     "service": list(ServerConfig.model_fields),
     "limits": list(LimitsConfig.model_fields),
     "retention": list(RetentionConfig.model_fields),

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, DecisionError, EvenhandError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
 from evenhand.service.state_machines import ShieldMachine, unguarded_output
 from evenhand.service.store.ledger import Ledger, OperationResult
-from evenhand.service.versions import VersionedMachine
 from evenhand.shields import (
     PeriodicShield,
     Shield,
@@ -41,7 +39,6 @@ class ServedShield:
         digest: of its policy.
         advisory: whether every recommendation stands.
         when_down: what happens if the store cannot be used.
-        version: its number among those of its name.
     """
 
     name: str
@@ -49,7 +46,6 @@ class ServedShield:
     digest: str
     advisory: bool = False
     when_down: WhenDown = "refuse"
-    version: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -67,7 +63,6 @@ class ServedShield:
             "advisory": self.advisory,
             "when_down": self.when_down,
             "digest": self.digest,
-            "version": self.version,
         }
 
 
@@ -162,7 +157,7 @@ class ShieldDecider:
 
     def __init__(self, ledger: Ledger, stream: str, groups: tuple[str, ...], when_down: WhenDown) -> None:
         self._ledger, self._stream = ledger, stream
-        self._settings = groups, when_down
+        self._groups, self._when_down = groups, when_down
         # By id of a request that is being decided, a future that is done afterwards.
         self._running: dict[str, asyncio.Future[None]] = {}
         self._left: deque[dict[str, Any]] = deque()
@@ -172,10 +167,6 @@ class ShieldDecider:
         self._telling: asyncio.Task[None] | None = None
         self.passed = 0
         self.lost = 0
-
-    def configure(self, groups: tuple[str, ...], when_down: WhenDown) -> None:
-        """Use other settings from now on; any thread may call this."""
-        self._settings = groups, when_down
 
     @property
     def unlogged_count(self) -> int:
@@ -197,8 +188,7 @@ class ShieldDecider:
 
     async def _decide(self, operation: dict[str, Any]) -> DecisionReply:
         id = operation["id"]
-        _groups, when_down = self._settings
-        if when_down == "refuse":
+        if self._when_down == "refuse":
             return _guarded_reply(await self._ledger.ask(self._stream, operation, id=id))
         # One request after the other, so that all of them get the same answer.
         while (running := self._running.get(id)) is not None:
@@ -244,10 +234,9 @@ class ShieldDecider:
             return made
 
     def _let_pass(self, operation: dict[str, Any]) -> DecisionReply:
-        groups, _when_down = self._settings
-        if operation["group"] not in groups:
+        if operation["group"] not in self._groups:
             raise DecisionError(
-                f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(groups)}"
+                f"unknown group {operation['group']!r}", code="group", hint=f"one of {', '.join(self._groups)}"
             )
         known, made = self._recent.get(operation["id"], (None, None))
         before = self._told.get(operation["id"], known)
@@ -313,72 +302,3 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 def _guarded_reply(done: OperationResult) -> DecisionReply:
     # An answer may be repeated that was given while the store was away.
     return DecisionReply(done.answer, done.number, done.repeated, guarded=done.answer.get("guarded", True))
-
-
-class ShieldRegistry:
-    """The served shields and their deciders.
-
-    The event loop, the thread that writes to the store and the thread that reloads the file use one registry. Changes
-    are made under one lock, and mappings are replaced as a whole, so that readers need no lock.
-
-    Args:
-        ledger: Ledger of the store.
-        shields: Shields in force by name.
-        pending: Versions that take effect after the period of the one in force, by name.
-
-    Attributes:
-        shields: Shields in force by name.
-        deciders: Deciders by name. Those of removed shields stay, as they may have recommendations to log.
-    """
-
-    def __init__(
-        self, ledger: Ledger, shields: Mapping[str, ServedShield], pending: Mapping[str, ServedShield]
-    ) -> None:
-        self._ledger = ledger
-        self._lock = Lock()
-        self._pending: Mapping[str, ServedShield] = {}
-        self.shields: Mapping[str, ServedShield] = {}
-        self.deciders: Mapping[str, ShieldDecider] = {}
-        self.update(shields, pending)
-        ledger.listeners.append(self._follow)
-
-    def update(
-        self, shields: Mapping[str, ServedShield], pending: Mapping[str, ServedShield], removed: Collection[str] = ()
-    ) -> None:
-        """Serve other shields.
-
-        Args:
-            shields: New and changed shields.
-            pending: Versions that take effect later. They replace those of the same names.
-            removed: Names of shields that are not served any more.
-        """
-        with self._lock:
-            kept = {name: one for name, one in self._pending.items() if name not in shields and name not in removed}
-            self._pending = {**kept, **pending}
-            self._serve({name: one for name, one in self.shields.items() if name not in removed} | dict(shields))
-
-    def activate(self, name: str, version: int) -> None:
-        """Serve the pending version of a shield if this is its number."""
-        with self._lock:
-            following = self._pending.get(name)
-            if following is not None and following.version == version:
-                self._pending = {other: one for other, one in self._pending.items() if other != name}
-                self._serve({**self.shields, name: following})
-
-    def _serve(self, shields: Mapping[str, ServedShield]) -> None:
-        deciders = dict(self.deciders)
-        for name, shield in shields.items():
-            groups = shield.plan.inputs.groups
-            if name in deciders:
-                deciders[name].configure(groups, shield.when_down)
-            else:
-                deciders[name] = ShieldDecider(self._ledger, name, groups, shield.when_down)
-        # A shield that is served has a decider.
-        self.deciders = deciders
-        self.shields = shields
-
-    def _follow(self, stream: str, _done: object) -> None:
-        if stream in self._pending:
-            machine = self._ledger.machine(stream)
-            assert isinstance(machine, VersionedMachine)
-            self.activate(stream, machine.version)

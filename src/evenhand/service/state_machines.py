@@ -5,7 +5,6 @@ Keys, shields and guards are such machines."""
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -189,78 +188,6 @@ def _is_over(about: Mapping[str, Any], at: float) -> bool:
     return "session" in about and (about["revoked"] is not None or about["expires"] <= at)
 
 
-# What the service serves, as a machine: every change of that while it runs is in a log like any other.
-
-
-SETTINGS_STREAM = "evenhand:settings"
-"""The name of the stream; no shield or guard can have it."""
-
-
-class SettingsMachine:
-    """Holds what the service served after its file was last read again, and what was set over the API since.
-
-    Operations; ``by`` and ``at`` say who asked for each, and when:
-
-    - ``{"op": "reload", "by", "at", "added", "removed", "changed", "serves"}``; ``serves`` has digests of entries.
-    - ``{"op": "put", "name", "kind", "version", "entry", "old", "new", "when", "replaces", "by", "at", "first"?}``: a
-      shield or guard that the API added or replaced, with the digests of what decided before and of what decides now.
-      ``replaces``: the fingerprint of the file's entry of that name, if there is one; ``first``: that entry, version 1.
-    - ``{"op": "drop", "name", "by", "at"}``: one that the API added is served no longer.
-    """
-
-    kind = "settings"
-    digest = hashlib.sha256(b"evenhand settings 1").hexdigest()
-
-    def __init__(self) -> None:
-        self.configuration: Mapping[str, Any] = {}
-        self._serves: dict[str, str] = {}
-        self._reloads = 0
-        self._streams: dict[str, dict[str, Any]] = {}
-
-    def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"reloads": self._reloads, "serves": dict(self._serves)}
-        return {**found, "streams": json.loads(json.dumps(self._streams))} if self._streams else found
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        self._reloads, self._serves = state["reloads"], dict(state["serves"])
-        self._streams = json.loads(json.dumps(state.get("streams", {})))
-
-    def holders(self, state: Mapping[str, Any]) -> Collection[str]:
-        return ()
-
-    def before(self, operation: Operation) -> Mapping[str, Any]:
-        return {"reloads": self._reloads}
-
-    def apply(self, operation: Operation, number: int) -> dict[str, Any]:
-        what = operation.get("op")
-        if what == "reload":
-            self._reloads += 1
-            self._serves = dict(operation["serves"])
-            return {"reloads": self._reloads}
-        if what == "put":
-            return self._put(operation)
-        if what == "drop":
-            if not self._streams.get(operation["name"], {}).get("served"):
-                raise DecisionError(f"{operation['name']!r} was not set over the API", code="stream")
-            self._streams[operation["name"]]["served"] = False
-            return {}
-        raise DecisionError(f"there is no operation {what!r}", code="operation", hint="reload, put, drop")
-
-    def _put(self, operation: Operation) -> dict[str, Any]:
-        about = self._streams.get(operation["name"], {"versions": []})
-        versions = list(about["versions"])
-        if not versions and "first" in operation:
-            versions.append({"number": 1, "entry": operation["first"], "digest": operation["old"], "by": "file"})
-        wanted = versions[-1]["number"] + 1 if versions else 1
-        if operation["version"] != wanted:
-            raise DecisionError(f"expected version {wanted}, got {operation['version']}", code="version")
-        versions.append({"number": wanted, "entry": operation["entry"], "digest": operation["new"],
-                         **{name: operation[name] for name in ("by", "at", "when")}})  # fmt: skip
-        self._streams[operation["name"]] = {"kind": operation["kind"], "replaces": operation["replaces"],
-                                            "served": True, "versions": versions}  # fmt: skip
-        return {"version": wanted}
-
-
 def key_identifier(digest: str) -> str:
     """Return what a key is called in lists and logs: the beginning of its hash, which tells nothing of the key."""
     return digest[:12]
@@ -289,11 +216,10 @@ class ShieldMachine:
         self.shield = shield
         # A log sorts names, and the order of the groups counts.
         self.configuration: Mapping[str, Any] = {**configuration, "groups": list(shield.groups)}
+        # An advisory shield decides otherwise than one in force with the same policy.
+        advisory = hashlib.sha256(f"advisory {shield.digest}".encode()).hexdigest()
+        self.digest = advisory if shield.advisory else shield.digest
         self._labelled = shield.needs_ids
-
-    @property
-    def digest(self) -> str:
-        return self.shield.digest
 
     def state(self) -> dict[str, Any]:
         return {"shield": self.shield.state(), "certificate": self.shield.certificate().to_dict()}
@@ -310,15 +236,6 @@ class ShieldMachine:
         is_label = operation is not None and operation.get("op") == "label"
         label = (operation["id"], operation["label"]) if operation is not None and is_label else None
         return self.shield.plan_ahead(None if state is None else state["shield"], label=label)
-
-    def is_open(self, operation: Operation | None = None) -> bool:
-        """Return whether it waits for this label; without one, whether for any."""
-        return self.shield.awaits_label(None if operation is None else operation["id"])
-
-    def between_periods(self) -> bool:
-        """Return whether no period is under way, so that nothing is lost if another shield decides next."""
-        certificate = self.shield.certificate()
-        return certificate.step in (0, certificate.horizon)
 
     def before(self, operation: Operation) -> Mapping[str, Any]:
         return self.shield.counters()
@@ -418,22 +335,6 @@ class GuardMachine:
     def open(self) -> Mapping[int, Admission]:
         """The admissions under way, by the number of their entry."""
         return {number: one.admission for number, one in self._open.items()}
-
-    def is_open(self, operation: Operation | None = None) -> bool:
-        """Return whether an operation is about an admission that is open here; without one, whether any is."""
-        if operation is None:
-            return bool(self._open)
-        if operation["op"] == "abandon":
-            return any(_belongs_to_caller(operation, found) for found in self._open.values())
-        try:
-            self._number(operation)
-        except DecisionError:
-            return False
-        return True
-
-    def between_periods(self) -> bool:
-        """Return True: deadlines have no periods; what is open ends under them, and what comes then under others."""
-        return True
 
     def state(self) -> dict[str, Any]:
         found: dict[str, Any] = {

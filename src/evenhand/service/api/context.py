@@ -14,19 +14,13 @@ from fastapi import Depends, Request
 from evenhand.service.auth.keys import KeyCache
 from evenhand.service.auth.limits import FailureThrottle
 from evenhand.service.auth.oidc import IdentityProvider
-from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, open_guard
+from evenhand.service.generation.guards import GRACE_SECONDS, ServedGuard, build_guard_machine, open_guard
 from evenhand.service.generation.pictures import PictureStore
 from evenhand.service.metrics import Metrics
 from evenhand.service.monitors import MonitorCollector, MonitorThread, ServedMonitor, build_monitor_machine
-from evenhand.service.served_streams import (
-    BuiltStreams,
-    ManagedStream,
-    entries_by_name,
-    overlay_settings,
-    read_managed_streams,
-)
 from evenhand.service.settings import ServiceConfig
-from evenhand.service.shields import ServedShield, ShieldDecider, ShieldRegistry
+from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
+from evenhand.service.state_machines import StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.upkeep import Readiness, Replicas, RetentionJob, UpkeepThread
@@ -40,7 +34,7 @@ class ServiceContext:
     Attributes:
         settings: as read.
         database, ledger: the store.
-        registry: The served shields and their deciders.
+        shields: by name.
         guards: by name, each guarded generator.
         monitors: by name.
         replica: this process's name, new at every start.
@@ -52,8 +46,7 @@ class ServiceContext:
         upkeep: what the replica does by itself: it beats, watches the others, deletes what is too old.
         readiness: whether the store takes decisions now.
         monitor_thread: takes what shields decide to their monitors, and posts alarms.
-        written: the file's settings, without what was set over the API.
-        settings_number: of the last entry of ``evenhand:settings`` that was taken up.
+        deciders: by shield, what decides also while the store is away.
         draining: set when the service is about to stop; requests are still answered.
         stopping: set when the service stops; event streams end.
         grace: seconds that work under way has to end when all of it is closed.
@@ -62,11 +55,9 @@ class ServiceContext:
     settings: ServiceConfig
     database: Database
     ledger: Ledger
-    registry: ShieldRegistry
+    shields: Mapping[str, ServedShield]
     guards: dict[str, ServedGuard] = field(default_factory=dict)
     monitors: dict[str, ServedMonitor] = field(default_factory=dict)
-    written: ServiceConfig = field(init=False)
-    settings_number: int = field(default=-1, init=False)
     replica: str = field(default_factory=lambda: uuid4().hex)
     draining: Event = field(default_factory=Event)
     stopping: Event = field(default_factory=Event)
@@ -80,9 +71,13 @@ class ServiceContext:
     metrics: Metrics = field(init=False)
     readiness: Readiness = field(init=False)
     monitor_thread: MonitorThread = field(init=False)
+    deciders: Mapping[str, ShieldDecider] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.written = self.settings
+        self.deciders = {
+            name: ShieldDecider(self.ledger, name, shield.plan.inputs.groups, shield.when_down)
+            for name, shield in self.shields.items()
+        }
         self.metrics = Metrics(self.ledger)
         self.readiness = Readiness(self.ledger, self.replica)
         self.monitor_thread = MonitorThread(self.monitors)
@@ -94,16 +89,6 @@ class ServiceContext:
             Replicas(self.database, self.ledger, self.replica),
             RetentionJob(self.database, self.ledger, log_days=kept.log_days, picture_days=kept.picture_days),
         )
-
-    @property
-    def shields(self) -> Mapping[str, ServedShield]:
-        """Shields in force by name."""
-        return self.registry.shields
-
-    @property
-    def deciders(self) -> Mapping[str, ShieldDecider]:
-        """Deciders of the shields by name."""
-        return self.registry.deciders
 
     def close(self) -> None:
         """Carry out what was submitted, and close the store. Closing twice does nothing."""
@@ -160,23 +145,19 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
     tracing = open_tracing(settings.tracing)
     database = Database(settings.service.database)
     try:
-        managed = read_managed_streams(database)
-        effective = overlay_settings(settings, managed)
-        if streams is None or managed:
-            streams = build_streams(effective, managed)
+        if streams is None:
+            streams = build_streams(settings)
         ledger = Ledger(database, streams.machines, tracing=tracing)
     except BaseException:
         database.close()
         raise
-    registry = ShieldRegistry(ledger, streams.shields, streams.pending)
-    context = ServiceContext(effective, database, ledger, registry)
-    context.written, context.logins = settings, logins
+    context = ServiceContext(settings, database, ledger, streams.shields)
+    context.logins = logins
     try:
         for name in context.shields:
             context.metrics.watch_shield(name)
-        for entry in effective.guards:
-            guard = open_guard(entry, settings.folder, ledger, context.replica, context.pictures,
-                               version=streams.version(entry.name))  # fmt: skip
+        for entry in settings.guards:
+            guard = open_guard(entry, settings.folder, ledger, context.replica, context.pictures)
             guard.log_start()
             context.guards[entry.name] = guard
             context.metrics.watch_guard(guard)
@@ -191,19 +172,30 @@ def open_service(settings: ServiceConfig, streams: BuiltStreams | None = None) -
     return context
 
 
-def build_streams(settings: ServiceConfig, managed: Mapping[str, ManagedStream] | None = None) -> BuiltStreams:
-    """Return what the settings describe, at its beginning.
+@dataclass(frozen=True)
+class BuiltStreams:
+    """The streams of the settings at their beginning.
 
-    Args:
-        settings: with what was set over the API in its place.
-        managed: what was set over the API.
+    Attributes:
+        machines: by name.
+        shields: by name, what never changes about each.
+    """
+
+    machines: dict[str, StateMachine] = field(default_factory=dict)
+    shields: dict[str, ServedShield] = field(default_factory=dict)
+
+
+def build_streams(settings: ServiceConfig) -> BuiltStreams:
+    """Build the streams of the settings.
 
     Raises:
         EvenhandError: a policy or a configuration cannot be loaded.
     """
-    found = BuiltStreams(settings.folder, managed or {})
-    for entry in entries_by_name(settings).values():
-        found.add(entry)
+    streams = BuiltStreams()
+    for shield in settings.shields:
+        streams.shields[shield.name], streams.machines[shield.name] = build_shield(shield, settings.folder)
+    for guard in settings.guards:
+        streams.machines[guard.name] = build_guard_machine(guard, settings.folder)
     for monitor in settings.monitors:
-        found.machines[monitor.name] = build_monitor_machine(monitor, settings.folder)
-    return found
+        streams.machines[monitor.name] = build_monitor_machine(monitor, settings.folder)
+    return streams

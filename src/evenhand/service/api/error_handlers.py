@@ -18,7 +18,7 @@ from evenhand.errors import AccessError, DecisionError, EvenhandError, FetchErro
 
 logger = logging.getLogger("evenhand.service")
 
-CONFLICT_CODES = ("repeated", "horizon", "contradiction", "expired", "replaced", "version")
+CONFLICT_CODES = ("repeated", "horizon", "contradiction", "expired")
 """Codes of decisions that a client cannot mend by asking differently."""
 
 ABSENT_CODES = ("stream", "unknown-id")
@@ -100,8 +100,8 @@ def http_status(error: EvenhandError) -> int:
     if isinstance(error, AccessError):
         return ACCESS_STATUSES[error.code]
     if isinstance(error, DecisionError):
-        if error.code == "budget":
-            return 429
+        if error.code in ("budget", "replaced"):
+            return 429 if error.code == "budget" else 503
         return 404 if error.code in ABSENT_CODES else 409 if error.code in CONFLICT_CODES else 422
     if isinstance(error, StoreError):
         return 503

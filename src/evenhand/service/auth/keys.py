@@ -23,17 +23,13 @@ from evenhand.service.store.database import Database, read_state
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import streams
 
-Scope: TypeAlias = Literal["decide", "generate", "read", "operate", "admin"]
+Scope: TypeAlias = Literal["decide", "generate", "read", "admin"]
 """``decide``: ask shields, and tell them labels. ``generate``: ask guarded generators. ``read``: states, logs,
-pictures, metrics and the dashboard. ``operate``: have the service read its file again. ``admin``: all of it."""
+pictures, metrics and the dashboard. ``admin``: all of it."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-ROLES: Mapping[str, tuple[Scope, ...]] = {
-    "viewer": ("read",),
-    "operator": ("read", "operate"),
-    "admin": ("admin",),
-}
+ROLES: Mapping[str, tuple[Scope, ...]] = {"viewer": ("read",), "admin": ("admin",)}
 """What people may do, by their role; programs get the scopes that they need."""
 
 PREFIX = "evenhand_"

@@ -98,39 +98,6 @@ def address_of(scope: Scope) -> str:
     return "" if client is None else client[0]
 
 
-COUNTED = "evenhand.counted"
-"""In the scope of a request whose rate was looked at already."""
-
-
-class RequestCounts:
-    """How many requests of each caller are under way, and how often each asked.
-
-    Args:
-        limits: see the service's file.
-        steady: seconds of a monotonic clock.
-    """
-
-    def __init__(self, limits: settings.LimitsConfig, steady: Callable[[], float] = time.monotonic) -> None:
-        self._most = limits.in_flight
-        self.rate = None if limits.requests_per_second is None else TokenBuckets(limits.requests_per_second, steady)
-        self.in_flight: Counter[str] = Counter()
-
-    def take(self, caller: str) -> bool:
-        """Count a request as under way, unless a limit is reached by it: then the code that refuses it counts it."""
-        if self.in_flight[caller] >= self._most:
-            return False
-        if self.rate is not None and self.rate.seconds_until_allowed(caller):
-            return False
-        self.in_flight[caller] += 1
-        return True
-
-    def give_back(self, caller: str) -> None:
-        """Count it no longer."""
-        self.in_flight[caller] -= 1
-        if not self.in_flight[caller]:
-            del self.in_flight[caller]
-
-
 class LimitsMiddleware:
     """Holds everybody to the limits; what is over them is refused before it is read, or as soon as it shows.
 
@@ -141,19 +108,14 @@ class LimitsMiddleware:
         app: behind it.
         limits: see the service's file.
         steady: seconds of a monotonic clock.
-        counts: of requests, where others count them too.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        limits: settings.LimitsConfig,
-        steady: Callable[[], float] = time.monotonic,
-        counts: RequestCounts | None = None,
+        self, app: ASGIApp, limits: settings.LimitsConfig, steady: Callable[[], float] = time.monotonic
     ) -> None:
         self._app, self._limits = app, limits
-        counts = RequestCounts(limits, steady) if counts is None else counts
-        self._rate, self._in_flight = counts.rate, counts.in_flight
+        self._rate = None if limits.requests_per_second is None else TokenBuckets(limits.requests_per_second, steady)
+        self._in_flight: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
         self._held = 0
 
@@ -165,8 +127,7 @@ class LimitsMiddleware:
         caller: Caller | None = scope.get("evenhand.caller")
         # Callers without a key are told apart by address; it decides only how long they wait.
         name = caller.key if caller is not None and caller.key else f"@{address_of(scope)}"
-        counted = self._rate is None or scope.get(COUNTED, False)
-        wait = 0.0 if counted or self._rate is None else self._rate.seconds_until_allowed(name)
+        wait = 0.0 if self._rate is None else self._rate.seconds_until_allowed(name)
         if wait:
             refused = AccessError(
                 f"there is a limit of {self._limits.requests_per_second:g} requests per second", code="rate",

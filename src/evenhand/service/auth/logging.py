@@ -8,11 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
-import secrets
 import sys
 import threading
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,13 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from evenhand.http import SecretRedactor
-from evenhand.service.api import error_handlers
-from evenhand.service.auth.keys import Caller
-from evenhand.service.auth.limits import address_of
 
 logger = logging.getLogger("evenhand.service")
 
@@ -140,84 +131,3 @@ class RefusalSummary:
             logger.warning("more requests refused", extra={"about": about})
         self._counts.clear()
         self._addresses.clear()
-
-
-REQUEST_ID = "evenhand.request"
-"""In the scope: what the request is called in its answer, in the service's log and in those of others."""
-
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
-
-
-def request_id(scope: Scope) -> str:
-    """Return what a request is called: as its header ``x-request-id`` says, or else a new name."""
-    found: str | None = scope.get(REQUEST_ID)
-    if found is None:
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        found = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-        scope[REQUEST_ID] = found
-    return found
-
-
-def tells_every_request() -> bool:
-    """Return whether every request is told of; else those that failed."""
-    return logger.isEnabledFor(logging.INFO)
-
-
-class RequestLogMiddleware:
-    """Tells of every request, and answers where the application cannot.
-
-    Args:
-        app: behind it.
-        steady: seconds of a monotonic clock.
-    """
-
-    def __init__(self, app: ASGIApp, steady: Callable[[], float] = time.perf_counter) -> None:
-        self._app, self._steady = app, steady
-        self._refusals = RefusalSummary(steady)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            self._refusals.flush()
-            return
-        status = 0
-        begun = self._steady()
-
-        async def logged_send(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, logged_send)
-        except Exception as error:
-            self._tell(scope, 500, begun, error)
-            if not status:
-                what = error_handlers.error_body("a fault in Evenhand itself", kind="server_error", code="fault",
-                                   hint="the service's log says where")  # fmt: skip
-                await JSONResponse(what, 500)(scope, receive, send)
-            return
-        self._tell(scope, status, begun)
-
-    def _tell(self, scope: Scope, status: int, begun: float, error: Exception | None = None) -> None:
-        level = logging.ERROR if status >= 500 else logging.WARNING if status >= 400 else logging.INFO
-        if not logger.isEnabledFor(level):
-            return
-        caller: Caller | None = scope.get("evenhand.caller")
-        # Anyone can send these without end; where every request is told of, they are too.
-        summarized = (caller is None or status == 429) and level == logging.WARNING
-        each = not summarized or logger.isEnabledFor(logging.INFO)
-        if not each and not self._refusals.is_first(status, address_of(scope)):
-            return
-        about = {
-            "request": request_id(scope),
-            "method": scope["method"],
-            # Without what follows the path: some write keys there.
-            "path": scope["path"],
-            "status": status,
-            "seconds": round(self._steady() - begun, 6),
-            "key": caller.key if caller is not None else "",
-        }
-        logger.log(level, "request", exc_info=error, extra={"about": about})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,7 +14,6 @@ from evenhand.errors import AccessError, EvenhandError
 from evenhand.service.api import error_handlers
 from evenhand.service.auth.keys import ANONYMOUS_CALLER, COOKIE, missing_key_error
 from evenhand.service.auth.limits import PROBES, address_of, refusal_response
-from evenhand.service.auth.logging import request_id
 
 if TYPE_CHECKING:
     from evenhand.service.api.context import ServiceContext
@@ -168,53 +166,3 @@ def is_own_page(headers: Headers, public_url: str | None) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     return origin is None or origin == public_url or origin.partition("://")[2] == headers.get("host")
-
-
-# What every answer carries for browsers, and header values that nothing can break out of.
-
-SECURITY_HEADERS = {
-    # Scripts, styles and pictures of the service's own, and nothing else; no page may frame ours.
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
-}
-"""Unless a route says otherwise."""
-
-
-class SecurityHeadersMiddleware:
-    """Gives every answer the headers that keep browsers from harm, and makes all values of headers harmless."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        called = request_id(scope) if scope["type"] == "http" else ""
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [(name, escape_header_value(value)) for name, value in message.get("headers", ())]
-                headers = MutableHeaders(raw=message["headers"])
-                headers["x-request-id"] = called
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
-
-
-def escape_header_value(value: bytes) -> bytes:
-    """Return a header's value in printable ASCII: what is not is percent-encoded, byte by byte."""
-    if value.isascii() and value.decode("ascii").isprintable():
-        return value
-    return b"".join(bytes([one]) if 32 <= one < 127 else b"%%%02X" % one for one in value)
-
-
-def text_to_header(text: str) -> str:
-    """Return a text that comes from elsewhere, such as the name of a group, as a header's value."""
-    return quote(text, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~", errors="replace")

@@ -50,8 +50,6 @@ def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | 
             row.update(_abandoned_columns(asked, said))
         case "checkpoint":
             row["text"] = "what the stream is, for readers of its log from here on"
-        case "replace":
-            row.update(marked=True, text=_replacement_text(asked, said))
         case "unguarded":
             row.update(_unguarded_columns(asked, said))
         case "record":
@@ -62,13 +60,6 @@ def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | 
         # Of a log from before such ids were refused.
         row["id"] = canonical_json(row["id"])
     return row
-
-
-def _replacement_text(asked: Mapping[str, Any], said: Mapping[str, Any]) -> str:
-    """Return what became of a new version."""
-    when = "decides from here on" if said["in_force"] else "decides once this period is over"
-    counters = "; counters go on, as it decides alike" if said["kept"] else ""
-    return f"version {asked['version']}, set by {asked['by']}, {when}{counters}"
 
 
 def _bias_columns(said: Mapping[str, Any]) -> DashboardRow:

@@ -15,8 +15,8 @@ from evenhand.service.dashboard.rows import MAX_LABELS, DashboardRow, LogEntryMa
 from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store import chain
-from evenhand.service.store.database import Database, first_kept_number
-from evenhand.service.store.tables import entries, streams
+from evenhand.service.store.database import Database
+from evenhand.service.store.tables import checkpoints, entries, streams
 from evenhand.shields import ShieldCertificate
 
 STREAM_KINDS = ("shield", "guard")
@@ -284,11 +284,9 @@ def _specification_rows(
 
 
 def _configuration(connection: Connection, stream: str, state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what decides: the version that the state names, or else what the first entry of the log says."""
-    if "versions" in state:
-        return dict(state["versions"]["configuration"])
-    first = first_kept_number(connection, stream)
-    query = select(entries).where(entries.c.stream == stream, entries.c.number == first)
+    """Return the configuration in force, from the last entry that a replay can start from."""
+    last = select(func.max(checkpoints.c.number)).where(checkpoints.c.stream == stream).scalar_subquery()
+    query = select(entries).where(entries.c.stream == stream, entries.c.number == last)
     configuration: Mapping[str, Any] = chain.export_entry(dict(connection.execute(query).mappings().one()))["body"][
         "configuration"
     ]

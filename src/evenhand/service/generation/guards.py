@@ -87,7 +87,6 @@ class ServedGuard:
 
     Attributes:
         name: its stream.
-        version: its number among those of its name.
         models: the names under which clients ask for it.
         makes: pictures or texts.
         limiter: where its requests wait.
@@ -105,7 +104,6 @@ class ServedGuard:
         replica: str,
         pictures: PictureStore | None = None,
     ) -> None:
-        self.version = 1
         self.entry, self.pipeline = entry, pipeline
         self.name, self.models = entry.name, entry.models or (entry.name,)
         self.makes: OutputKind = output_kind(pipeline.generator)
@@ -172,7 +170,7 @@ class ServedGuard:
             yield request.late(seconds)
 
     def enforcer(self, notes: LogMetadata | None = None, *, call: str | None = None) -> StoredEnforcer:
-        """Return what admits and completes one request in the store, by this version of the guard."""
+        """Return what admits and completes one request in the store."""
         about = self.pipeline.configuration.guard.budget
         caps = {name: cap for name in ("hour", "day") if (cap := getattr(about, name)) is not None}
         budget = {name: to_micro(cap) for name, cap in {**caps, "reserve": self.pipeline.limits.most}.items()}
@@ -182,7 +180,6 @@ class ServedGuard:
             self.replica,
             notes,
             call=call,
-            version=self.version,
             budget=budget if caps else None,
         )
 
@@ -389,8 +386,6 @@ def open_guard(
     ledger: Ledger,
     replica: str,
     pictures: PictureStore | None = None,
-    *,
-    version: int = 1,
 ) -> ServedGuard:
     """Return a guard at work; `ServedGuard.log_start` then tells the log of it."""
     place = (folder / entry.config).parent if isinstance(entry.config, str) else folder
@@ -405,9 +400,7 @@ def open_guard(
                 pipeline, judge=trace_calls(ledger.tracing, pipeline.judge, reads, entry.name),
                 classifier=trace_calls(ledger.tracing, pipeline.classifier, looks, entry.name),
             )  # fmt: skip
-        guard = ServedGuard(entry, pipeline, ledger, replica, pictures)
-    guard.version = version
-    return guard
+        return ServedGuard(entry, pipeline, ledger, replica, pictures)
 
 
 def _build_pipeline(configuration: GenerationConfig, entry: ServedGuardConfig, place: Path) -> Pipeline:

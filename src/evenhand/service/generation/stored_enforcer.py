@@ -39,7 +39,6 @@ class StoredEnforcer:
         replica: this process's name, under which admissions are open.
         notes: for the log.
         call: a name for its admissions; by default a unique one.
-        version: of the guard that reads the prompt, among those of its name.
         budget: ``reserve``, what a request may cost at most, and caps, in millionths: ``hour``, ``day``; None: no caps.
 
     Attributes:
@@ -57,10 +56,9 @@ class StoredEnforcer:
         notes: LogMetadata | None = None,
         *,
         call: str | None = None,
-        version: int = 1,
         budget: Mapping[str, int] | None = None,
     ) -> None:
-        self._version, self._budget = version, budget
+        self._budget = budget
         self._ledger, self._stream, self._replica = ledger, stream, replica
         self._notes = notes
         self._given = call
@@ -99,8 +97,6 @@ class StoredEnforcer:
             "fixed": sorted(fixed),
             "call": self.call,
         }
-        if self._version > 1:
-            operation["version"] = self._version
         if self._budget:
             caps = {name: cap for name, cap in self._budget.items() if name != "reserve"}
             operation["budget"] = {"hour": current_hour(), "caps": caps, "reserve": self._budget["reserve"]}
@@ -109,12 +105,7 @@ class StoredEnforcer:
         if self._notes is not None:
             operation["note"] = dict(self._notes.describe_request())
         # Nothing has left the house yet: if a power cut takes this, it takes the request with it.
-        try:
-            done = await wait_for_store(self._ledger.submit(self._stream, operation, durable=False))
-        except DecisionError as error:
-            if error.code != "replaced":
-                raise
-            raise StoreError("the guard was replaced while this was read", hint="ask again") from None
+        done = await wait_for_store(self._ledger.submit(self._stream, operation, durable=False))
         self.number = done.number
         return _stored_admission(done.answer["admission"], done.number, self.call)
 

@@ -331,6 +331,20 @@ def read_log(database: Database, stream: str, *, after: int = -1, page: int = PA
         after = found[-1]["number"]
 
 
+def read_configurations(database: Database) -> list[dict[str, Any]]:
+    """Return every configuration that a log in the store starts or goes on with.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    query = select(entries.c.body).join(
+        checkpoints, (checkpoints.c.stream == entries.c.stream) & (checkpoints.c.number == entries.c.number)
+    )
+    with database.reading() as connection:
+        bodies = connection.execute(query).scalars().all()
+    return [json.loads(body)["configuration"] for body in bodies]
+
+
 def read_heads(connection: Connection) -> dict[str, tuple[int, str]]:
     """Read the number and the hash of each stream's last entry."""
     rows = connection.execute(select(streams.c.name, streams.c.number, streams.c.hash).order_by(streams.c.name))

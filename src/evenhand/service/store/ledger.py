@@ -129,7 +129,6 @@ def _resolve(outcomes: Sequence[tuple[asyncio.Future[OperationResult], Outcome]]
 class _WorkTask(Generic[T]):
     work: Callable[[Connection], T]
     durable: bool
-    after: Callable[[], None] | None = None
     future: Future[T] = field(default_factory=Future)
 
 
@@ -154,7 +153,7 @@ class Ledger:
         measurers: are told of every commit: how many operations it took in, and its seconds.
 
     Raises:
-        StoreError: the store cannot be used, or a stream in it belongs to another configuration.
+        StoreError: the store cannot be used, or a stream in it is of another kind.
     """
 
     def __init__(
@@ -274,43 +273,27 @@ class Ledger:
         """Write an entry from which a replay can start: what the stream is, and its state."""
         return self.submit(stream, CHECKPOINT)
 
-    def submit_work(
-        self, work: Callable[[Connection], T], *, durable: bool = False, after: Callable[[], None] | None = None
-    ) -> Future[T]:
+    def submit_work(self, work: Callable[[Connection], T], *, durable: bool = False) -> Future[T]:
         """Queue other work in the store, in a transaction of its own between two of operations.
 
         In SQLite, which has one writer at a time, it waits for none then. It must be short: operations wait for it.
-        ``after`` is called in the writing thread once it is committed.
 
         The future raises:
             StoreError: the store failed.
         """
-        errand = _WorkTask(work, durable, after)
+        errand = _WorkTask(work, durable)
         self._put(errand)
         return errand.future
-
-    def serve(
-        self, machines: Mapping[str, StateMachine], operations: Mapping[str, Operation]
-    ) -> Mapping[str, OperationResult]:
-        """Serve more streams, or some of them by other machines from now on; all of them or none.
-
-        Args:
-            machines: by stream; each takes up the state that the store has of it.
-            operations: on some of these streams, carried out by these machines in the same transaction.
-
-        Raises:
-            DecisionError: an operation makes no sense; nothing changed.
-            StoreError: a stream in the store belongs to another configuration, or the store failed.
-        """
-
-        # In the writing thread, between two transactions of operations.
-        work = partial(self._begin_and_apply, machines, operations)
-        return self.submit_work(work, durable=True, after=lambda: self._transaction.take_up(machines)).result()
 
     def carry_out(
         self, machines: Mapping[str, StateMachine], operations: Mapping[str, Operation]
     ) -> Mapping[str, OperationResult]:
-        """Carry out operations of streams that this process does not serve; all of them or none, as `serve` does."""
+        """Carry out operations of streams that this process does not serve; all of them or none.
+
+        Raises:
+            DecisionError: an operation makes no sense; nothing changed.
+            StoreError: the store failed.
+        """
         return self.submit_work(partial(self._begin_and_apply, machines, operations), durable=True).result()
 
     def _begin_and_apply(
@@ -404,8 +387,6 @@ class Ledger:
         try:
             with self._database.transaction(durable=errand.durable) as connection:
                 result = errand.work(connection)
-            if errand.after is not None:
-                errand.after()
         except Exception as error:
             errand.future.set_exception(error)
         else:

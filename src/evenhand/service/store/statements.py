@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from evenhand.service.store.packing import pack_text
 from evenhand.service.store.tables import is_marked
 
 _ENTRY = ("stream", "number", "at", "marked", "body", "previous", "hash")
 
-HEAD = "SELECT number, hash, state_number, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
-STATE = "UPDATE streams SET number = {0}, hash = {0}, state_number = {0}, state = {0}, digest = {0} WHERE name = {0}"
+HEAD = (
+    "SELECT number, hash, state_number, digest, (SELECT version_num FROM alembic_version) FROM streams WHERE name = {0}"
+)
+STATE = "UPDATE streams SET number = {0}, hash = {0}, state_number = {0}, state = {0} WHERE name = {0}"
 LAST = "UPDATE streams SET number = {0}, hash = {0} WHERE name = {0}"
 ENTRIES = f"INSERT INTO entries ({', '.join(_ENTRY)}) VALUES ({', '.join(['{0}'] * len(_ENTRY))})"
 ANSWERS = "INSERT INTO answers (stream, id, number) VALUES ({0}, {0}, {0})"
@@ -24,11 +25,13 @@ MARKS = {"sqlite": "?", "postgresql": "%s"}
 
 
 class StreamHead(NamedTuple):
-    """Where a stream stands: the number and hash of its last entry, and the entry after which its state was written."""
+    """The number and hash of a stream's last entry, the entry after which its state was written, and the digest of its
+    configuration."""
 
     number: int
     hash: str
     state_number: int
+    digest: str
 
 
 def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
@@ -36,50 +39,54 @@ def lock_head(connection: Connection, stream: str) -> tuple[StreamHead, str]:
     # SQLite has one writer, which has locked everything when its transaction began.
     lock = "" if connection.dialect.name == "sqlite" else " FOR UPDATE OF streams"
     found = _run(connection, HEAD + lock, (stream,)).one()
-    return StreamHead(found[0], found[1], found[2]), found[3]
+    return StreamHead(*found[:4]), found[4]
 
 
 def read_head(connection: Connection, stream: str) -> StreamHead:
     """Return where a stream stands."""
     found = _run(connection, HEAD, (stream,)).one()
-    return StreamHead(found[0], found[1], found[2])
+    return StreamHead(*found[:4])
 
 
 def find_answers(connection: Connection, stream: str, keys: Sequence[str]) -> dict[str, int]:
     """Return the numbers of the entries that answered ids, by their keys, of those that were used."""
     if not keys:
         return {}
-    packed = [bytes.fromhex(key) for key in keys]
     if connection.dialect.name == "sqlite":
-        found = _run(connection, f"{KNOWN}IN ({','.join('?' * len(packed))})", (stream, *packed))
+        found = _run(connection, f"{KNOWN}IN ({','.join('?' * len(keys))})", (stream, *keys))
     else:
-        found = _run(connection, KNOWN + "= ANY({0})", (stream, packed))
-    return {bytes(key).hex(): number for key, number in found}
+        found = _run(connection, KNOWN + "= ANY({0})", (stream, list(keys)))
+    return dict(found.all())
 
 
 def insert_entries(connection: Connection, rows: Iterable[Mapping[str, Any]], starts: frozenset[int]) -> None:
     """Append entries; ``starts``: the numbers of those that a log can begin with."""
-    _run(connection, ENTRIES, [
-        (row["stream"], row["number"], row["at"], is_marked(row["body"]), pack_text(row["body"]),
-         bytes.fromhex(row["previous"]) if row["number"] in starts else None, bytes.fromhex(row["hash"]))
+    values = [
+        (
+            row["stream"],
+            row["number"],
+            row["at"],
+            is_marked(row["body"]),
+            row["body"],
+            row["previous"] if row["number"] in starts else None,
+            row["hash"],
+        )
         for row in rows
-    ])  # fmt: skip
+    ]
+    _run(connection, ENTRIES, values)
 
 
 def insert_answers(connection: Connection, stream: str, numbers: Mapping[str, int]) -> None:
     """Keep which entries answered ids, by their keys."""
-    _run(connection, ANSWERS, [(stream, bytes.fromhex(key), number) for key, number in numbers.items()])
+    _run(connection, ANSWERS, [(stream, key, number) for key, number in numbers.items()])
 
 
-def update_state(connection: Connection, stream: str, head: tuple[int, str], state: str | None, digest: str) -> None:
-    """Keep the number and hash of a stream's last entry, the state after it, and the digest of what decides then.
-
-    Without a state the older one stays.
-    """
+def update_state(connection: Connection, stream: str, head: tuple[int, str], state: str | None) -> None:
+    """Store the number and hash of a stream's last entry, and the state after it. If None, the older state stays."""
     if state is None:
         _run(connection, LAST, (*head, stream))
     else:
-        _run(connection, STATE, (*head, head[0], state, digest, stream))
+        _run(connection, STATE, (*head, head[0], state, stream))
 
 
 def _run(connection: Connection, statement: str, values: Any) -> Any:

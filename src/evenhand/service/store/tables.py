@@ -16,7 +16,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    insert,
     inspect,
     select,
     text,
@@ -24,7 +23,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from evenhand.errors import MissingExtraError, StoreError
-from evenhand.service.store.packing import HexBytes, PackedText
 
 metadata = MetaData()
 
@@ -50,10 +48,10 @@ entries = Table(
     Column("at", Float(53), nullable=False),
     # Whether it is more than a recommendation that stands, as the dashboard's filter asks.
     Column("marked", Boolean, nullable=False),
-    Column("body", PackedText, nullable=False),
+    Column("body", Text, nullable=False),
     # Of those alone that a log can start with; of all others it is the hash of the entry before.
-    Column("previous", HexBytes, nullable=True),
-    Column("hash", HexBytes, nullable=False),
+    Column("previous", String(64), nullable=True),
+    Column("hash", String(64), nullable=False),
 )
 
 checkpoints = Table(
@@ -72,7 +70,7 @@ answers = Table(
     metadata,
     Column("stream", String(200), primary_key=True),
     # Its hash: any text can be an id, and none is kept in the clear for longer than the log.
-    Column("id", HexBytes, primary_key=True),
+    Column("id", String(64), primary_key=True),
     Column("number", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
@@ -130,13 +128,6 @@ revisions = Table(
     Column("version_num", String(32), primary_key=True),
 )
 
-versions = Table(
-    # What programs from before Alembic look at: they refuse a store of a version that they do not know.
-    "versions",
-    metadata,
-    Column("version", BigInteger, primary_key=True, autoincrement=False),
-)
-
 Index("entries_by_stream_and_time", entries.c.stream, entries.c.at)
 
 Index("entries_marked", entries.c.stream, entries.c.number, sqlite_where=text("marked = 1"),
@@ -146,50 +137,33 @@ STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers
 """The columns that name a stream."""
 
 
-# Brings a store to the revision of this Evenhand: each step by the tables as they were then, not as they are now.
-
-
 MIGRATIONS = Path(__file__).parent / "migrations"
-"""The folder of Alembic's environment."""
+"""Folder of Alembic's environment."""
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
-"""Of the tables, oldest first; the last is what this module describes."""
-
-REVISION = REVISIONS[-1]
+REVISION = "0001"
+"""Revision of the tables above: the last one in the folder."""
 
 MIGRATION_LOCK = 7_253_869_114
 """The number of the lock under which PostgreSQL's tables are made and changed."""
 
 
 def migrate_store(connection: Connection) -> None:
-    """Make the tables of an empty store, or bring those of an older one to this revision; all of it or nothing.
+    """Create the tables of an empty store, or migrate those of an older one to this revision; all of it or nothing.
 
     Raises:
         StoreError: a newer Evenhand made them.
-        MissingExtraError: they are older, and Alembic is not installed.
+        MissingExtraError: Alembic is not installed.
     """
     lock_migrations(connection)
-    found = read_revision(connection)
-    if found is None:
-        metadata.create_all(connection)
-        connection.execute(insert(revisions).values(version_num=REVISION))
-        connection.execute(insert(versions).values(version=int(REVISION)))
-    elif found != REVISION:
-        if not inspect(connection).has_table(revisions.name):
-            revisions.create(connection)
-            connection.execute(insert(revisions).values(version_num=found))
-        _run_migrations(connection)
-    else:
+    if read_revision(connection) == REVISION:
         # Also where nothing is to be done: who may only read is told at once.
         connection.execute(revisions.update().values(version_num=REVISION))
-
-
-def _run_migrations(connection: Connection) -> None:
+        return
     try:
         from alembic import command
         from alembic.config import Config
     except ModuleNotFoundError:
-        raise MissingExtraError("alembic", extra="serve", purpose="to bring an older store up to date") from None
+        raise MissingExtraError("alembic", extra="serve", purpose="to create or migrate a store") from None
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -209,19 +183,15 @@ def read_revision(connection: Connection) -> str | None:
     Raises:
         StoreError: a newer Evenhand made them.
     """
-    look = inspect(connection)
-    if look.has_table(revisions.name):
-        found: str = connection.execute(select(revisions.c.version_num)).scalar_one()
-    elif look.has_table(versions.name):
-        found = f"{connection.execute(select(versions.c.version)).scalar_one():04}"
-    else:
+    if not inspect(connection).has_table(revisions.name):
         return None
-    if found not in REVISIONS:
+    revision: str = connection.execute(select(revisions.c.version_num)).scalar_one()
+    if revision > REVISION:
         raise StoreError(
-            f"expected a store of revision {REVISION} or older, got one of revision {found}",
+            f"expected a store of revision {REVISION} or older, got one of revision {revision}",
             hint="use the Evenhand that made it, or a newer one",
         )
-    return found
+    return revision
 
 
 def lock_migrations(connection: Connection) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, Planner, SeldomSaved, StateMachine
@@ -24,6 +25,8 @@ from evenhand.service.store.tables import (
     insert_if_absent,
     streams,
 )
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINT: Operation = {"op": "checkpoint"}
 """Handled by the book itself: an entry that says what the stream is, and its state, as the first entry does."""
@@ -116,10 +119,6 @@ class Transaction:
         """Return whether a stream is one of them."""
         return stream in self._kept
 
-    def take_up(self, machines: Mapping[str, StateMachine]) -> None:
-        """Serve streams by these machines from now on; each is loaded from the store when it is first needed."""
-        self._kept = {**self._kept, **{name: LoadedMachine(machine) for name, machine in machines.items()}}
-
     def machine(self, stream: str) -> StateMachine:
         """Return what decides in a stream; only the thread that writes may ask it for its state."""
         return self._kept[stream].machine
@@ -142,38 +141,45 @@ class Transaction:
             self._new_terms.clear()
 
     def begin(self, connection: Connection, stream: str) -> None:
-        """Write a stream's first entry, which says what it is; or check that the existing one says the same.
+        """Write the entry that a stream begins with, unless it goes on under the same configuration.
+
+        A stream whose configuration has changed starts a new run: an entry with the new configuration is chained to its
+        log, and the state is that of the machine at its beginning.
 
         Raises:
-            StoreError: the stream belongs to another configuration, or its log was tampered with.
+            StoreError: the stream is of another kind, or its log was tampered with.
         """
         machine = self._kept[stream].machine
         # Locked, so that no other replica appends an entry between this look at the row and that at the log.
         found = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).first()
+        _check_end(connection, stream, found)
+        number, previous = (0, chain.GENESIS_HASH) if found is None else (found.number + 1, found.hash)
         if found is not None:
-            state = json.loads(found.state)
-            if found.kind == machine.kind and "versions" in state:
-                # What decides now is a version that came after the one of the file.
-                machine.load(state)
-            if (found.digest, found.kind) != (machine.digest, machine.kind):
-                query = select(entries.c.body).where(entries.c.stream == stream).order_by(entries.c.number).limit(1)
-                kept = json.loads(connection.execute(query).scalar() or "{}").get("configuration")
-                what = (
-                    describe_differences(kept, json.loads(chain.canonical_json(machine.configuration))) if kept else ""
-                )
+            if found.kind != machine.kind:
                 raise StoreError(
-                    f"{stream!r} in the store belongs to another configuration{what and f': {what}'}",
-                    hint="give the new one another name, use the old one, or replace it: PUT /v1/admin/streams/NAME",
+                    f"{stream!r} in the store is a {found.kind}, and not a {machine.kind}",
+                    hint="give the new one another name",
                 )
-            _check_end(connection, stream, found)
-            return
-        _check_end(connection, stream, None)
-        row = self._row(stream, 0, chain.GENESIS_HASH, chain.canonical_json(_checkpoint_body(machine)))
-        statements.insert_entries(connection, [row], frozenset([0]))
-        connection.execute(insert(checkpoints).values(stream=stream, number=0, at=row["at"]))
-        connection.execute(insert(streams).values(name=stream, kind=machine.kind, digest=machine.digest, number=0,
-                                                  hash=row["hash"], state_number=0,
-                                                  state=json.dumps(machine.state())))  # fmt: skip
+            if found.digest == machine.digest:
+                return
+            logger.warning(
+                "%s has another configuration than before: a new run starts with entry %d of its log", stream, number
+            )
+        row = self._row(stream, number, previous, chain.canonical_json(_checkpoint_body(machine)))
+        statements.insert_entries(connection, [row], frozenset([number]))
+        connection.execute(insert(checkpoints).values(stream=stream, number=number, at=row["at"]))
+        values = {
+            "kind": machine.kind,
+            "digest": machine.digest,
+            "number": number,
+            "hash": row["hash"],
+            "state_number": number,
+            "state": json.dumps(machine.state()),
+        }
+        if found is None:
+            connection.execute(insert(streams).values(name=stream, **values))
+        else:
+            connection.execute(update(streams).where(streams.c.name == stream).values(**values))
 
     def apply_operations(
         self, connection: Connection, stream: str, asked: Sequence[OperationRequest], *, patient: bool = False
@@ -192,7 +198,11 @@ class Transaction:
         kept = self._kept[stream]
         page = StreamBatch()
         planner = kept.machine if isinstance(kept.machine, Planner) else None
-        page.plan_ahead = self._catch_up(connection, stream, kept, planner if patient else None)
+        head = self._lock_head(connection, stream)
+        if head.digest != kept.machine.digest:
+            page.results = [configuration_error(stream) for _ in asked]
+            return page
+        page.plan_ahead = follow_stream(connection, stream, head, kept, planner if patient else None)
         if page.plan_ahead is not None:
             return page
         keys = [None if one.id is None else answer_key(one.id) for one in asked]
@@ -247,20 +257,18 @@ class Transaction:
                 connection.execute(insert(checkpoints), marks)
             later = isinstance(kept.machine, SeldomSaved) and not marks and not kept.machine.needs_saving()
             state = None if later else json.dumps(kept.machine.state())
-            statements.update_state(connection, stream, (number, last), state, kept.machine.digest)
+            statements.update_state(connection, stream, (number, last), state)
         kept.number, kept.hash = number, last
         if len(page.results) == len(asked):
             # Plan for the next decision now, so that the plan may be there before its request.
             page.plan_ahead = planner.plan_ahead() if planner is not None else None
         return page
 
-    def _catch_up(
-        self, connection: Connection, stream: str, kept: LoadedMachine, planner: Planner | None
-    ) -> Callable[[], None] | None:
-        """Lock the stream's row, and load its state unless this process wrote it last.
+    def _lock_head(self, connection: Connection, stream: str) -> StreamHead:
+        """Lock a stream's row and return where the stream stands.
 
-        Returns:
-            What the planner has to do before; then nothing was loaded.
+        Raises:
+            StoreError: the tables were changed while this process ran.
         """
         head, revision = statements.lock_head(connection, stream)
         if revision != REVISION:
@@ -268,7 +276,7 @@ class Transaction:
                 f"the store was brought from revision {REVISION} to {revision} while this ran",
                 hint="stop this process; one of the newer Evenhand takes its place",
             )
-        return follow_stream(connection, stream, head, kept, planner)
+        return head
 
     def _row(self, stream: str, number: int, previous: str, body: str) -> dict[str, Any]:
         at = self._clock()
@@ -293,8 +301,11 @@ def follow_stream(
         What the planner has to do before; then nothing was loaded.
 
     Raises:
+        DecisionError: the stream has another configuration now.
         StoreError: the state, or an entry since, makes no sense.
     """
+    if head.digest != kept.machine.digest:
+        raise configuration_error(stream)
     if (head.number, head.hash) == (kept.number, kept.hash):
         return None
     own = select(entries.c.hash).where(entries.c.stream == stream, entries.c.number == kept.number)
@@ -322,6 +333,15 @@ def follow_stream(
             ) from None
     kept.number, kept.hash = head.number, head.hash
     return None
+
+
+def configuration_error(stream: str) -> DecisionError:
+    """Return the error for an operation of a process whose configuration of a stream is not the one in force."""
+    return DecisionError(
+        f"another replica has started {stream!r} with another configuration",
+        code="replaced",
+        hint="ask that replica; this one goes on once it is restarted with the same configuration",
+    )
 
 
 def is_written(connection: Connection, stream: str, last: Mapping[str, Any]) -> bool:
@@ -443,41 +463,3 @@ def _repeat_answer(
             f"the id {asked.id!r} was used for another request", code="repeated", hint="give every request its own id"
         )
     return OperationResult(known.number, answer, repeated=True)
-
-
-# Where two configurations differ, for people.
-
-MAX_DIFFERENCES = 3
-"""Differences that are told; of further ones their number is."""
-
-MAX_VALUE_LENGTH = 60
-"""Characters of a value."""
-
-
-def describe_differences(before: Any, now: Any) -> str:
-    """Return where two values of JSON differ: the entries, with what they were and are; an empty text if nowhere.
-
-    >>> describe_differences({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}, "c": True})
-    'a.b.1 was 2 and is 3; c was not there and is true'
-    """
-    found = list(_find_differences(before, now, ()))
-    more = [f"and {len(found) - MAX_DIFFERENCES} more"] if len(found) > MAX_DIFFERENCES else []
-    return "; ".join([*found[:MAX_DIFFERENCES], *more])
-
-
-def _find_differences(before: Any, now: Any, where: tuple[str, ...]) -> Iterator[str]:
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for name in [*before, *(one for one in now if one not in before)]:
-            yield from _find_differences(before.get(name), now.get(name), (*where, str(name)))
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for position, (one, other) in enumerate(zip(before, now, strict=True)):
-            yield from _find_differences(one, other, (*where, str(position)))
-    elif before != now:
-        yield f"{'.'.join(where) or 'it'} was {_format_value(before)} and is {_format_value(now)}"
-
-
-def _format_value(value: Any) -> str:
-    if value is None:
-        return "not there"
-    text = json.dumps(value)
-    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}..."

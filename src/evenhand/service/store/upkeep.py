@@ -34,8 +34,8 @@ from evenhand.service.store.tables import (
     responses,
     revisions,
     streams,
-    versions,
 )
+from evenhand.service.store.transaction import configuration_error
 
 logger = logging.getLogger(__name__)
 
@@ -156,9 +156,6 @@ class UpkeepThread:
         replicas: of this process.
         retention: of this process.
         steady: seconds of a clock that never jumps.
-
-    Attributes:
-        duties: what else is run each time, by the names under which logs say that it failed.
     """
 
     def __init__(
@@ -166,7 +163,6 @@ class UpkeepThread:
     ) -> None:
         self._replicas, self._retention = replicas, retention
         self._steady = steady
-        self.duties: dict[str, Callable[[], None]] = {}
         self._tidied: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="evenhand-upkeep", daemon=True)
@@ -182,7 +178,7 @@ class UpkeepThread:
 
     def run_due_tasks(self) -> None:
         """Run everything that is due now."""
-        duties = {"beat": self._replicas.beat, "look": self._replicas.look, **self.duties}
+        duties = {"beat": self._replicas.beat, "look": self._replicas.look}
         now = self._steady()
         if self._tidied is None or now - self._tidied >= TIDY_SECONDS:
             self._tidied = now
@@ -350,7 +346,7 @@ def _delete_pictures(before: float) -> Callable[[Connection], bool]:
 
 ROWS_AT_ONCE = 1_000
 
-NOT_COPIED = (replicas, revisions, versions)
+NOT_COPIED = (replicas, revisions)
 """Of processes that are not there any more, and what every store has of its own."""
 
 
@@ -441,6 +437,8 @@ class Readiness:
         # In the order in which decisions take them, so that replicas never wait for each other in a circle.
         for stream in sorted(self._ledger.streams):
             row = connection.execute(select(streams).where(streams.c.name == stream).with_for_update()).one()
+            if row.digest != self._ledger.machine(stream).digest:
+                raise configuration_error(stream)
             # As large as a decision's entry is, about; under an identifier that may fall on any page.
             mine = {"stream": stream, "number": row.number + 1}
             entry = {**mine, "at": 0.0, "marked": False, "body": row.state, "hash": row.hash}

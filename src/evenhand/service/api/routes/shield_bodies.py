@@ -96,7 +96,6 @@ SHIELD_EXAMPLE: dict[str, Any] = {
     "advisory": False,
     "when_down": "refuse",
     "digest": "3f2a" + "0" * 60,
-    "version": 1,
     "number": 1,
     "hash": "5f0c" + "0" * 60,
     "bias": 0.0,
@@ -300,7 +299,6 @@ class ShieldSummary(BaseModel):
     advisory: bool
     when_down: Literal["refuse", "pass"]
     digest: Annotated[str, Field(description="Of the policy.")]
-    version: Annotated[int, Field(description="Its number among those of its name.")]
     number: Annotated[int, Field(description="Of the last entry in the log.")]
     hash: Annotated[str, Field(description="Of that entry.")]
     bias: float

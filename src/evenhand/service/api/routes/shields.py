@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
@@ -28,7 +29,6 @@ from evenhand.service.api.routes.shield_bodies import (
     ShieldList,
 )
 from evenhand.service.auth.keys import Caller, RequiredScope, require_scope
-from evenhand.service.served_streams import version_in_force
 from evenhand.service.shields import DecisionReply, ServedShield
 from evenhand.service.store.database import read_entries_after, read_head_and_state
 from evenhand.shields import DecisionReason
@@ -37,6 +37,17 @@ router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute
 
 UNGUARDED_EXPLANATION = "The recommendation passed: the store could not be used, so the shield has not seen it."
 """An explanation."""
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+class DecisionResponse(JSONResponse):
+    """A JSON response that builds no encoder of its own."""
+
+    def render(self, content: Any) -> bytes:
+        """Encode the body."""
+        return _ENCODER.encode(content).encode()
 
 
 class DirectRoute(JsonRoute):
@@ -58,10 +69,6 @@ class DirectRoute(JsonRoute):
             request = JsonRequest(request.scope, request.receive)
             for one in wanted:
                 await one(request)
-            failed: Exception | None = request.scope.get("evenhand.outcome")
-            if failed is not None:
-                # It was carried out already, on the short way for decisions.
-                raise failed
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 return await otherwise(request)
             try:
@@ -74,19 +81,16 @@ class DirectRoute(JsonRoute):
         return answer
 
 
-Answer: TypeAlias = tuple[dict[str, Any], dict[str, str]]
-"""What is said, and in which headers."""
-
-
-async def answer_individual(name: str, asked: DecisionRequest, here: ServiceContext) -> Answer:
-    """Decide on one individual."""
+async def decide_individual(name: str, asked: DecisionRequest, here: Here) -> DecisionResponse:
+    """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
     shield = _find_shield(here, name)
     made = await here.deciders[name].decide(_decision_operation(asked))
-    return _decision_answer(shield, asked.id, made), _guard_headers(shield, made.guarded, made.repeated)
+    headers = _guard_headers(shield, made.guarded, made.repeated)
+    return DecisionResponse(_decision_answer(shield, asked.id, made), headers=headers)
 
 
-async def answer_batch(name: str, asked: BatchRequest, here: ServiceContext) -> Answer:
-    """Decide on several individuals, in their order."""
+async def decide_batch(name: str, asked: BatchRequest, here: Here) -> DecisionResponse:
+    """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
     shield = _find_shield(here, name)
     under_way = [here.deciders[name].decide(_decision_operation(one)) for one in asked.decisions]
     results: list[dict[str, Any]] = []
@@ -100,19 +104,7 @@ async def answer_batch(name: str, asked: BatchRequest, here: ServiceContext) -> 
         else:
             guarded = guarded and made.guarded
             results.append({**_decision_answer(shield, one.id, made), "repeated": made.repeated})
-    return {"results": results}, _guard_headers(shield, guarded)
-
-
-async def decide_individual(name: str, asked: DecisionRequest, here: Here) -> JSONResponse:
-    """Decide on one individual. Asked again with the same id, the answer is the same and nothing is decided."""
-    said, headers = await answer_individual(name, asked, here)
-    return JSONResponse(said, headers=headers)
-
-
-async def decide_batch(name: str, asked: BatchRequest, here: Here) -> JSONResponse:
-    """Decide on several individuals, in their order. One that cannot be decided on has an error in its place."""
-    said, headers = await answer_batch(name, asked, here)
-    return JSONResponse(said, headers=headers)
+    return DecisionResponse({"results": results}, headers=_guard_headers(shield, guarded))
 
 
 @router.post(
@@ -141,19 +133,22 @@ async def record_label(name: str, asked: LabelRequest, here: Here) -> JSONRespon
     return JSONResponse(answer, headers=_guard_headers(shield, True, done.repeated))
 
 
-for path, endpoint, model in (
-    ("/{name}/decisions", decide_individual, DecisionAnswer),
-    ("/{name}/decisions/batch", decide_batch, BatchAnswer),
-):
-    router.add_api_route(
-        path,
-        endpoint,
-        methods=["POST"],
-        dependencies=[require_scope("decide")],
-        response_model=None,
-        responses={200: {"model": model}},
-        route_class_override=DirectRoute,
-    )
+def add_decision_routes(app: FastAPI) -> None:
+    """Add the routes for decisions to the application itself: in a router of its own, each would be looked up twice."""
+    for path, endpoint, model in (
+        ("/v1/shields/{name}/decisions", decide_individual, DecisionAnswer),
+        ("/v1/shields/{name}/decisions/batch", decide_batch, BatchAnswer),
+    ):
+        app.router.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            tags=["shields"],
+            dependencies=[require_scope("decide")],
+            response_model=None,
+            responses={200: {"model": model}},
+            route_class_override=DirectRoute,
+        )
 
 
 @router.get("", response_model=None, responses={200: {"model": ShieldList}})
@@ -240,9 +235,6 @@ def _summarize_shields(
     with here.database.reading() as connection:
         for one in wanted:
             number, last, state = read_head_and_state(connection, one.name)
-            # Another replica may have made the decision with which a new version began.
-            here.registry.activate(one.name, version_in_force(state))
-            one = here.shields.get(one.name, one)
             found.append({**one.to_dict(), "number": number, "hash": last, **_state_columns(state, counters=counters)})
     return found
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from alembic import op
+
+from evenhand.service.store.tables import metadata, revisions
+
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Do nothing: a store has had these tables from its beginning."""
+    """Create all tables, except the one in which Alembic keeps the revision."""
+    tables = [table for table in metadata.sorted_tables if table is not revisions]
+    metadata.create_all(op.get_bind(), tables=tables)
