@@ -292,8 +292,9 @@ def compare_proofs(before: AuditResult, after: AuditResult, left_out: list[str])
         if other.falsified > most[0] + ROUNDING or most[1] + ROUNDING < one.falsified:
             verdict = "better" if most[1] < one.falsified else "worse"
         for name in SHARES:
-            first, second = (Proved(value=getattr(each, name), how=f"for the population {each.population}")
-                             for each in (one, other))  # fmt: skip
+            first, second = (
+                Proved(value=getattr(each, name), how=f"for the population {each.population}") for each in (one, other)
+            )
             change = Proved(value=second.value - first.value, how="difference of two proofs")
             side: Verdict = "higher" if change.value > 0 else "lower" if change.value < 0 else "no clear change"
             exact = change, verdict if verdict and name != "undecided" else side

@@ -138,8 +138,10 @@ def own_metrics(audit: AuditResult) -> list[str]:
 
 
 def _require_comparable(before: AuditResult, after: AuditResult) -> None:
-    decided = [None if audit.groups.outcome is None else (audit.groups.outcome.name, audit.groups.outcome.unit)
-               for audit in (before, after)]  # fmt: skip
+    decided = [
+        None if audit.groups.outcome is None else (audit.groups.outcome.name, audit.groups.outcome.unit)
+        for audit in (before, after)
+    ]
     if decided[0] != decided[1]:
         words = ["a label" if one is None else " in ".join(filter(None, one)) for one in decided]
         raise OptionError(
@@ -272,8 +274,11 @@ class _Lines:
         both = self.before, self.after
         if any(audit.groups.labels is not None for audit in both):
             self.left_out.append("gaps of every label or grade: which label each person was given is not kept")
-        titles = METRIC_TITLES | NUMBER_TITLES | {name: text.partition(":")[0] for name, text in
-                                                  (GAP_TITLES | NUMBER_GAP_TITLES).items()}  # fmt: skip
+        titles = (
+            METRIC_TITLES
+            | NUMBER_TITLES
+            | {name: text.partition(":")[0] for name, text in (GAP_TITLES | NUMBER_GAP_TITLES).items()}
+        )
         compared = {*OVERALL, *BY_GROUP, *GAP_METRICS, "demographic_parity_ratio"}
         held = [
             {*audit.groups.overall, *(gap.name for one in audit.groups.breakdowns for gap in one.gaps)}
@@ -429,9 +434,13 @@ class _Lines:
             return PendingChange(name, by, "", *ends, None, self.pairing, "one of the gaps is unknown")
         if metric in MEANS:
             groups = _by_label(breakdowns[0])
-            change = None if self.people is None else self.people.gap_change(
-                metric, [self._group_cells(breakdowns[0], groups[label]) for label in labels[0]]
-            )  # fmt: skip
+            change = (
+                None
+                if self.people is None
+                else self.people.gap_change(
+                    metric, [self._group_cells(breakdowns[0], groups[label]) for label in labels[0]]
+                )
+            )
             if change is None:
                 return bound_by_intervals(name, by, "", ends, self.pairing)
             return PendingChange(name, by, "", *ends, change, "paired", PAIRED_MEAN_GAP)

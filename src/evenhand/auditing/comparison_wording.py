@@ -87,9 +87,10 @@ def _blocks(result: AuditComparison) -> Iterator[Block]:
             usual="proved" if proved else "observed",
         )
     yield Figure(
-        "changes", "Dots: the change, after minus before, with its interval. A line that misses 0 is a clear change.",
+        "changes",
+        "Dots: the change, after minus before, with its interval. A line that misses 0 is a clear change.",
         result,
-    )  # fmt: skip
+    )
     if result.left_out:
         yield Heading("Not compared")
         yield Text(items=tuple(f"{one}." for one in result.left_out))

@@ -96,11 +96,11 @@ def list_skipped(scorer: Scorer) -> list[SkippedAnalysis]:
 def drop_directions(flips: IndividualResult) -> IndividualResult:
     """Return flips without how often the favourable label is given under each value: no label is favourable."""
     rates = tuple(
-        one if one.noise is None else one.model_copy(
-            update={"noise": one.noise.model_copy(update={"directions": (), "p": None})}
-        )
+        one
+        if one.noise is None
+        else one.model_copy(update={"noise": one.noise.model_copy(update={"directions": (), "p": None})})
         for one in flips.rates
-    )  # fmt: skip
+    )
     return flips.model_copy(update={"rates": rates})
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from evenhand.certification import Certificate
-from evenhand.core import Document, Result
+from evenhand.core import Document, Result, ResultPart
 from evenhand.groups import GroupMetrics
 from evenhand.individual import ChangeResult, IndividualResult, OutcomeResult, SearchResult
 from evenhand.schema import Schema
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class ModelCard(BaseModel):
+class ModelCard(ResultPart):
     """What was audited: name, type, labels, whether it is a white box (if not, why not), how asked.
 
     ``recorded`` where there is no model, and decisions already made were audited.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     type: str
@@ -36,7 +34,7 @@ class ModelCard(BaseModel):
     caution: str = ""
 
 
-class DataCard(BaseModel):
+class DataCard(ResultPart):
     """Who was in the data: aggregates only.
 
     Attributes:
@@ -51,23 +49,19 @@ class DataCard(BaseModel):
         training_rows: whether the model is known to have been trained on these rows (None: unknown).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str
     people: int
     dropped: int
     fingerprint: str
     counts: dict[str, dict[str, int]]
-    unknown: dict[str, int] = {}
+    unknown: dict[str, int] = Field({})
     base_rate: float | None
     training_rows: bool | None = None
     unlabelled: int = 0
 
 
-class SkippedAnalysis(BaseModel):
+class SkippedAnalysis(ResultPart):
     """An analysis that could not be run, and the reason."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: str
     reason: str

@@ -272,10 +272,12 @@ def _people(audit: AuditResult) -> Iterator[Block]:
     for name, counts in data.counts.items():
         shown = groups.get(name, counts)
         rows = tuple(
-            TableRow((value, size, ReportedNumber(format_percent(size / data.people), size / data.people, "observed")),
-                     faint=size < audit.groups.min_group_size)
+            TableRow(
+                (value, size, ReportedNumber(format_percent(size / data.people), size / data.people, "observed")),
+                faint=size < audit.groups.min_group_size,
+            )
             for value, size in sorted(shown.items(), key=lambda one: -one[1] if len(shown) > PAGE_ROWS else 0)
-        )  # fmt: skip
+        )
         columns = (Column(name), Column("people", numeric=True), Column("share", numeric=True, bar=True))
         yield Table(f"People by {name}, observed", columns, rows, usual="observed", order="largest first")
         if len(counts) > len(shown):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from evenhand.core import WIDE_ROWS
+from evenhand.core import WIDE_ROWS, ResultPart
 from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.groups.names import DENOMINATORS
 from evenhand.stats import Quantity, Unknown, quantity_value
 
 
-class Group(BaseModel):
+class Group(ResultPart):
     """Everybody with the same values of some protected attributes.
 
     Attributes:
@@ -33,8 +33,6 @@ class Group(BaseModel):
             everyone in the group has a true label, or true labels are not given.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     values: dict[str, str]
     size: int
     effective_size: float | None = None
@@ -48,7 +46,7 @@ class Group(BaseModel):
         return ", ".join(self.values.values())
 
 
-class Gap(BaseModel):
+class Gap(ResultPart):
     """The distance between the best and the worst treated group under one metric.
 
     Attributes:
@@ -69,16 +67,14 @@ class Gap(BaseModel):
             empty if in none, and of gaps that need no true labels.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str
     metric: str
     value: Quantity
     best: str
     worst: str
     reference: str = ""
-    by_group: dict[str, Quantity] = {}
-    not_assessable: dict[str, int] = {}
+    by_group: dict[str, Quantity] = Field({})
+    not_assessable: dict[str, int] = Field({})
     caution: str = ""
 
     def without_counts(self, groups: Collection[str]) -> Self:
@@ -89,7 +85,7 @@ class Gap(BaseModel):
         return self.model_copy(update={"not_assessable": kept})
 
 
-class Breakdown(BaseModel):
+class Breakdown(ResultPart):
     """Groups by one protected attribute, or by several at once (their intersection).
 
     Attributes:
@@ -98,8 +94,6 @@ class Breakdown(BaseModel):
         gaps: between the groups.
         unknown: how many people are in none of the groups because a value of theirs is unknown.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: tuple[str, ...]
     groups: tuple[Group, ...]

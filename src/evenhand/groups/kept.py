@@ -77,8 +77,11 @@ class KeptDecisions(ResultPart):
     def pairs_with(self, other: KeptDecisions) -> bool:
         """Return whether both are about as many people in the same cells."""
         return (self.attributes, self.groups, self.deserving, self.sizes) == (
-            other.attributes, other.groups, other.deserving, other.sizes
-        )  # fmt: skip
+            other.attributes,
+            other.groups,
+            other.deserving,
+            other.sizes,
+        )
 
     def pair(self, after: KeptDecisions) -> PairedCells:
         """Count who was selected before (here) and after, in each cell.

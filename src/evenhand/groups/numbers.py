@@ -429,8 +429,7 @@ def _difference_gap(
     compared = compare(bonferroni(config.confidence, pairs))
     used = set(compared.groups.tolist())
     people = sample.people(metric)
-    left_out = {label: int(n) for i, (label, n) in enumerate(zip(sample.labels, people, strict=True))
-                if i not in used}  # fmt: skip
+    left_out = {label: int(n) for i, (label, n) in enumerate(zip(sample.labels, people, strict=True)) if i not in used}
     if len(compared.groups) < 2:
         counted = "people" if metric in DECISION_METRICS else "people with a true number"
         reason = f"{counted} must number {config.min_group_size} in at least two groups"
@@ -453,18 +452,25 @@ def _difference_gap(
 def _distance_gaps(sample: _Sample, large: Integers, config: GroupConfig) -> list[Gap]:
     """Return the largest distances between the distributions of two groups: the one with higher numbers is ``best``."""
     kept = set(large.tolist())
-    left_out = {label: int(n) for i, (label, n) in enumerate(zip(sample.labels, sample.size, strict=True))
-                if i not in kept}  # fmt: skip
+    left_out = {
+        label: int(n) for i, (label, n) in enumerate(zip(sample.labels, sample.size, strict=True)) if i not in kept
+    }
     names = ("wasserstein_distance", "kolmogorov_distance")
     reason = f"people must number {config.min_group_size} in at least two groups"
     if len(large) > MOST_COMPARED:
         reason = f"{len(large)} groups: distributions of at most {MOST_COMPARED} are compared in pairs"
     if not 2 <= len(large) <= MOST_COMPARED:
         return [
-            Gap(name=name, metric="distribution", value=Unknown(reason=reason), best="", worst="",
-                not_assessable=left_out)
+            Gap(
+                name=name,
+                metric="distribution",
+                value=Unknown(reason=reason),
+                best="",
+                worst="",
+                not_assessable=left_out,
+            )
             for name in names
-        ]  # fmt: skip
+        ]
     samples = [sample.ordered[i] for i in large]
     distances: DistributionDistances = distribution_distances(
         samples,

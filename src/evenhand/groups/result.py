@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from evenhand.core import (
     PAGE_ROWS,
     Block,
@@ -20,6 +18,7 @@ from evenhand.core import (
     Note,
     ReportedNumber,
     Result,
+    ResultPart,
     Table,
     TableRow,
     Text,
@@ -75,10 +74,8 @@ BASE_RATES = " Short upright lines: the base rate, the share whose true label is
 DASHED = " Dashed line: four fifths of the highest selection rate."
 
 
-class CalibrationBin(BaseModel):
+class CalibrationBin(ResultPart):
     """Calibration of people whose favourable score falls into one tenth: mean score and observed rate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
     group: str
@@ -87,10 +84,8 @@ class CalibrationBin(BaseModel):
     base_rate: Quantity
 
 
-class QuantileCurve(BaseModel):
+class QuantileCurve(ResultPart):
     """The numbers of one group as a curve: below ``values[i]`` or at it is the share ``shares[i]`` of its people."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
     group: str
@@ -99,7 +94,7 @@ class QuantileCurve(BaseModel):
     values: tuple[float, ...]
 
 
-class NumberOutcome(BaseModel):
+class NumberOutcome(ResultPart):
     """What is decided where it is a number.
 
     Attributes:
@@ -107,8 +102,6 @@ class NumberOutcome(BaseModel):
         unit: what it is measured in, if that was said.
         curves: the distribution of each group of each single attribute.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     unit: str | None = None

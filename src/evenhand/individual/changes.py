@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
 from evenhand.core import (
     PEOPLE_HIDDEN,
@@ -28,6 +28,7 @@ from evenhand.core import (
     Pair,
     ReportedNumber,
     Result,
+    ResultPart,
     Side,
     Table,
     TableRow,
@@ -73,7 +74,7 @@ class ChangeConfig(Config):
         return protected
 
 
-class NumberChange(BaseModel):
+class NumberChange(ResultPart):
     """The distribution of the individual effect over one set of people.
 
     Attributes:
@@ -90,8 +91,6 @@ class NumberChange(BaseModel):
         repeats: How many changes between single answers repeat: only these count. None for a model that cannot vary.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     over: Literal["data", "population"]
     population: str
     protected: tuple[str, ...]
@@ -105,7 +104,7 @@ class NumberChange(BaseModel):
     repeats: RepeatCheck | None = None
 
 
-class ChangedPerson(BaseModel):
+class ChangedPerson(ResultPart):
     """A person with the two protected values between which the number differs most.
 
     Attributes:
@@ -116,8 +115,6 @@ class ChangedPerson(BaseModel):
         real: Whether it tells about a person in the data: it is a record but for protected attributes, or has a value
             that a single person has. Other profiles are invented.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     protected: tuple[str, ...]
     same: dict[str, str]

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core import NEVER, ResultPart, TimeLimit
 from evenhand.individual.flips import find_flips
 from evenhand.models import FreshScorer, QuestionLedger, RepeatCheck, Scorer, can_vary, repeat_questions
 from evenhand.schema import Schema
@@ -49,7 +48,7 @@ METHOD = "paired mean and Clopper-Pearson limits, squared and added"
 """How the interval of the excess is called."""
 
 
-class AssignmentRate(BaseModel):
+class AssignmentRate(ResultPart):
     """How often people get the favourable decision under one protected value, everything else as it is.
 
     Attributes:
@@ -59,8 +58,6 @@ class AssignmentRate(BaseModel):
         low, high: its interval, simultaneous over all values.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     value: str
     rate: Quantity
     difference: float
@@ -68,7 +65,7 @@ class AssignmentRate(BaseModel):
     high: float
 
 
-class FlipNoise(BaseModel):
+class FlipNoise(ResultPart):
     """Differences between single answers beside the model's own noise.
 
     Attributes:
@@ -80,8 +77,6 @@ class FlipNoise(BaseModel):
         directions: the favourable rate under each value; none for several attributes together.
         p: of the same rate under all values, adjusted for their number; None without directions.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     single: Quantity
     own: Quantity

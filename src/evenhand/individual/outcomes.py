@@ -13,9 +13,20 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from evenhand.core import Block, Column, Config, Document, Metric, Result, Table, TableRow, check_time, setting
+from evenhand.core import (
+    Block,
+    Column,
+    Config,
+    Document,
+    Metric,
+    Result,
+    ResultPart,
+    Table,
+    TableRow,
+    check_time,
+    setting,
+)
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants
 from evenhand.models import (
@@ -71,7 +82,7 @@ def check_bands(bands: tuple[float, ...], *, is_number: bool) -> None:
         )
 
 
-class OutcomeCount(BaseModel):
+class OutcomeCount(ResultPart):
     """How many people of one set can get so many different decisions.
 
     Attributes:
@@ -84,8 +95,6 @@ class OutcomeCount(BaseModel):
         repeats: For how many people the different decisions repeat: only these count. None for a model that cannot
             vary.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     over: Literal["data", "population"]
     population: str
@@ -236,8 +245,11 @@ def _choose_decision(
     if not bands:
         return lambda asked: predict_labels(scorer, asked), len(scorer.classes)
     if scorer.label_only:
-        raise OptionError("the model gives labels only, so there are no bands of its score", location="`bands=`",
-                          hint="leave them out: labels are compared")  # fmt: skip
+        raise OptionError(
+            "the model gives labels only, so there are no bands of its score",
+            location="`bands=`",
+            hint="leave them out: labels are compared",
+        )
     return lambda asked: np.searchsorted(edges, favourable_score(scorer, asked), side="right"), len(bands) + 1
 
 

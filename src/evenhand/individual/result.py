@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from evenhand.core import (
     PEOPLE_HIDDEN,
@@ -20,6 +20,7 @@ from evenhand.core import (
     Pair,
     ReportedNumber,
     Result,
+    ResultPart,
     Side,
     Table,
     TableRow,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Assignment(BaseModel):
+class Assignment(ResultPart):
     """What the model says to one assignment of the protected attributes.
 
     Attributes:
@@ -42,10 +43,8 @@ class Assignment(BaseModel):
         label, score: what the model decides, and its favourable score.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     values: dict[str, str]
-    moved: dict[str, str] = {}
+    moved: dict[str, str] = Field({})
     label: str
     score: float
 
@@ -55,7 +54,7 @@ class Assignment(BaseModel):
         return self.values | self.moved
 
 
-class Profile(BaseModel):
+class Profile(ResultPart):
     """One person's unprotected part, with two protected assignments that the model decides differently.
 
     Attributes:
@@ -66,8 +65,6 @@ class Profile(BaseModel):
         source: ``data`` (a person in the data) or ``population`` (drawn from the domain).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     unprotected: dict[str, str]
     worse: Assignment
     better: Assignment
@@ -76,7 +73,7 @@ class Profile(BaseModel):
     source: Literal["data", "population"]
 
 
-class CounterpartRate(BaseModel):
+class CounterpartRate(ResultPart):
     """The counterfactual flip rate between plausible counterparts, as the rules of a schema define them.
 
     A counterpart has other protected values and what is linked to them, and obeys every rule. People who break a rule
@@ -93,8 +90,6 @@ class CounterpartRate(BaseModel):
         repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rate: Quantity
     flips: int
     n: int
@@ -104,7 +99,7 @@ class CounterpartRate(BaseModel):
     repeats: RepeatCheck | None = None
 
 
-class WeightedFlipRate(BaseModel):
+class WeightedFlipRate(ResultPart):
     """The counterfactual flip rate of the population that weights stand for: beside the unweighted one, never in it.
 
     Attributes:
@@ -113,14 +108,12 @@ class WeightedFlipRate(BaseModel):
         effective_size: how many people of equal weight say as much (Kish).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     by: str
     rate: Quantity
     effective_size: float
 
 
-class FlipRate(BaseModel):
+class FlipRate(ResultPart):
     """The counterfactual flip rate over one set of people.
 
     Attributes:
@@ -140,8 +133,6 @@ class FlipRate(BaseModel):
         weighted: of people with weights in the data: the headline's rate, weighted; None without weights, and for a
             model that answers differently each time.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     over: Literal["data", "population"]
     population: str

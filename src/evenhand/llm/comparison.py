@@ -230,10 +230,15 @@ def pair_audits(
         scenes.append(np.broadcast_to(one.plan.cluster[:, None], (len(names), sweeps)))
     sampled = [[names[:, g]] if many > 1 else [] for g, many in enumerate(one.names)]
     changes = [
-        _gap_change(found, values[0][:, a] - values[0][:, b], values[1][:, a] - values[1][:, b],
-                    (scenes, sampled[a] + sampled[b]), level)
+        _gap_change(
+            found,
+            values[0][:, a] - values[0][:, b],
+            values[1][:, a] - values[1][:, b],
+            (scenes, sampled[a] + sampled[b]),
+            level,
+        )
         for found, (a, b) in zip(before.comparisons, one.plan.comparisons, strict=True)
-    ]  # fmt: skip
+    ]
     outcomes = [
         OutcomeChange(group=group.group, **_estimates(values[0][:, g], values[1][:, g], (scenes, sampled[g]), each))
         for g, group in enumerate(before.groups)

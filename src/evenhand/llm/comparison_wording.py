@@ -86,11 +86,14 @@ def _rates(result: LanguageModelComparison) -> Table:
     columns = (Column("group"), *(Column(one, numeric=True) for one in ("before", "after", "change")))
     rows = tuple(
         TableRow(
-            (one.group, *(show_quantity(each, name) for each in (one.before, one.after)),
-             show_gap(result.before, one.change))
+            (
+                one.group,
+                *(show_quantity(each, name) for each in (one.before, one.after)),
+                show_gap(result.before, one.change),
+            )
         )
         for one in result.outcomes
-    )  # fmt: skip
+    )
     scale = ", as a part of the range: 0 is the worst, 1 the best" if result.before.outcome == "number" else ""
     return Table(f"{OUTCOMES[result.before.outcome].capitalize()} of each group{scale}", columns, rows, "estimated")
 

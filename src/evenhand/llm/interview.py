@@ -207,8 +207,9 @@ class Interview:
         if setting == "cluster" and len(known) < 2:
             raise OptionError(
                 f"expected at least two clusters, and {name!r} has the one value {known[0]!r} in all templates",
-                location=f"`{setting}=`", hint="leave it out",
-            )  # fmt: skip
+                location=f"`{setting}=`",
+                hint="leave it out",
+            )
         return np.array([known.index(value) for value in values])
 
 

@@ -128,11 +128,20 @@ class AuditNumbers:
             unknown = Unknown(reason="fewer than two templates have two pairs")
             return FlipShares(asked_once=unknown, noise=unknown, names=unknown, identity=unknown)
         method = "products of pairs, Hall's transformation"
-        return FlipShares(**{
-            name: Estimated(value=one.value, low=one.low, high=one.high, confidence=level, n=count,
-                            population=POPULATION, method=method)
-            for name, one in found._asdict().items()
-        })  # fmt: skip
+        return FlipShares(
+            **{
+                name: Estimated(
+                    value=one.value,
+                    low=one.low,
+                    high=one.high,
+                    confidence=level,
+                    n=count,
+                    population=POPULATION,
+                    method=method,
+                )
+                for name, one in found._asdict().items()
+            }
+        )
 
     def _narrowing(self, gap: MultiwayMean, names: int, level: float) -> Narrowing:
         assert self.config.half_width is not None
@@ -165,10 +174,14 @@ class AuditNumbers:
         fixed = self.config.goal == "precision"
         p = _adjusted_p(gaps) if fixed else [None] * len(gaps)
         found = [
-            ScenarioGap(scenario=values[k % len(rows)], gap=self._scale_difference(_estimate_within(gap, level)),
-                        templates=len(rows[k % len(rows)]), p=p[k])
+            ScenarioGap(
+                scenario=values[k % len(rows)],
+                gap=self._scale_difference(_estimate_within(gap, level)),
+                templates=len(rows[k % len(rows)]),
+                p=p[k],
+            )
             for k, gap in enumerate(gaps)
-        ]  # fmt: skip
+        ]
         return [tuple(found[c * len(rows) : (c + 1) * len(rows)]) for c in range(len(pairs))]
 
     def group(self, number: int) -> GroupOutcome:
@@ -180,8 +193,14 @@ class AuditNumbers:
             observed_rate(int((kind == one).sum()), calls, confidence, if_empty="no question was answered")
             for one in (REFUSED, UNREADABLE, CUT_OFF)
         )
-        alone = PairedAnswers(value, np.zeros_like(value), table.name[:, number], table.name[:, number],
-                              (self.interview.names[number] > 1, False), self.plan.cluster)  # fmt: skip
+        alone = PairedAnswers(
+            value,
+            np.zeros_like(value),
+            table.name[:, number],
+            table.name[:, number],
+            (self.interview.names[number] > 1, False),
+            self.plan.cluster,
+        )
         mean = self._scale_difference(_estimate_within(estimate_gap(alone), confidence, 0.0))
         return GroupOutcome(
             group=self.interview.groups[number],

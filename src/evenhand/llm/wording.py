@@ -176,8 +176,11 @@ def _flip_sentence(one: GroupGap) -> str:
     )
     identified = f"{show_share(identity).text} identity ({_interval(identity)})"
     verdict = "so the groups play a part" if certain(identity) else "so it is not certain that the groups play a part"
-    known = [(name, number) for name, number in (("own noise", flips.noise), ("names", flips.names))
-             if not isinstance(number, Unknown)]  # fmt: skip
+    known = [
+        (name, number)
+        for name, number in (("own noise", flips.noise), ("names", flips.names))
+        if not isinstance(number, Unknown)
+    ]
     if known and known[0][1].value >= flips.asked_once.value:
         noise = show_share(known[0][1]).text
         return f"{different}, no more often than by own noise alone ({noise}); {identified}, {verdict}."
@@ -200,9 +203,15 @@ def show_points(quantity: Quantity, basis: str | None = None) -> ReportedNumber:
     digits = 1 if high - low > 0.002 else max(1, len(format_value(quantity, "rate").rstrip(" %").partition(".")[2]))
     text, first, last = (f"{round(100 * number, digits) + 0.0:+.{digits}f}" for number in (quantity.value, low, high))
     return ReportedNumber(
-        f"{text} points", shown.value, shown.kind, shown.low, shown.high, f"{first} to {last} points",
-        shown.confidence, shown.basis,
-    )  # fmt: skip
+        f"{text} points",
+        shown.value,
+        shown.kind,
+        shown.low,
+        shown.high,
+        f"{first} to {last} points",
+        shown.confidence,
+        shown.basis,
+    )
 
 
 def show_gap(result: LanguageModelAudit, quantity: Quantity, basis: str | None = None) -> ReportedNumber:
@@ -251,10 +260,13 @@ def _answers(result: LanguageModelAudit, one: GroupGap) -> Iterator[Metric]:
     if one.flips is not None:
         parts = ", ".join(
             f"{show_share(number).text} {name}"
-            for name, number in (("in all when asked once", one.flips.asked_once), ("by own noise", one.flips.noise),
-                                 ("by names", one.flips.names))
+            for name, number in (
+                ("in all when asked once", one.flips.asked_once),
+                ("by own noise", one.flips.noise),
+                ("by names", one.flips.names),
+            )
             if not isinstance(number, Unknown)
-        )  # fmt: skip
+        )
         number = show_share(one.flips.identity, basis)
         yield Metric("flips by identity", number, (parts,) if parts else (), about)
     yield Metric("gap in refusals", show_points(one.refusal_gap, answered), (), about)
@@ -304,8 +316,17 @@ def _gaps(result: LanguageModelAudit) -> Iterator[Block]:
     columns += [Column("here", numeric=True), Column("adjusted p", numeric=True)]
     rows = []
     for one in result.comparisons:
-        rows.append(TableRow((f"{one.group_1} minus {one.group_0}", one.templates, show_gap(result, one.gap),
-                              show_gap(result, one.gap_here, f"on {one.pairs:,} pairs"), _show_p(one.p))))  # fmt: skip
+        rows.append(
+            TableRow(
+                (
+                    f"{one.group_1} minus {one.group_0}",
+                    one.templates,
+                    show_gap(result, one.gap),
+                    show_gap(result, one.gap_here, f"on {one.pairs:,} pairs"),
+                    _show_p(one.p),
+                )
+            )
+        )
         rows += [
             TableRow((each.scenario, each.templates, show_gap(result, each.gap), "", _show_p(each.p)), indent=1)
             for each in one.scenarios
@@ -342,10 +363,11 @@ def _flips(result: LanguageModelAudit) -> Iterator[Block]:
     )
     columns = (Column("groups"), *(Column(name, numeric=True) for name in ("asked once", *CAUSES.values())))
     rows = tuple(
-        TableRow((one.name, *(show_share(number) for number in
-                              (flips.asked_once, flips.noise, flips.names, flips.identity))))
+        TableRow(
+            (one.name, *(show_share(number) for number in (flips.asked_once, flips.noise, flips.names, flips.identity)))
+        )
         for one, flips in split
-    )  # fmt: skip
+    )
     yield Table("Flips by cause", columns, rows, "estimated")
     if not isinstance(result.noise, Unknown):
         yield Text(
@@ -359,9 +381,11 @@ def _outcomes(result: LanguageModelAudit) -> Iterator[Block]:
     yield Heading("Answers, refusals and unreadable answers", anchor="answers")
     columns = (
         Column("group"),
-        *(Column(name, numeric=True) for name in ("names", "calls", OUTCOMES[result.outcome], "refused", "unreadable",
-                                                  "cut off", "failed")),
-    )  # fmt: skip
+        *(
+            Column(name, numeric=True)
+            for name in ("names", "calls", OUTCOMES[result.outcome], "refused", "unreadable", "cut off", "failed")
+        ),
+    )
     yield Table(
         "What was answered about each group; failed questions are in no number",
         columns,
@@ -436,8 +460,13 @@ def _names(result: LanguageModelAudit) -> Iterator[Block]:
         return
     yield Heading("Names", anchor="names", detail=True)
     groups = ", ".join(f"{group} ({many:,})" for group, many in card.groups.items())
-    entries = [("list", card.name), ("language", card.language), ("source", card.source), ("licence", card.licence),
-               ("groups", groups)]  # fmt: skip
+    entries = [
+        ("list", card.name),
+        ("language", card.language),
+        ("source", card.source),
+        ("licence", card.licence),
+        ("groups", groups),
+    ]
     yield Facts(tuple((term, said) for term, said in entries if said))
 
 

@@ -238,9 +238,13 @@ def _mitigate(
     try:
         say("comparing", COMPARING)
         compared = compare_candidates(
-            given, candidates, parts, task.harms, config=config,
+            given,
+            candidates,
+            parts,
+            task.harms,
+            config=config,
             progress=lambda what, share: say(what, COMPARING + (1 - COMPARING) * share),
-        )  # fmt: skip
+        )
     except KeyboardInterrupt:
         interrupted = True  # what takes long is left out, and what is written is compared all the same
         del candidates[1:]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from evenhand.core import ResultPart
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.learners import Learner
 from evenhand.mitigation.metrics import FairnessMetric
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=Scorer)
 
 
-class Trial(BaseModel):
+class Trial(ResultPart):
     """One model that was trained on the way, and what it did to the validation part.
 
     Attributes:
@@ -36,8 +36,6 @@ class Trial(BaseModel):
         harms: what each harm measured there, in the order of the task's.
         chosen: whether it became the candidate.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     setting: str
     value: float

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
-
-from evenhand.core import Document, Result
+from evenhand.core import Document, Result, ResultPart
 from evenhand.mitigation.candidate import Trial
 from evenhand.stats import Quantity, quantity_value
 
@@ -44,7 +42,7 @@ PART_TITLES: dict[ComparisonPart, str] = {
 """Parts of a comparison, in the order in which they are read."""
 
 
-class Change(BaseModel):
+class Change(ResultPart):
     """After minus before, on the same people.
 
     Attributes:
@@ -56,8 +54,6 @@ class Change(BaseModel):
         n: on how many people.
         method: the interval's name.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: float
     low: float
@@ -72,7 +68,7 @@ PUBLISHED = ("flip_rate", "population_flip_rate")
 """Lines about flips as published: only the protected attribute changes."""
 
 
-class ComparisonLine(BaseModel):
+class ComparisonLine(ResultPart):
     """One number before and after.
 
     Attributes:
@@ -89,8 +85,6 @@ class ComparisonLine(BaseModel):
         verdict: what can be said of the change.
         note: what else a reader must know of this line.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     part: ComparisonPart
     name: str
@@ -109,7 +103,7 @@ class ComparisonLine(BaseModel):
         return self.verdict in ("better", "worse")
 
 
-class Regression(BaseModel):
+class Regression(ResultPart):
     """Harm that was not asked about and got worse.
 
     Attributes:
@@ -118,14 +112,12 @@ class Regression(BaseModel):
         line: position among the candidate's lines.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     where: Literal["subgroup", "attribute"]
     words: str
     line: int
 
 
-class CandidateResult(BaseModel):
+class CandidateResult(ResultPart):
     """One new model beside the given one.
 
     Attributes:
@@ -139,8 +131,6 @@ class CandidateResult(BaseModel):
         interrupted: whether somebody stopped it, or time was up.
         notes: what else a reader must know.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: str
     words: str
@@ -157,10 +147,8 @@ class CandidateResult(BaseModel):
         return next((line for line in self.lines if line.name == name and line.of == of), None)
 
 
-class SplitSizes(BaseModel):
+class SplitSizes(ResultPart):
     """Sizes of the training, validation and test sets."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: int
     validation: int
@@ -230,6 +218,18 @@ class MitigationResult(Result):
             for candidate in self.candidates
             for line in candidate.lines
         ]
-        columns = ["method", "part", "name", "of", "before", "after", "change", "low", "high", "p", "better_if",
-                   "verdict"]  # fmt: skip
+        columns = [
+            "method",
+            "part",
+            "name",
+            "of",
+            "before",
+            "after",
+            "change",
+            "low",
+            "high",
+            "p",
+            "better_if",
+            "verdict",
+        ]
         return pd.DataFrame(rows, columns=columns)

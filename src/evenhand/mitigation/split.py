@@ -70,8 +70,9 @@ def split_people(
         rows = rng.permutation(np.flatnonzero(of == stratum))
         # A random offset, so that strata of one or two people do not all fall into the same part.
         place = (np.arange(len(rows)) + rng.random()) / len(rows)
-        for part, chosen in zip(parts, (place < first, (place >= first) & (place < second), place >= second),
-                                strict=True):  # fmt: skip
+        for part, chosen in zip(
+            parts, (place < first, (place >= first) & (place < second), place >= second), strict=True
+        ):
             part.append(rows[chosen])
     train, validation, rest = (people.at(np.sort(np.concatenate(part))) for part in parts)
     made = Split(train, validation, rest if test is None else test)

@@ -89,8 +89,7 @@ class PairedCells:
     counts: Integers
 
     @classmethod
-    def count(cls, cell: Integers, before: Booleans, after: Booleans,
-              cells: int) -> PairedCells:  # fmt: skip
+    def count(cls, cell: Integers, before: Booleans, after: Booleans, cells: int) -> PairedCells:
         """Count people by cell (n,), first and second answer (n,); those in a negative cell are left out."""
         here = cell >= 0
         code = 4 * cell[here] + 2 * before[here] + after[here]

@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from evenhand.core import ReportedNumber
+from evenhand.core import ReportedNumber, ResultPart
 from evenhand.text import decimal_digits, format_count, format_digits, format_level, percent_digits
 
 
-class Proved(BaseModel):
+class Proved(ResultPart):
     """A number that follows by proof from the model and the domain; no sampling is in it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["proved"] = "proved"
     value: float
     how: str
 
 
-class Observed(BaseModel):
+class Observed(ResultPart):
     """A number counted on given people, with an interval for the people they stand for.
 
     Attributes:
@@ -29,8 +27,6 @@ class Observed(BaseModel):
         n: on how many people.
         low, high, confidence: interval for the value among people like these, sampled independently.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["observed"] = "observed"
     value: float
@@ -41,7 +37,7 @@ class Observed(BaseModel):
     method: str
 
 
-class Estimated(BaseModel):
+class Estimated(ResultPart):
     """A number about a whole population, estimated from a random sample of it.
 
     Attributes:
@@ -51,8 +47,6 @@ class Estimated(BaseModel):
         population: what was sampled.
         method: the interval's name.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["estimated"] = "estimated"
     value: float
@@ -64,10 +58,8 @@ class Estimated(BaseModel):
     method: str
 
 
-class Unknown(BaseModel):
+class Unknown(ResultPart):
     """No number, and why: an empty group, a ratio to zero."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["unknown"] = "unknown"
     reason: str

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core import NEVER, ResultPart, TimeLimit
 from evenhand.errors import OptionError
 from evenhand.models import BATCH_ROWS, Scorer, ask_once
 from evenhand.schema import People, Schema
@@ -38,7 +37,7 @@ MOST_PAIRS = 100_000
 """Pairs of one rule set, at most: a gap just as large as the margin is never clear."""
 
 
-class NeighbourhoodGap(BaseModel):
+class NeighbourhoodGap(ResultPart):
     """One rule set around the data.
 
     Attributes:
@@ -53,8 +52,6 @@ class NeighbourhoodGap(BaseModel):
         p: p value against no gap, adjusted for the number of rule sets, valid at any time; None for ``sampled``.
         answer: ``gap``: the interval excludes 0. ``no gap``: it lies within the margin. ``open``: neither.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rules: Rules
     words: str

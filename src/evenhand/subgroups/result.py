@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from evenhand.core import Document, Result, SubjectCard
+from evenhand.core import Document, Result, ResultPart, SubjectCard
 from evenhand.datasets import TextFinding
 from evenhand.models import NoiseCheck, RepeatCheck
 from evenhand.stats import Quantity
@@ -28,7 +26,7 @@ EVENTS: dict[str, str] = {
 """What a measure's rate says of people."""
 
 
-class Finding(BaseModel):
+class Finding(ResultPart):
     """One rule set, and how the people in it fare against the others.
 
     Attributes:
@@ -56,8 +54,6 @@ class Finding(BaseModel):
         effective_size, effective_rest: where people have weights, how many drawn alike say as much; then rates are
             weighted.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rules: Rules
     words: str
@@ -112,7 +108,7 @@ def list_in_reading_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(findings[i].model_copy(update={"under": place.get(findings[i].under)}) for i in order)
 
 
-class MeasuredNumber(BaseModel):
+class MeasuredNumber(ResultPart):
     """The number that is decided, where subgroups are not compared by labels.
 
     Attributes:
@@ -121,8 +117,6 @@ class MeasuredNumber(BaseModel):
         above: the level above which numbers are counted; None where means are compared.
         deviation: standard deviation of what is compared over everybody, in its unit.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     unit: str | None
@@ -177,7 +171,7 @@ class MeasuredNumber(BaseModel):
         )
 
 
-class LinearGroup(BaseModel):
+class LinearGroup(ResultPart):
     """The people whose linear score over the sensitive attributes is positive: what the linear auditor reports.
 
     Attributes:
@@ -188,15 +182,13 @@ class LinearGroup(BaseModel):
         overall_gap: the group's rate minus the rate of all.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     weights: dict[str, float]
     intercept: float
     weighted: float
     overall_gap: float
 
 
-class RefusedRuleSet(BaseModel):
+class RefusedRuleSet(ResultPart):
     """A rule set that was asked about and that nothing can be said about.
 
     Attributes:
@@ -206,8 +198,6 @@ class RefusedRuleSet(BaseModel):
         reason: why not.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rules: Rules
     words: str
     size: int
@@ -215,7 +205,7 @@ class RefusedRuleSet(BaseModel):
     reason: str
 
 
-class AttributeCells(BaseModel):
+class AttributeCells(ResultPart):
     """A sensitive attribute and the cells that rules are made of.
 
     Attributes:
@@ -223,8 +213,6 @@ class AttributeCells(BaseModel):
         cells: its values or ranges, in words.
         ordered: whether rules are ranges of neighbouring cells, else subsets.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     cells: tuple[str, ...]
@@ -338,8 +326,24 @@ class SubgroupResult(Result):
         """Return one row per finding: its words, sizes, rates, gap, intervals, z, adjusted_p, found, under."""
         import pandas as pd
 
-        columns = ["words", "size", "rest", "positives", "rest_positives", "rate", "rest_rate", "gap", "low", "high",
-                   "plain_low", "plain_high", "z", "adjusted_p", "found", "under"]  # fmt: skip
+        columns = [
+            "words",
+            "size",
+            "rest",
+            "positives",
+            "rest_positives",
+            "rate",
+            "rest_rate",
+            "gap",
+            "low",
+            "high",
+            "plain_low",
+            "plain_high",
+            "z",
+            "adjusted_p",
+            "found",
+            "under",
+        ]
         return pd.DataFrame(
             [{name: getattr(finding, name) for name in columns} for finding in self.findings], columns=columns
         )
@@ -359,7 +363,7 @@ class SwapEffect(Finding):
     clusters: int
 
 
-class CategoryFlips(BaseModel):
+class CategoryFlips(ResultPart):
     """How often the label changes with the words of one category.
 
     Attributes:
@@ -369,8 +373,6 @@ class CategoryFlips(BaseModel):
         rate: their share.
         repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     category: str
     texts: int

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from evenhand.core import ResultPart
 from evenhand.schema import Attribute, People
 from evenhand.typing import Booleans, Floats
 
 
-class Range(BaseModel):
+class Range(ResultPart):
     """Numbers between two ends.
 
     Attributes:
@@ -24,8 +24,6 @@ class Range(BaseModel):
         high: the upper end; None without one.
         closed: whether the upper end belongs to it (always for whole numbers).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     low: float | None = None
     high: float | None = None
@@ -56,14 +54,12 @@ Rules: TypeAlias = dict[str, Rule]
 """Attribute -> what it may be; for texts category -> the term that the text contains."""
 
 
-class RuleSet(BaseModel):
+class RuleSet(ResultPart):
     """A conjunction of rules.
 
     Attributes:
         rules: attribute -> values or range.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rules: Rules
 

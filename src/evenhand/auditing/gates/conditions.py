@@ -45,8 +45,13 @@ GatedResult: TypeAlias = (
 """What a condition may be asked of."""
 
 COMPARED: dict[str, Callable[[float, float], bool]] = {
-    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne
-}  # fmt: skip
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 VERDICTS = ("better", "worse")
 """What a condition on a comparison may count."""
 
@@ -375,9 +380,13 @@ def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
     sizes = [size(finding) for finding in searched.findings if counts_as_worse(searched, finding)]
     gap, low, high = max(sizes, key=lambda one: one[1], default=(0.0, 0.0, 0.0))
     return Observed(
-        value=gap, n=searched.people, low=max(0.0, low), high=high, confidence=searched.confidence,
+        value=gap,
+        n=searched.people,
+        low=max(0.0, low),
+        high=high,
+        confidence=searched.confidence,
         method=searched.control,
-    )  # fmt: skip
+    )
 
 
 def _check_tree(node: Node, source: Source, names: frozenset[str]) -> None:
@@ -438,11 +447,14 @@ def _groups_left_out(audit: AuditResult | rankings.RankingResult) -> dict[tuple[
     }
     for proxies in audit.groups.proxies:
         for metric in PROXY_METRICS:
-            small = [f"{one.group} ({one.effective_size:.0f})" for one in proxies.rates
-                     if one.small and one.metric == metric]  # fmt: skip
+            small = [
+                f"{one.group} ({one.effective_size:.0f})" for one in proxies.rates if one.small and one.metric == metric
+            ]
             if small:
-                found |= {(f"{kind}_{metric}_difference", proxies.by): least + list_some(small)
-                          for kind in ("probable", "bounded")}  # fmt: skip
+                found |= {
+                    (f"{kind}_{metric}_difference", proxies.by): least + list_some(small)
+                    for kind in ("probable", "bounded")
+                }
     return found
 
 
@@ -483,7 +495,7 @@ def _evaluate_truth(node: Node, known: dict[str, dict[str, GatedNumber]], source
     sides = [
         _evaluate_name(side, known, source) if isinstance(side, Name) else _number(side) or 0.0
         for side in node.operands
-    ]  # fmt: skip
+    ]
     comparisons = zip(node.signs, sides[:-1], sides[1:], strict=True)
     return all(COMPARED[sign.text](left, right) for sign, left, right in comparisons)
 

@@ -283,8 +283,11 @@ def _gaps_of_each(
 
 def _left_out_of(each: list[LabelGap]) -> dict[str, int]:
     """Return the groups that are left out, by name where it is for the same reason in every label, else per label."""
-    always = {label: n for label, n in each[0].not_assessable.items()
-              if all(gap.not_assessable.get(label) == n for gap in each)}  # fmt: skip
+    always = {
+        label: n
+        for label, n in each[0].not_assessable.items()
+        if all(gap.not_assessable.get(label) == n for gap in each)
+    }
     single = {
         f"{gap.label}: {label}": n for gap in each for label, n in gap.not_assessable.items() if label not in always
     }

@@ -155,8 +155,11 @@ class _Ratio(NamedTuple):
     def variance(self, other: _Ratio | None = None) -> float:
         """Return the variance of the ratio, or of its difference from another one of the same people."""
         # The same people are in both groups by part: their influences are subtracted before they are squared.
-        parts = (self.influence, self.carried) if other is None else (
-            self.influence - other.influence, self.carried - other.carried)  # fmt: skip
+        parts = (
+            (self.influence, self.carried)
+            if other is None
+            else (self.influence - other.influence, self.carried - other.carried)
+        )
         return float(sum((part**2).sum() for part in parts))
 
 

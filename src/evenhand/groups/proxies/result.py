@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
+from evenhand.core import ResultPart
 from evenhand.stats import Estimated, Quantity, Unknown
 
 ASSUMPTION = (
@@ -18,7 +17,7 @@ VALIDATED = (
 )
 
 
-class ProxyRate(BaseModel):
+class ProxyRate(ResultPart):
     """One rate of one group that is known by probability.
 
     Attributes:
@@ -34,8 +33,6 @@ class ProxyRate(BaseModel):
             others of the same probability; for d in place of 1, d times that. None where nothing is estimated.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     group: str
     metric: str
     expected_people: float
@@ -47,7 +44,7 @@ class ProxyRate(BaseModel):
     sensitivity: float | None
 
 
-class ProxyDifference(BaseModel):
+class ProxyDifference(ResultPart):
     """The difference of one rate between two groups that are known by probability: the first minus the second.
 
     Attributes:
@@ -55,8 +52,6 @@ class ProxyDifference(BaseModel):
         estimate: under the assumption of ``ProxyRates``, its interval simultaneous over all pairs.
         low, high: what the difference can be without it, likewise simultaneous.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     metric: str
     first: str
@@ -66,7 +61,7 @@ class ProxyDifference(BaseModel):
     high: float
 
 
-class ProxyRates(BaseModel):
+class ProxyRates(ResultPart):
     """Rates of groups that are known by probability, and their differences.
 
     Attributes:
@@ -79,8 +74,6 @@ class ProxyRates(BaseModel):
         rates: of each group.
         differences: between each two groups that are large enough, for every rate.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
     assumption: str

@@ -89,8 +89,9 @@ def measure_rankings(
     say = progress or (lambda what, share: None)
     people, schema = rankings.people, rankings.people.schema
     at = _choose_places(rankings, config)
-    memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)])
-                   for name in schema.names]  # fmt: skip
+    memberships = [
+        group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in schema.names
+    ]
     sets = [[one] for one in memberships] + ([memberships] if len(memberships) > 1 else [])
     rng = np.random.default_rng(config.seed)
     found, draws = [], 0
@@ -267,8 +268,9 @@ def _describe_group(ranked: RankedLists, measured: Measured, group: int) -> dict
         "even_exposure_share": RankedNumber(value=even / every),
         "relative_exposure": relative,
     }
-    return found | {name: measured.numbers[measure][group] for measure, name in SHOWN.items()
-                    if measure in measured.numbers}  # fmt: skip
+    return found | {
+        name: measured.numbers[measure][group] for measure, name in SHOWN.items() if measure in measured.numbers
+    }
 
 
 def _scale(number: RankedNumber, factor: float, most: float) -> RankedNumber:

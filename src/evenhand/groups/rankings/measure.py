@@ -241,9 +241,13 @@ class _Measuring:
             moves = even.high > even.low
             for i in np.flatnonzero(moves).tolist():
                 numbers[measure][columns[i]] = numbers[measure][columns[i]].model_copy(
-                    update={"even": float(even.mean[i]), "even_low": float(limits[0][i]),
-                            "even_high": float(limits[1][i]), "p": float(even.p[i])}
-                )  # fmt: skip
+                    update={
+                        "even": float(even.mean[i]),
+                        "even_low": float(limits[0][i]),
+                        "even_high": float(limits[1][i]),
+                        "p": float(even.p[i]),
+                    }
+                )
         gaps = {
             key: gap._replace(number=_even_gap(gap.number, key[0], drawn_gaps[key], self.ranked.config.confidence))
             for key, gap in found.items()

@@ -233,8 +233,13 @@ def _gap_row(gap: RankingGap, result: RankingResult, breakdown: RankingBreakdown
 
 def _exposure_table(result: RankingResult, breakdown: RankingBreakdown, sure: str) -> Table:
     names = ("exposure", "exposure_share", "even_exposure_share", "relative_exposure", "above_rate")
-    titles = ("attention per candidate", "share of attention", "share in even orders", "one divided by the other",
-              "stands above another group")  # fmt: skip
+    titles = (
+        "attention per candidate",
+        "share of attention",
+        "share in even orders",
+        "one divided by the other",
+        "stands above another group",
+    )
     return _group_table(
         f"Attention by {join_names(breakdown.by)}, observed; below each its {sure}", names, titles, result, breakdown
     )
@@ -245,8 +250,11 @@ def _relevance_table(result: RankingResult, breakdown: RankingBreakdown, sure: s
     return _group_table(
         f"Attention and relevance ({result.relevance}) by {join_names(breakdown.by)}, observed; below each its {sure}"
         + given,
-        tuple(RELEVANCE_NAMES), tuple(RELEVANCE_NAMES.values()), result, breakdown,
-    )  # fmt: skip
+        tuple(RELEVANCE_NAMES),
+        tuple(RELEVANCE_NAMES.values()),
+        result,
+        breakdown,
+    )
 
 
 def _group_table(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from evenhand.core import ResultPart
 from evenhand.individual.search.distance import GowerDistance, RankedProfiles, k_medoids, rank_profiles
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.space import ProfileSpace
@@ -18,17 +18,15 @@ from evenhand.schema import Attribute
 from evenhand.typing import Floats, Integers
 
 
-class ValueShare(BaseModel):
+class ValueShare(ResultPart):
     """One value of an attribute, or a range: how common it is among the found profiles and in the data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: str
     found: float
     data: float | None
 
 
-class AttributeReading(BaseModel):
+class AttributeReading(ResultPart):
     """What one unprotected attribute has to do with the findings.
 
     Attributes:
@@ -41,8 +39,6 @@ class AttributeReading(BaseModel):
         shares: values or ranges.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str
     differs: float | None
     sensitive: float | None
@@ -50,7 +46,7 @@ class AttributeReading(BaseModel):
     shares: tuple[ValueShare, ...]
 
 
-class PeopleCluster(BaseModel):
+class PeopleCluster(ResultPart):
     """Profiles that are alike.
 
     Attributes:
@@ -59,15 +55,13 @@ class PeopleCluster(BaseModel):
         gap: the median score gap among them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     size: int
     share: float
     common: dict[str, str]
     gap: float
 
 
-class SearchReading(BaseModel):
+class SearchReading(ResultPart):
     """A search for people to read. All numbers are counts over the profiles found, which are not a random sample.
 
     Attributes:
@@ -80,8 +74,6 @@ class SearchReading(BaseModel):
         looked_at: profiles that kinds, distances and diversity were computed from: the first by validity and gap.
         scale: what the distances are.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     attributes: tuple[AttributeReading, ...]
     kinds: tuple[PeopleCluster, ...]

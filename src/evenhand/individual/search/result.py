@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from evenhand.core import (
     PEOPLE_HIDDEN,
@@ -23,6 +23,7 @@ from evenhand.core import (
     Pair,
     ReportedNumber,
     Result,
+    ResultPart,
     SubjectCard,
     Table,
     TableRow,
@@ -64,7 +65,7 @@ ATTRIBUTES = 6
 """Attributes on a screen."""
 
 
-class SampledFlipRate(BaseModel):
+class SampledFlipRate(ResultPart):
     """The share of a population that is decided differently under some protected assignment, from a random sample.
 
     Attributes:
@@ -79,8 +80,6 @@ class SampledFlipRate(BaseModel):
             answer each time.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     estimate: float
     low: float
     high: float
@@ -93,7 +92,7 @@ class SampledFlipRate(BaseModel):
     noise: FlipNoise | None = None
 
 
-class Example(BaseModel):
+class Example(ResultPart):
     """One profile: a person's unprotected part, with what the model says to each protected assignment.
 
     Attributes:
@@ -110,8 +109,6 @@ class Example(BaseModel):
         real: Whether it tells about a person in the data: it is a record but for protected attributes, or has a value
             that a single person has. Other profiles are invented.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     unprotected: dict[str, str]
     worse: Assignment
@@ -416,9 +413,12 @@ def _build_document(result: SearchResult, subject: SubjectCard | None) -> Docume
         if scores:
             caption = "How far the scores of the worst and the best treated value lie apart, for all profiles found."
             blocks.append(Figure("gaps of profiles", caption, result))
-        blocks += [Heading("Kinds of people", anchor="kinds"), *search_blocks(
-            result, favourable=favourable, scores=scores
-        ), *_pair_section(result, favourable, scores=scores), *_attribute_section(result)]  # fmt: skip
+        blocks += [
+            Heading("Kinds of people", anchor="kinds"),
+            *search_blocks(result, favourable=favourable, scores=scores),
+            *_pair_section(result, favourable, scores=scores),
+            *_attribute_section(result),
+        ]
     blocks += [Heading("How it was done", anchor="method", detail=True), Facts(tuple(_facts(result)))]
     return Document(
         title, lead, tuple(blocks), brand="Evenhand search", made=result.provenance, readings=result.readings
@@ -446,9 +446,11 @@ def _explain_counterparts(result: SearchResult) -> str:
 
 
 def _rate_answer(rate: SampledFlipRate) -> Metric:
-    whom = f"{rate.n:,} sampled" if rate.drawn in (None, rate.n) else (
-        f"{rate.n:,} with a plausible counterpart, among {rate.drawn:,} sampled"
-    )  # fmt: skip
+    whom = (
+        f"{rate.n:,} sampled"
+        if rate.drawn in (None, rate.n)
+        else (f"{rate.n:,} with a plausible counterpart, among {rate.drawn:,} sampled")
+    )
     number = ReportedNumber(
         format_percent(rate.estimate),
         rate.estimate,

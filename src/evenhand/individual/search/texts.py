@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from evenhand.core import (
     PEOPLE_HIDDEN,
@@ -21,6 +20,7 @@ from evenhand.core import (
     Pair,
     ReportedNumber,
     Result,
+    ResultPart,
     Side,
     Table,
     TableRow,
@@ -71,7 +71,7 @@ ASK_SHARE = 0.6
 """Share of a budget and of a time limit for first answers, if flips are asked about again."""
 
 
-class CategoryFlipCount(BaseModel):
+class CategoryFlipCount(ResultPart):
     """How often the label changes with the words of one category.
 
     Attributes:
@@ -82,8 +82,6 @@ class CategoryFlipCount(BaseModel):
         repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
         noise: the rate beside the model's own noise; None for a model that gives the same answer each time.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     category: str
     rate: Quantity

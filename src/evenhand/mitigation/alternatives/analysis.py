@@ -171,9 +171,11 @@ class _Search:
         )
         left_out = len(people) + (0 if test is None else len(test)) - parts.size
         notes = (
-            find_caution(self.given), "" if self.other_people else KNOWN, describe_left_out(schema, left_out),
+            find_caution(self.given),
+            "" if self.other_people else KNOWN,
+            describe_left_out(schema, left_out),
             PASSED.format(", ".join(schema.passthrough)) if schema.passthrough else "",
-        )  # fmt: skip
+        )
         self.notes = [note for note in notes if note]
         deadline = None if config.time_limit is None else started + config.time_limit
         self.trainer = MethodTrainer.of(self.fitting, config, parts.test, deadline)
@@ -228,10 +230,16 @@ class _Search:
         self.say("looking for candidates", 0.75)
         known = self.known
         space = SearchSpace(
-            self.config.against, self.config.methods, known.group, known.people.favourable, len(known.labels),
-            assign_folds(known.group, known.people.favourable, seed=self.config.seed), shares,
-            self.tells_group, self.config.seed,
-        )  # fmt: skip
+            self.config.against,
+            self.config.methods,
+            known.group,
+            known.people.favourable,
+            len(known.labels),
+            assign_folds(known.group, known.people.favourable, seed=self.config.seed),
+            shares,
+            self.tells_group,
+            self.config.seed,
+        )
         proposals = list(space.propose(sources))
         self._know_both(sources, shares)
         evidence = [self.evidence[one.source] for one in proposals]
@@ -242,16 +250,25 @@ class _Search:
         self.say("choosing", 0.85)
         gaps = [self._gap(one) for one in (known, self.aside)]
         standing = rank_candidates(
-            accepted[0], known.people.favourable, gaps[0], baselines=self._baselines(proposals, accepted[0]),
-            allowed=self.config.accuracy_loss, new_people=len(self.aside.people),
+            accepted[0],
+            known.people.favourable,
+            gaps[0],
+            baselines=self._baselines(proposals, accepted[0]),
+            allowed=self.config.accuracy_loss,
+            new_people=len(self.aside.people),
             parameters=[one.rule.parameters for one in proposals],
-        )  # fmt: skip
+        )
         widest = [gaps[0].widest(one.astype(np.float64)) for one in accepted[0]]
         compared = sorted({*map(int, np.flatnonzero(standing.frontier)), standing.chosen} - {0})
         changes = compare_frontier(
-            accepted[1], self.aside.people.favourable, gaps[1], compared, widest,
-            confidence=self.config.confidence, seed=self.config.seed,
-        )  # fmt: skip
+            accepted[1],
+            self.aside.people.favourable,
+            gaps[1],
+            compared,
+            widest,
+            confidence=self.config.confidence,
+            seed=self.config.seed,
+        )
         return proposals, accepted, standing, changes
 
     def _gap(self, people: GroupedPeople) -> RateGap:
@@ -326,9 +343,13 @@ class _Search:
             return proposal.source.scorer
         rule = proposal.rule
         return AlternativeModel(
-            proposal.source.scorer, rule, self.groups if rule.asks_group else None,
-            self.membership if rule.asks_membership else None, self.config.seed, proposal.recipe,
-        )  # fmt: skip
+            proposal.source.scorer,
+            rule,
+            self.groups if rule.asks_group else None,
+            self.membership if rule.asks_membership else None,
+            self.config.seed,
+            proposal.recipe,
+        )
 
     def saver(self, proposal: CandidateRecipe) -> Callable[[Path], tuple[Path, ...]]:
         """Return what writes a candidate to a file."""

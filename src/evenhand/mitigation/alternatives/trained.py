@@ -90,19 +90,28 @@ class MethodTrainer:
     def _make(self, name: str, known: People, apart: People, number: int, progress: Progress) -> Candidate:
         """Return what a method makes of some people; those apart are the test set, which it does not look at."""
         config = MitigationConfig(
-            methods=(name,), findings=self.config.findings, fit=self.config.fit, certify_effort=0,
-            accuracy_loss=self.config.accuracy_loss, seed=self.config.seed,
-        )  # fmt: skip
+            methods=(name,),
+            findings=self.config.findings,
+            fit=self.config.fit,
+            certify_effort=0,
+            accuracy_loss=self.config.accuracy_loss,
+            seed=self.config.seed,
+        )
         parts = split_people(known, seed=self.config.seed, test=apart)
         found, _ = drop_test_profiles(Findings.read(config.findings, known.schema), parts)
         learner = self.fitting.learner
         needs_plain = name in FROM_FINDINGS and learner is not None
         task = MitigationTask(
-            given=self.fitting.given, learner=learner, split=parts, findings=found,
-            harms=select_metrics(found, known.schema, config), config=config, deadline=self.deadline,
+            given=self.fitting.given,
+            learner=learner,
+            split=parts,
+            findings=found,
+            harms=select_metrics(found, known.schema, config),
+            config=config,
+            deadline=self.deadline,
             progress=_within(progress, name, number),
             plain=learner.fit(TrainingSet.plain(parts.train), seed=config.seed) if needs_plain and learner else None,
-        )  # fmt: skip
+        )
         made = self.methods[name](task)
         if made.interrupted or (self.deadline is not None and time.perf_counter() > self.deadline):
             raise KeyboardInterrupt

@@ -150,13 +150,21 @@ def _train_xgboost(learner: BoosterLearner, inputs: Any, labels: Any, weights: F
     best = model.attr("best_iteration") if model.attr("scikit_learn") else None
     rounds = model.num_boosted_rounds() if best is None else int(best) + 1
     columns = match_columns(
-        learner.given.schema, model.num_features(), model.feature_names or (), location=learner.given.name,
+        learner.given.schema,
+        model.num_features(),
+        model.feature_names or (),
+        location=learner.given.name,
         named_categories=range(model.num_features()),
-    )  # fmt: skip
+    )
     data = xgboost.DMatrix(
-        inputs[:, columns], labels, weight=weights, feature_names=model.feature_names,
-        feature_types=model.feature_types, enable_categorical=True, nthread=1,
-    )  # fmt: skip
+        inputs[:, columns],
+        labels,
+        weight=weights,
+        feature_names=model.feature_names,
+        feature_types=model.feature_types,
+        enable_categorical=True,
+        nthread=1,
+    )
     booster = xgboost.train(parameters, data, rounds)
     booster.set_attr(scikit_learn=model.attr("scikit_learn"))
     return booster
@@ -165,8 +173,18 @@ def _train_xgboost(learner: BoosterLearner, inputs: Any, labels: Any, weights: F
 TWINS = {"learning_rate": "eta", "reg_alpha": "alpha", "reg_lambda": "lambda", "random_state": "seed"}
 """What scikit-learn's classifiers of XGBoost call some of its parameters."""
 
-UNSTATED = ("eta", "lambda", "alpha", "gamma", "subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode",
-            "min_child_weight", "max_delta_step")  # fmt: skip
+UNSTATED = (
+    "eta",
+    "lambda",
+    "alpha",
+    "gamma",
+    "subsample",
+    "colsample_bytree",
+    "colsample_bylevel",
+    "colsample_bynode",
+    "min_child_weight",
+    "max_delta_step",
+)
 """Parameters that change what is grown, and that XGBoost does not write into its files."""
 
 
@@ -182,8 +200,11 @@ def _contradicts_model(parameters: Mapping[str, Any], told: Mapping[str, float])
     if float(parameters.get("alpha", 0)) or float(parameters.get("max_delta_step", 0)):
         return False  # set by somebody, and what the trees tell takes them for 0
     depth = int(parameters.get("max_depth", 0))
-    differ = [not np.isclose(float(parameters[key]), told[key], rtol=0.05, atol=0.01) for key in ("eta", "lambda")
-              if key in parameters and key in told]  # fmt: skip
+    differ = [
+        not np.isclose(float(parameters[key]), told[key], rtol=0.05, atol=0.01)
+        for key in ("eta", "lambda")
+        if key in parameters and key in told
+    ]
     return any(differ) or 0 < depth < told.get("max_depth", 0)
 
 
@@ -211,8 +232,19 @@ def _stored_parameters(learner: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((key, value) for key, value in known.items() if value not in ("", "()"))
 
 
-OWN_LIGHTGBM = ("data", "valid", "num_iterations", "num_threads", "early_stopping_round", "categorical_feature",
-                "verbosity", "deterministic", "device_type", "machines", "num_machines")  # fmt: skip
+OWN_LIGHTGBM = (
+    "data",
+    "valid",
+    "num_iterations",
+    "num_threads",
+    "early_stopping_round",
+    "categorical_feature",
+    "verbosity",
+    "deterministic",
+    "device_type",
+    "machines",
+    "num_machines",
+)
 
 
 def _train_lightgbm(learner: BoosterLearner, inputs: Any, labels: Any, weights: Floats | None, seed: int) -> Any:

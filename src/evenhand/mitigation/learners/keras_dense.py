@@ -111,12 +111,18 @@ class KerasLearner:
             for key, array in layer.weights.items()
         )
         return TrainedKeras(
-            made.schema, made.parts, made.bias, made.layers, made.classes, made.favourable, made.name,
+            made.schema,
+            made.parts,
+            made.bias,
+            made.layers,
+            made.classes,
+            made.favourable,
+            made.name,
             dense=tuple(
                 merge_steps([step for layer in layers for step in _layer_steps(layer)], width=given.schema.width)
             ),
             arrays=arrays,
-        )  # fmt: skip
+        )
 
     def resume_from(self, scorer: Scorer) -> KerasLearner:
         """Return the same, training on from a network that it made."""

@@ -232,8 +232,13 @@ class ConstrainedGroups:
                 continue
             place = int(np.searchsorted(ends, entry))
             low, high = (f"{ends[i]:g}" if 0 <= i < len(ends) else "" for i in (place - 1, place))
-            words.append(f"{name} above {low}" if not high else f"{name} up to {high}" if not low else
-                         f"{name} above {low}, up to {high}")  # fmt: skip
+            words.append(
+                f"{name} above {low}"
+                if not high
+                else f"{name} up to {high}"
+                if not low
+                else f"{name} above {low}, up to {high}"
+            )
         return " x ".join(words)
 
     def _codes(self, individuals: Floats) -> Integers:

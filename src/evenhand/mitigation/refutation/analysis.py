@@ -102,8 +102,9 @@ def refute_alternatives(
     if len(table.features) > MOST_CELLS and config.family in ("linear", "scorecard"):
         raise OptionError(
             f"the features part the people into {len(table.features):,} cells, at most {MOST_CELLS:,} are searched",
-            location="`features=`", hint="leave out features, or use `family=any`",
-        )  # fmt: skip
+            location="`features=`",
+            hint="leave out features, or use `family=any`",
+        )
     say("any decisions by the features", 0.0)
     relaxation = Relaxation(table)
     whole = np.stack([np.zeros(len(table.features)), np.ones(len(table.features))])

@@ -221,9 +221,10 @@ def correct_decisions_needed(accuracy: float | None, given: int | None, people: 
         return count_needed(accuracy, people)
     if given is None:
         raise OptionError(
-            "without a model the accuracy that a rule must reach is needed", location="`accuracy=`",
+            "without a model the accuracy that a rule must reach is needed",
+            location="`accuracy=`",
             hint="such as accuracy 0.82; or give the model, whose accuracy it is then",
-        )  # fmt: skip
+        )
     return given
 
 

@@ -64,9 +64,15 @@ def save_witness(result: RefutationResult, schema: Schema, path: Path) -> tuple[
     favourable = [str(one) for one in classes].index(result.favourable)
     features = tuple(parse_constraint(one, schema.attributes) for one in result.features.values())
     model = RuleModel(
-        schema, classes, favourable, f"{result.family} rule", features, witness.weights, witness.threshold or 0.0,
+        schema,
+        classes,
+        favourable,
+        f"{result.family} rule",
+        features,
+        witness.weights,
+        witness.threshold or 0.0,
         None if witness.tree is None else read_tree(witness.tree),
-    )  # fmt: skip
+    )
     read = {column for one in features for column in one.columns}
     unread = tuple(one.name for at, one in enumerate(schema.attributes) if at not in read)
     return SaveScorer(model, unread)(path)
@@ -83,5 +89,6 @@ def read_search_record(path: Path) -> AlternativesResult:
     except (OSError, UnicodeDecodeError, DataError):
         raise DataError(
             "expected the record of a search for alternatives, to which the refutation is added, or no such file",
-            location=str(path), hint="name another file",
-        ) from None  # fmt: skip
+            location=str(path),
+            hint="name another file",
+        ) from None

@@ -277,14 +277,23 @@ class RuleSearch:
                     self.weights.learn(heap[0].decisions)
                     left = self.weights.gap - first
                     done = 0.0 if not left > 0 else (heap[0].bound - first) / left
-                    progress(f"least gap between {max(heap[0].bound, 0):.4f} and {self.weights.gap:.4f}"
-                             if self.weights.best is not None else f"least gap at least {heap[0].bound:.4f}",
-                             min(1.0, max(0.0, done)))  # fmt: skip
+                    progress(
+                        f"least gap between {max(heap[0].bound, 0):.4f} and {self.weights.gap:.4f}"
+                        if self.weights.best is not None
+                        else f"least gap at least {heap[0].bound:.4f}",
+                        min(1.0, max(0.0, done)),
+                    )
         bound = min([self._closed, *(one.bound for one in heap)])
         return SearchedRules(
-            bound, self.weights.gap, self.weights.best, tuple(self.relaxation.cuts), root, self.parts,
-            stopped, bool(interrupts.count),
-        )  # fmt: skip
+            bound,
+            self.weights.gap,
+            self.weights.best,
+            tuple(self.relaxation.cuts),
+            root,
+            self.parts,
+            stopped,
+            bool(interrupts.count),
+        )
 
     def _bound(
         self, before: float, rows: list[int], fixed: Floats, box: WeightBox, part: ProofPart, rounds: int

@@ -99,9 +99,12 @@ class WeightSearch:
             [csr_array(-side[:, None] * np.column_stack([features, -np.ones(cells)])), -eye_array(cells)]
         ).tocsr()
         solved = linprog(
-            np.append(np.zeros(width + 1), mass), A_ub=rows, b_ub=-np.ones(cells),
-            bounds=[*[(-20, 20)] * width, (-20 * width, 20 * width), *[(0, None)] * cells], method="highs",
-        )  # fmt: skip
+            np.append(np.zeros(width + 1), mass),
+            A_ub=rows,
+            b_ub=-np.ones(cells),
+            bounds=[*[(-20, 20)] * width, (-20 * width, 20 * width), *[(0, None)] * cells],
+            method="highs",
+        )
         if solved.x is None:
             return np.asarray(self.rng.normal(size=width))
         return np.asarray(solved.x[:width])

@@ -66,9 +66,13 @@ def build_document(result: RefutationResult) -> Document:
     blocks += [Heading("Cells", anchor="cells", detail=True), _cell_table(result)]
     blocks += [Heading("Limits", detail=True), Text(items=LIMITS)]
     return Document(
-        "Is there a less discriminatory alternative?", lead, tuple(blocks), brand="Evenhand mitigation",
-        made=result.provenance, readings=result.readings,
-    )  # fmt: skip
+        "Is there a less discriminatory alternative?",
+        lead,
+        tuple(blocks),
+        brand="Evenhand mitigation",
+        made=result.provenance,
+        readings=result.readings,
+    )
 
 
 def name_family(result: RefutationResult) -> str:
@@ -198,8 +202,11 @@ def _cell_table(result: RefutationResult) -> Table:
     )
     return Table(
         "People with the same features by group, in brackets those whose true label is favourable, and whether the "
-        "rule found accepts them", columns, tuple(rows), listed=20,
-    )  # fmt: skip
+        "rule found accepts them",
+        columns,
+        tuple(rows),
+        listed=20,
+    )
 
 
 def _name_condition(name: str, condition: str) -> str:

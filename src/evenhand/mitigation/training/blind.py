@@ -94,10 +94,12 @@ def blind(task: MitigationTask) -> Candidate:
         save = partial(learner.save, model)
     people = parts.validation
     trial = Trial(
-        setting="blind", value=1.0, accuracy=accuracy(scorer, people),
+        setting="blind",
+        value=1.0,
+        accuracy=accuracy(scorer, people),
         harms=measure_all(scorer, people, task.harms),
         chosen=True,
-    )  # fmt: skip
+    )
     return Candidate(method="blind", words=words, scorer=scorer, save=save, trials=(trial,), notes=notes)
 
 
@@ -121,9 +123,14 @@ def average_protected(network: AdditiveNetwork, people: People, positions: Seque
     for i in positions:
         made[i] = _constant_part(made[i], made[i].at(people.individuals[:, i]).mean(axis=0))
     return AdditiveNetwork(
-        network.schema, tuple(made), network.bias, network.layers, network.classes, network.favourable,
+        network.schema,
+        tuple(made),
+        network.bias,
+        network.layers,
+        network.classes,
+        network.favourable,
         f"{network.name}, blind",
-    )  # fmt: skip
+    )
 
 
 def _constant_part(part: AttributeTerm, mean: Floats) -> AttributeTerm:

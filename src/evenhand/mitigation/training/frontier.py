@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from evenhand.core import Block, Column, Document, Figure, Heading, Note, Result, Table, TableRow, Text
+from evenhand.core import Block, Column, Document, Figure, Heading, Note, Result, ResultPart, Table, TableRow, Text
 from evenhand.errors import LimitError, OptionError
 from evenhand.individual import find_flips, labels_by_assignment
 from evenhand.mitigation.candidate import accuracy
@@ -173,9 +172,13 @@ class _PointMeter:
             return Unknown(reason="there are not two groups with people enough")
         low, high = largest_difference_of_proportions(k, n, self._confidence)
         return Observed(
-            value=float((k / n).max() - (k / n).min()), n=int(n.sum()), low=low, high=high,
-            confidence=self._confidence, method=GAP,
-        )  # fmt: skip
+            value=float((k / n).max() - (k / n).min()),
+            n=int(n.sum()),
+            low=low,
+            high=high,
+            confidence=self._confidence,
+            method=GAP,
+        )
 
     def _flips(self, model: Scorer) -> Quantity:
         names = self._schema.protected
@@ -202,7 +205,7 @@ def _mark_frontier(points: list[FrontierPoint]) -> tuple[FrontierPoint, ...]:
 # The answer of a frontier: a point per strength.
 
 
-class FrontierPoint(BaseModel):
+class FrontierPoint(ResultPart):
     """One network.
 
     Attributes:
@@ -214,8 +217,6 @@ class FrontierPoint(BaseModel):
         favoured: the share of people who are given the favourable label.
         on_frontier: whether no other strength is as accurate and has as small a gap, and is better in one of the two.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     strength: float | None
     accuracy: Quantity

@@ -59,16 +59,19 @@ def merge_top(several: Sequence[TopGroups], keep: int) -> TopGroups:
 
     Equal scores at the end are told apart by the keys, so that the choice does not depend on who looked at what.
     """
-    together = TopGroups(**{field.name: np.concatenate([getattr(one, field.name) for one in several])
-                      for field in fields(TopGroups)})  # fmt: skip
+    together = TopGroups(
+        **{field.name: np.concatenate([getattr(one, field.name) for one in several]) for field in fields(TopGroups)}
+    )
     together = together.at(np.lexsort((*together.chosen.T[::-1], together.length, together.key)))
     first = np.flatnonzero(np.concatenate([[True], together.key[1:] != together.key[:-1]])[: len(together)])
     copies = np.add.reduceat(together.copies, first) if len(first) else together.copies
     different = together.at(first)
     best = np.lexsort((different.key, -different.score))[:keep]
     kept = different.at(best)
-    return TopGroups(**{field.name: getattr(kept, field.name) for field in fields(TopGroups) if field.name != "copies"},
-               copies=copies[best])  # fmt: skip
+    return TopGroups(
+        **{field.name: getattr(kept, field.name) for field in fields(TopGroups) if field.name != "copies"},
+        copies=copies[best],
+    )
 
 
 # How many different groups of people: distinct 64-bit keys, exactly while they fit, else by a sample of them.

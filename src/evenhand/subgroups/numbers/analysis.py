@@ -24,8 +24,24 @@ from evenhand.subgroups.measures import MeasuredOutcomes
 from evenhand.subgroups.result import MeasuredNumber, SubgroupResult
 from evenhand.typing import Floats, Progress
 
-SAME = ("attributes", "against", "support", "min_size", "depth", "bins", "split", "judged", "per", "budget",
-        "confidence", "control", "permutations", "most", "time_limit", "seed")  # fmt: skip
+SAME = (
+    "attributes",
+    "against",
+    "support",
+    "min_size",
+    "depth",
+    "bins",
+    "split",
+    "judged",
+    "per",
+    "budget",
+    "confidence",
+    "control",
+    "permutations",
+    "most",
+    "time_limit",
+    "seed",
+)
 """Settings that mean the same whatever is compared."""
 
 

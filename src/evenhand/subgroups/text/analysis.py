@@ -244,9 +244,15 @@ def sample_text_gaps(
     z = float(normal_quantile(config.confidence))
     try:
         seen = sample_until_margin(
-            len(questions), 2, draw, ask, rule=StoppingRule(SAMPLE_THRESHOLD, config.margin, z), seed=config.seed,
-            limit=limit, progress=progress,
-        )  # fmt: skip
+            len(questions),
+            2,
+            draw,
+            ask,
+            rule=StoppingRule(SAMPLE_THRESHOLD, config.margin, z),
+            seed=config.seed,
+            limit=limit,
+            progress=progress,
+        )
     except KeyboardInterrupt:
         raise LimitError("it was stopped before one rule set was sampled", hint="allow more time") from None
     done = np.flatnonzero(seen.n)
@@ -284,9 +290,7 @@ def _refuse(terms: Terms, said: Mentions, least: int) -> RefusedRuleSet:
     size = int(np.logical_and.reduce([said.inside[axis][rows, group] for axis, group in terms]).sum())
     reason = f"{len(rows):,} texts speak of all of {', '.join(said.names[axis] for axis in axes)}: "
     reason += f"fewer than {least:,}" if len(rows) < least else "none has a place for these terms, or time was up"
-    return RefusedRuleSet(
-        rules=rules, words=describe_rules(rules), size=size, rest=len(rows) - size, reason=reason
-    )  # fmt: skip
+    return RefusedRuleSet(rules=rules, words=describe_rules(rules), size=size, rest=len(rows) - size, reason=reason)
 
 
 class _TermSwapper:

@@ -104,11 +104,15 @@ def bound_pair(layers: Layers, boxes: FeatureBoxes, protected: torch.Tensor) -> 
         least, greatest = bound_affine(least, greatest, weight, torch.zeros_like(bias))
         lower, upper = bound_affine(lower.relu(), upper.relu(), weight, bias)
         lower, upper = (
-            torch.stack((torch.maximum(lower[:, 0], lower[:, 1] - greatest),
-                         torch.maximum(lower[:, 1], lower[:, 0] + least)), dim=1),
-            torch.stack((torch.minimum(upper[:, 0], upper[:, 1] - least),
-                         torch.minimum(upper[:, 1], upper[:, 0] + greatest)), dim=1),
-        )  # fmt: skip
+            torch.stack(
+                (torch.maximum(lower[:, 0], lower[:, 1] - greatest), torch.maximum(lower[:, 1], lower[:, 0] + least)),
+                dim=1,
+            ),
+            torch.stack(
+                (torch.minimum(upper[:, 0], upper[:, 1] - least), torch.minimum(upper[:, 1], upper[:, 0] + greatest)),
+                dim=1,
+            ),
+        )
         intervals.append((lower, upper))
     return PairBounds(tuple(intervals), least[:, 0], greatest[:, 0])
 
