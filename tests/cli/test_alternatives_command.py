@@ -103,7 +103,6 @@ WRONG = {
     "an unknown attribute": (["--against", "gap", "--decide-without", "sexx"], "there is no attribute 'sexx'"),
     "an unknown family": (["--against", "gap", "--method", "tilted"], "tilt"),
     "no search": (["--method", "diffdp", "--record", "lda.json"], "only a search for alternatives has a record"),
-    "a frontier": (["--against", "gap", "--frontier", "f.html"], "the frontier of a search for alternatives"),
     "an option of methods": (["--against", "gap", "--rounds", 3], "leave it out"),
     "a negative loss": (["--against", "gap", "--accuracy-loss", -1], "accuracy"),
     "the people as the record": (["--against", "gap", "--record", "people.csv"], "is a file to read"),

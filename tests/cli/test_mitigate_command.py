@@ -223,33 +223,6 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     )  # fmt: skip
 
 
-def test_what_fairness_costs(evenhand, found, tmp_path, monkeypatch, result):
-    pytest.importorskip("torch", reason="needs the extra torch")
-    sweep = mitigating.trace_frontier
-
-    def quick(people, method, **options):
-        return sweep(people, method, strengths=(0.0, 1.0), hidden=(4,), steps=20, **options)
-
-    monkeypatch.setattr(mitigating, "trace_frontier", quick)
-    monkeypatch.setattr(mitigating, "mitigate", Stopped(result))
-    new, page, told = (tmp_path / name for name in ("new.npz", "frontier.html", "frontier.json"))
-    command = ["mitigate", *ABOUT, "--method", "erm", "--method", "diffdp", "--test", "aside.csv", "--out", new]
-    ran = evenhand(*command, "--frontier", told, "--quiet")
-    assert ran.code == 0, ran.err
-    swept = json.loads(told.read_text())
-    assert swept["kind"] == "frontier"
-    assert swept["method"] == "diffdp"
-    assert swept["test"] == 400
-    assert (swept["data"], swept["test_data"]) == ("people.csv", "aside.csv")
-    assert [point["strength"] for point in swept["points"]] == [0.0, 1.0]
-    assert 0.5 < swept["given"]["accuracy"]["value"] < 0.95
-    assert new.exists()
-    ran = evenhand(*command, "--frontier", page, "--quiet")
-    assert ran.code == 0, ran.err
-    assert "Accuracy and unfairness by diffdp" in page.read_text("utf-8")
-    assert "measured on 400 people of aside.csv" in page.read_text("utf-8")
-
-
 @pytest.mark.parametrize(("seconds", "code"), [(1.0, 130), (7.0, 0)], ids=["somebody", "time"])
 def test_interrupted_the_best_so_far_is_written(evenhand, found, tmp_path, monkeypatch, result, seconds, code):
     monkeypatch.setattr(mitigating, "mitigate", Stopped(result, interrupted=True, seconds=seconds))
@@ -300,8 +273,6 @@ FROM = ["--from", "search.json"]
         ([*FROM, "--out", "absent/new.joblib"], ["--out", "no folder"]),
         ([*FROM, "--out", "."], ["--out", "a folder"]),
         ([*FROM, "--html", "absent/page.html"], ["--html", "no folder"]),
-        ([*FROM, "--frontier", "frontier.html"], ["--frontier", "retrain has no strength", "diffdp"]),
-        (["--method", "diffdp", "--out", "new.npz", "--frontier", "frontier.png"], ["--frontier", "frontier.png"]),
         ([*FROM, "--json", "absent/told.json"], ["--json", "no folder"]),
         ([], ["--from", "evenhand search", "--method diffdp"]),
         ([*FROM, "--test", "people.csv"], ["--test", "people.csv is DATA itself", "kept aside"]),

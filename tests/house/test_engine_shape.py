@@ -76,7 +76,6 @@ def test_the_engines_are_all_here():
         "search",
         "search_numbers",
         "search_texts",
-        "trace_frontier",
     }
 
 

@@ -36,8 +36,6 @@ from evenhand.mitigation import (
     CandidateResult,
     Change,
     ComparisonLine,
-    FrontierPoint,
-    FrontierResult,
     MitigationResult,
     SplitSizes,
     Trial,
@@ -89,23 +87,6 @@ def document(name: str) -> Document:
 def shield(kind: str = "finite") -> ShieldPlan:
     inputs = Inputs(("Asian-Pac-Islander", "Amer-Indian-Eskimo"), (0.3, 0.7), (0.35, 0.6))
     return ShieldPlan(FairnessProperty("demographic_parity", Fraction("0.15")), inputs, 24, kind=kind)
-
-
-def frontier() -> FrontierResult:
-
-    def rate(value):
-        return examples.observed(round(9769 * value), 9769)
-
-    given = {"auc": rate(0.9), "flips": rate(0.1), "favoured": rate(0.2)}
-    points = [(0.0, 0.8517, 0.187), (0.1, 0.8511, 0.179), (0.25, 0.8494, 0.142), (1.0, 0.8406, 0.083),
-              (4.0, 0.829, 0.021), (16.0, 0.789, 0.004)]  # fmt: skip
-    return FrontierResult(
-        seed=0, seconds=60.0, method="diffdp", data="adult", favourable=">50K", protected=("sex",),
-        sees_protected=False, train=20000, test=9769, confidence=0.95,
-        points=tuple(FrontierPoint(strength=strength, accuracy=rate(accuracy), gap=rate(gap),
-                                   on_frontier=strength != 0.1, **given) for strength, accuracy, gap in points),
-        given=FrontierPoint(strength=None, accuracy=rate(0.8512), gap=rate(0.188), **given),
-    )  # fmt: skip
 
 
 def change(value: float, half: float) -> Change:
@@ -357,7 +338,6 @@ PICTURED: dict[str, tuple[Callable[[], Result], set[str]]] = {
     "premiums": (premiums, {"number quantiles", "subgroup gaps"}),
     "labels": (lambda: grades("labels"), {"label shares", "confusion by group"}),
     "grades": (lambda: grades("ordinal"), {"label shares", "confusion by group"}),
-    "frontier": (frontier, {"frontier"}),
     "mitigation": (mitigation, {"candidates", "before and after"}),
     "subgroups": (examples.subgroups, SUBGROUPS),
     "search": (profiles, {"gaps of profiles", "attributes of profiles"}),

@@ -162,7 +162,7 @@ def test_a_wider_font_of_the_reader_changes_nothing():
     assert widths == {"a & b": f"{fonts.text_width('a & b'):.1f}", "\N{CJK UNIFIED IDEOGRAPH-4E2D}": None}
 
 
-def test_names_of_a_frontier_never_meet():
+def test_names_of_points_never_overlap():
     points = itertools.product((0.0, 0.3, 1.0), repeat=2)
     rows = [{"name": f"{100 * i}", "gap": gap, "accuracy": accuracy} for i, (gap, accuracy) in enumerate(points)] * 3
     whole = drawing.Axis(0.0, 1.0, ())

@@ -67,10 +67,6 @@ def mitigate(
         ),
     ] = None,
     test: Annotated[str | None, typer.Option("--test", help="Test set, in no training set: read like DATA.")] = None,
-    frontier: Annotated[
-        Path | None,
-        typer.Option("--frontier", help="Accuracy against fairness, by the first method's strength: .html or .json."),
-    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -100,9 +96,9 @@ def mitigate(
     """Train the model again on what was found, or train fairly, or search for less discriminatory alternatives."""
     from evenhand import mitigation, view
 
-    output.check_places(out=out, frontier=frontier, record=record)
+    output.check_places(out=out, record=record)
     if refute is not None:
-        unused = {"--test": test, "--frontier": frontier, "--against": against}
+        unused = {"--test": test, "--against": against}
         for option, value in unused.items():
             if value is not None:
                 raise OptionError(f"{option} is not about a refutation", hint="leave it out, or leave out --refute")
@@ -123,13 +119,8 @@ def mitigate(
     if out is None:
         raise OptionError("expected a file for the new model", location="--out", hint="such as --out new.joblib")
     if against is not None:
-        if frontier is not None:
-            raise OptionError("the frontier of a search for alternatives is on its page", location="--frontier",
-                              hint="use --html")  # fmt: skip
         searched = ALTERNATIVES.read(context, seed=people.seed, against=against)
-        _check_outputs(
-            [model, data, test, people.schema, *map(str, searched.findings)], _outputs(out, output, None, record)
-        )
+        _check_outputs([model, data, test, people.schema, *map(str, searched.findings)], _outputs(out, output, record))
         _search_alternatives(searched, model, data, test, people, output, consent, (out, record))
         return
     if record is not None:
@@ -137,12 +128,11 @@ def mitigate(
     settings = SETTINGS.read(context, seed=people.seed)
     _check_outputs(
         [model, data, test, people.schema, *map(str, settings.findings)],
-        _outputs(out, output, frontier, None),
+        _outputs(out, output, None),
     )
     _check_methods(settings)
     if settings.strength is not None:
-        _first_with_strength(settings.methods, "--strength")
-    swept = _first_with_strength(settings.methods, "--frontier") if frontier is not None else ""
+        _check_strength(settings.methods)
     with _refusing_texts(model, settings, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         subject, kept, kept_name = _read_people(model, data, test, people, progress)
         if kept is not None:
@@ -156,25 +146,7 @@ def mitigate(
             typer.echo("interrupted before there was any model", err=True)
             raise typer.Exit(INTERRUPTED) from None
     written = [*done.save(out), *output.write_page(done.result.document)]
-    output.emit(done.result)  # before what takes as long again
-    if frontier is not None and not done.result.interrupted:
-        with view.show_progress(quiet=output.silent) as progress:
-            found = mitigation.trace_frontier(
-                mitigation.split_people(subject.people, seed=people.seed, test=kept),
-                swept,
-                given=done.given,
-                seed=people.seed,
-                confidence=settings.confidence,
-                time_limit=settings.time_limit,
-                data_name=subject.data_name,
-                test_data=kept_name or None,
-                progress=progress,
-            )
-        if frontier.suffix == ".json":
-            emit_result(found, str(frontier))
-        else:
-            view.write_page(view.render_page(found.document()), frontier)
-        written.append(frontier)
+    output.emit(done.result)
     output.show(done.result.document, written)
     timed_out = settings.time_limit is not None and done.result.seconds >= settings.time_limit
     if done.result.interrupted and not timed_out:
@@ -316,11 +288,9 @@ def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Ite
         ) from error
 
 
-def _outputs(
-    out: Path, output: PageOptions, frontier: Path | None, record: Path | None
-) -> dict[str, str | Path | None]:
+def _outputs(out: Path, output: PageOptions, record: Path | None) -> dict[str, str | Path | None]:
     """Return the files that are going to be written, by option."""
-    return {"--out": out, "--html": output.html, "--frontier": frontier, "--json": output.json, "--record": record}
+    return {"--out": out, "--html": output.html, "--json": output.json, "--record": record}
 
 
 def _check_outputs(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:
@@ -329,16 +299,12 @@ def _check_outputs(read: Sequence[str | Path | None], written: Mapping[str, str 
     Raises:
         OptionError: a file that is read would be lost, or nothing says how one is to be written.
     """
-    out, frontier = Path(str(written["--out"])), written["--frontier"]
+    out = Path(str(written["--out"]))
     _check_kept(read, written)
     # A schema may be written beside a network, under its name.
     _check_kept(read, {"--out": out.with_name(out.stem + ".schema.yaml")})
     if not out.suffix:
         raise OptionError(f"{out} has no ending, which says how a model is written", location="--out")
-    if frontier is not None and Path(frontier).suffix not in (".html", ".json"):
-        raise OptionError(
-            f"a frontier is a page or JSON, not {frontier}", location="--frontier", hint="name it ....html"
-        )
 
 
 def _check_kept(read: Sequence[str | Path | None], written: Mapping[str, str | Path | None]) -> None:
@@ -374,22 +340,21 @@ def _check_methods(config: MitigationConfig) -> None:
         )
 
 
-def _first_with_strength(methods: Sequence[str], option: str) -> str:
-    """The first method that has a strength.
+def _check_strength(methods: Sequence[str]) -> None:
+    """Check that one of the methods has a strength.
 
     Raises:
         OptionError: none of them has.
     """
     from evenhand.mitigation import TRAINED
 
-    found = [name for name in methods if name in TRAINED and name != "erm"]
-    if not found:
+    weighted = [name for name in TRAINED if name != "erm"]
+    if not set(methods) & set(weighted):
         raise OptionError(
-            f"{methods[0]} has no strength" + (" to go through" if option == "--frontier" else ""),
-            location=option,
-            hint=f"add --method, one of: {', '.join(name for name in TRAINED if name != 'erm')}",
+            f"{methods[0]} has no strength",
+            location="--strength",
+            hint=f"add --method, one of: {', '.join(weighted)}",
         )
-    return found[0]
 
 
 def _is_same_data(data: str, test: str) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.mitigation.analysis import Mitigation, forecast_queries, mitigate
     from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial
     from evenhand.mitigation.comparison import compare_candidates
-    from evenhand.mitigation.config import FrontierConfig, MitigationConfig
+    from evenhand.mitigation.config import MitigationConfig
     from evenhand.mitigation.findings import Findings, FoundProfiles, FoundSubgroup, concern_texts
     from evenhand.mitigation.learners import Learner, ResumableLearner, find_learner
     from evenhand.mitigation.methods.registry import FROM_FINDINGS, METHODS, TRAINED, load_methods
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from evenhand.mitigation.split import Split, TrainingSet, put_in_one_table, split_people
     from evenhand.mitigation.training.encoding import FeatureEncoding
     from evenhand.mitigation.training.fair_classifier import FairClassifier
-    from evenhand.mitigation.training.frontier import FrontierPoint, FrontierResult, trace_frontier
 
 __all__ = [
     "FROM_FINDINGS",
@@ -68,9 +67,6 @@ __all__ = [
     "FlipMetric",
     "FoundProfiles",
     "FoundSubgroup",
-    "FrontierConfig",
-    "FrontierPoint",
-    "FrontierResult",
     "GroupGapMetric",
     "Learner",
     "Mitigation",
@@ -99,7 +95,6 @@ __all__ = [
     "reweighing_weights",
     "save_witness",
     "split_people",
-    "trace_frontier",
 ]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)

@@ -1,4 +1,4 @@
-"""Settings of a mitigation and of a frontier."""
+"""Settings of a mitigation."""
 
 from __future__ import annotations
 
@@ -45,18 +45,3 @@ class MitigationConfig(Config):
         None, "most individuals that the given model may be asked about, where it is a black box", unit="rows", ge=1
     )
     seed: int = setting(0, "same seed, same result", ge=0)
-
-
-class FrontierConfig(Config):
-    """Settings of a frontier. What is left out of the network's is as in the method's candidates."""
-
-    strengths: tuple[float, ...] | None = setting(
-        None, "of the penalty, in this order; by default 0 and the method's own"
-    )
-    sees_protected: bool | None = setting(None, "whether the networks are given the protected attributes")
-    hidden: tuple[int, ...] | None = setting(None, "units of each hidden layer")
-    steps: int | None = setting(None, "batches in training", ge=1)
-    batch_size: int | None = setting(None, "people in each batch", ge=1)
-    confidence: float = setting(0.95, "confidence level of every interval", gt=0, lt=1)
-    time_limit: float | None = setting(None, "what was trained by then is shown", unit="seconds", gt=0)
-    seed: int = setting(0, "of the split and of every training", ge=0)

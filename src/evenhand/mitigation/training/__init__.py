@@ -8,8 +8,7 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.mitigation.training.fair_classifier import FairClassifier
-    from evenhand.mitigation.training.frontier import FrontierPoint, FrontierResult, trace_frontier
 
-__all__ = ["FairClassifier", "FrontierPoint", "FrontierResult", "trace_frontier"]
+__all__ = ["FairClassifier"]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)

@@ -22,7 +22,6 @@ _CHARTS = {
     "Certificate": ("certification", "plot_certificate"),
     "CertificateCheck": ("certification", "draw_check"),
     "ConfusionResult": ("confusion", "draw_counts"),
-    "FrontierResult": ("mitigation", "draw_frontier"),
     "GenaiAssessment": ("assessment", "plot_assessment"),
     "GenerationSimulationResult": ("generation", "plot_generation_simulation"),
     "GroupMetrics": ("groups", "plot_groups"),
@@ -101,7 +100,6 @@ FIGURES: dict[str, FigureSource] = {
     "coverage": FigureSource("assessment", "draw_coverage", "svg"),
     "flip rates": FigureSource("individual", "draw_flips", "rows"),
     "flip rates of texts": FigureSource("individual", "draw_text_flips", "svg"),
-    "frontier": FigureSource("mitigation", "draw_frontier", "svg"),
     "gaps of profiles": FigureSource("search", "draw_gaps", "svg"),
     "group rates": FigureSource("groups", "draw_breakdown", "rows"),
     "interventions over time": FigureSource(

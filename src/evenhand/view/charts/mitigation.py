@@ -1,4 +1,4 @@
-"""Mitigations as pictures: every number before and after, candidates beside each other; frontiers."""
+"""Mitigations as pictures: every number before and after, candidates beside each other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from evenhand.mitigation import (
     CandidateResult,
     ChangeVerdict,
     ComparisonLine,
-    FrontierPoint,
-    FrontierResult,
     MitigationResult,
 )
-from evenhand.stats import Observed, Quantity, Unknown, quantity_value
+from evenhand.stats import Observed, Quantity, Unknown
 from evenhand.view import drawing
 from evenhand.view.drawing import LIGHT, WIDE, Axis, Spec
 
@@ -287,26 +285,11 @@ def _model_panel(rows: Sequence[Spec], names: Sequence[str], width: int, *, name
     return {"layer": layers, "width": width, "height": {"step": ROW}}
 
 
-# The frontier: accuracy beside unfairness.
+# Alternatives: accuracy beside the gap.
 
 FRONTIER_WIDTH, HEIGHT = 690, 360
 SCALE = 66
 """Pixels for the numbers and the title of the upright axis."""
-
-
-def draw_frontier(result: FrontierResult, *, width: int = FRONTIER_WIDTH) -> Spec:
-    """Draw accuracy against the gap with their intervals; filled: on the frontier; a square: the given model."""
-    points = [point for point in result.points if quantity_value(point.gap) is not None]
-    rows = [_point_row(point) for point in points]
-    given = (
-        [_point_row(result.given)] if result.given is not None and quantity_value(result.given.gap) is not None else []
-    )
-    said = "; ".join(
-        f"{row['name']}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}".replace("%", " %")
-        for row in (*rows, *given)
-    )
-    about = f"Accuracy against the largest gap between groups, {result.method} by strength. {said}."
-    return _draw_trade(rows, given, "largest gap between groups (fairer to the left)", about, width)
 
 
 def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH) -> Spec:
@@ -449,17 +432,3 @@ def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tupl
     return {side: own for side, own in placed.items() if own}
 
 
-def _point_row(point: FrontierPoint) -> Spec:
-    row: Spec = {
-        "name": "given model" if point.strength is None else f"{point.strength:g}",
-        "on": point.on_frontier,
-    }
-    for name in ("accuracy", "gap"):
-        quantity = getattr(point, name)
-        value = quantity_value(quantity)
-        row |= {
-            name: value,
-            f"{name}_low": getattr(quantity, "low", value),
-            f"{name}_high": getattr(quantity, "high", value),
-        }
-    return row

@@ -72,7 +72,7 @@ class FairnessLoss(Protocol):
 
     Attributes:
         default: the strength where none is named.
-        sweep: strengths from weak to strong, to choose from on a validation part and to draw a frontier.
+        sweep: strengths from weak to strong, to choose from on a validation part.
     """
 
     default: float
