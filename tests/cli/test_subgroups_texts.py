@@ -89,7 +89,6 @@ def test_terms_of_ones_own(evenhand, comments):
         (["--bins", "3"], "bins"),
         (["--per", "id"], "per"),
         (["--split"], "split"),
-        (["--augment", "sampled"], "augment"),
         (["--schema", "people.yaml"], "schema"),
         (["--against", "rest"], "rest"),
         (["--by", "letter"], "letter"),

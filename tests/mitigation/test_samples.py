@@ -18,7 +18,7 @@ from evenhand.mitigation.methods.retrain import relabel_profiles, sample_levelli
 from evenhand.models import load_model
 from evenhand.schema import People, Schema, encode
 from evenhand.subgroups import Range
-from evenhand.subgroups.neighbourhood import DECIMAL_STEP
+from evenhand.subgroups.perturbation import DECIMAL_STEP
 from support import scaled
 
 SCHEMA = Schema.parse(

@@ -282,7 +282,6 @@ def test_interrupt_keeps_what_was_sampled():
         {"against": "best"},
         {"control": "BY"},
         {"min_size": 5},
-        {"augment": "sampled"},
     ],
     ids=str,
 )

@@ -125,10 +125,9 @@ def test_repeats_are_for_models_that_may_vary():
     assert five.model_copy(update={"seconds": one.seconds, "work": one.work}) == one
 
 
-@pytest.mark.parametrize("augment", [None, "sampled", "sequential"])
-def test_repeats_within_a_budget(augment):
+def test_repeats_within_a_budget():
     model = CountedCoin(lambda rows: np.where(rows[:, 0] == 1, 0.2, 0.7), 0, budget=6000)
-    result = subgroups.find_subgroups(model, few(900, 1), permutations=100, repeats=5, augment=augment, budget=6000)
+    result = subgroups.find_subgroups(model, few(900, 1), permutations=100, repeats=5, budget=6000)
     assert result.queries == model.sent <= 6000
     short = CountedCoin(lambda rows: 0.5, 0, budget=4000)
     with pytest.raises(BudgetError, match="does not pay for 5 answers about each of the 900 people"):

@@ -23,7 +23,6 @@ def decide(rows):
     "settings",
     [
         {"permutations": 4000},
-        {"augment": "sequential", "margin": 0.02},
         {"method": "sampled", "margin": 0.1},
     ],
 )

@@ -158,7 +158,6 @@ def test_draws_have_the_variance_of_weighted_sums():
     ("changed", "words"),
     [
         ({"method": "sampled"}, "method='sampled'"),
-        ({"augment": "sampled"}, "augment='sampled'"),
         ({"against": "best"}, "compared with the rest"),
     ],
 )

@@ -137,7 +137,6 @@ from evenhand.stats.score_difference import (
 )
 from evenhand.stats.sequential import (
     AlphaSpending,
-    SequentialDifference,
     anytime_confidence,
     betting_bounds,
     betting_martingales,
@@ -180,7 +179,6 @@ __all__ = [
     "RateCurves",
     "Repetition",
     "SampleMoments",
-    "SequentialDifference",
     "StratifiedOdds",
     "StratifiedTotal",
     "SummedLists",

@@ -10,14 +10,9 @@ if TYPE_CHECKING:
     from evenhand.subgroups.analysis import find_subgroups, find_subgroups_of_decisions, forecast_queries
     from evenhand.subgroups.config import Measure, NumberMeasure, NumberSubgroupConfig, SubgroupConfig
     from evenhand.subgroups.measures import MEASURES
-    from evenhand.subgroups.neighbourhood import (
-        NeighbourhoodConfig,
-        NeighbourhoodGap,
-        Perturbation,
-        sample_neighbourhood,
-    )
     from evenhand.subgroups.numbers.analysis import find_number_subgroups, find_subgroups_of_numbers
     from evenhand.subgroups.numbers.wording import counts_as_worse, find_widest, number_answer, worst_answer
+    from evenhand.subgroups.perturbation import Perturbation
     from evenhand.subgroups.result import (
         AttributeCells,
         Finding,
@@ -58,8 +53,6 @@ __all__ = [
     "LinearGroup",
     "Measure",
     "MeasuredNumber",
-    "NeighbourhoodConfig",
-    "NeighbourhoodGap",
     "NumberMeasure",
     "NumberSubgroupConfig",
     "Perturbation",
@@ -96,7 +89,6 @@ __all__ = [
     "nest_findings",
     "number_answer",
     "reason_unclear",
-    "sample_neighbourhood",
     "select_findings",
     "subgroup_blocks",
     "worst_answer",

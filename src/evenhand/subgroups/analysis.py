@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from evenhand.core import NEVER, TimeLimit, WorkClock
+from evenhand.core import WorkClock
 from evenhand.errors import BudgetError, OptionError
 from evenhand.models import (
     CHECKED,
@@ -28,9 +27,7 @@ from evenhand.models import (
 from evenhand.schema import People, PeopleWeights, RecordedDecisions
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes, recorded_outcomes
-from evenhand.subgroups.neighbourhood import NeighbourhoodConfig, sample_neighbourhood
 from evenhand.subgroups.result import SubgroupResult
-from evenhand.subgroups.rules import Rules
 from evenhand.typing import Integers, Progress
 
 SHARED_SETTINGS = ("method", "measure", "against", "control", "confidence", "margin", "support", "min_size", "seed")
@@ -79,10 +76,10 @@ def find_subgroups(
     timer = WorkClock.start(clock, config)
     limit = timer.limit(config.time_limit)
     names, everybody = config.attributes or people.schema.protected, len(people)
-    if weights is not None and (config.method != "exact" or config.augment is not None):
-        what = f"augment={config.augment!r}" if config.method == "exact" else f"method={config.method!r}"
+    if weights is not None and config.method != "exact":
         raise OptionError(
-            f"weights are for the people in the data counted exactly, not for {what}", hint="leave it out"
+            f"weights are for the people in the data counted exactly, not for method={config.method!r}",
+            hint="leave it out",
         )
     rows = known_rows(people, names)
     people, weights = people.at(rows), None if weights is None else weights.at(rows)
@@ -120,7 +117,6 @@ def find_subgroups(
         if config.method == "exact":
             say("asking the model", 0.0)
             result = search_exactly(people, outcomes, config, weights=weights, progress=say, limit=limit)
-            result = add_neighbourhood(result, ask(), people, config, say, limit)
         else:
             settings = {name: getattr(config, name) for name in SHARED_SETTINGS}
             found_by = METHODS[config.method](ask(), people, config, say, limit)
@@ -163,8 +159,8 @@ def find_subgroups_of_decisions(
 
     started = time.perf_counter()
     config = SubgroupConfig.of(config, settings)
-    if config.method != "exact" or config.augment is not None:
-        what = f"augment={config.augment!r}" if config.method == "exact" else f"method={config.method!r}"
+    if config.method != "exact":
+        what = f"method={config.method!r}"
         raise OptionError(f"decisions already made cannot be asked for, as {what} does", hint="leave it out")
     if config.attributes is None:
         config = config.model_copy(update={"attributes": decisions.people.schema.names})
@@ -210,103 +206,6 @@ def known_rows(people: People, names: Sequence[str]) -> Integers:
 
 def forecast_queries(people: People, config: SubgroupConfig) -> int | None:
     """Return how many individuals a search without a budget asks a black box about at most; None: it has no bound."""
-    if config.augment is not None or config.method not in ("exact", "linear"):
+    if config.method not in ("exact", "linear"):
         return None
     return FIRST_QUESTIONS + config.repeats * len(people) + 2 * CHECKED
-
-
-# A result with what its rule sets look like around the data.
-
-LEAST_AROUND = 2
-"""Individuals that make one pair around the data."""
-
-MOST_RULE_SETS = 10
-"""Findings that are looked at around the data, where no rule sets are asked about."""
-
-
-def add_neighbourhood(
-    result: SubgroupResult,
-    scorer: Scorer,
-    people: People,
-    config: SubgroupConfig,
-    progress: Progress,
-    limit: TimeLimit = NEVER,
-) -> SubgroupResult:
-    """Fill in ``around``: for the rule sets asked about, else for the first that are significant alone.
-
-    Rule sets without anybody inside or outside are left out, and a note says so.
-
-    Args:
-        result: what was found on the real people.
-        scorer, people, config: what it was found with; ``config.augment`` says how, ``config.budget`` for how much.
-        progress: called with what is being done and the share done.
-        limit: when time is up.
-
-    Raises:
-        OptionError: the measure is the mean score, which is not counted.
-    """
-    if config.augment is None:
-        return result
-    if config.measure == "score":
-        raise OptionError(
-            "around the data decisions are counted, so there is no mean score", hint="choose another measure"
-        )
-    chosen, empty = _select_rule_sets(result)
-    if not chosen and not empty:
-        nothing = "Nothing is significant, so nothing was tested around the data."
-        return result.model_copy(update={"notes": (*result.notes, nothing)})
-    payable = _affordable_rows(scorer)
-    if payable is not None and payable < LEAST_AROUND:
-        spent = "The budget was spent on the people in the data, so nothing was asked around them."
-        return result.model_copy(update={"notes": (*result.notes, spent)})
-    rows = find_concerned(people, config.measure)
-    among = dataclasses.replace(
-        people,
-        individuals=people.individuals[rows],
-        labels=None if people.labels is None else people.labels[rows],
-        rows=people.rows[rows],
-    )
-    seen = sample_neighbourhood(
-        scorer,
-        among,
-        chosen,
-        sensitive={*(cells.name for cells in result.attributes), *people.schema.protected},
-        config=NeighbourhoodConfig(
-            how=config.augment,
-            refused=config.measure == "false-negative",
-            margin=config.margin,
-            confidence=config.confidence,
-            budget=payable,
-            seed=config.seed,
-        ),
-        limit=limit,
-        progress=lambda share: progress("asking around the data", share),
-    )
-    notes: tuple[str, ...] = (
-        f"Around the data: {seen.asked:,} individuals asked about, people in the data with one attribute that is not "
-        f"sensitive moved one step. These gaps are the model's around these people; how few people there are does not "
-        f"show in them. Their intervals hold together with {config.confidence:.0%} confidence.".replace("%", " %"),
-    )
-    if empty:
-        notes += (f"{empty:,} of the rule sets asked about hold no one or everybody, so they have no neighbourhood.",)
-    return result.model_copy(
-        update={
-            "around": seen.rule_sets,
-            "interrupted": result.interrupted or seen.interrupted,
-            "notes": result.notes + notes,
-        }
-    )
-
-
-def _affordable_rows(scorer: Scorer) -> int | None:
-    ledger = find_ledger(scorer)
-    return None if ledger is None or ledger.budget is None else int(ledger.left) // answers_per_row(scorer)
-
-
-def _select_rule_sets(result: SubgroupResult) -> tuple[Sequence[Rules], int]:
-    """Return which rule sets to look at, and how many that were asked about cannot be."""
-    if result.judged:
-        both = [one.rules for one in result.judged if one.size and one.rest]
-        return both, len(result.judged) - len(both)
-    alone = [finding.rules for finding in result.findings if finding.found and finding.under is None]
-    return alone[:MOST_RULE_SETS], 0

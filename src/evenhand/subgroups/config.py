@@ -17,7 +17,6 @@ NumberMeasure: TypeAlias = Literal["mean", "residual", "absolute-error"]
 Control: TypeAlias = Literal["max-t", "BY", "none"]
 Against: TypeAlias = Literal["rest", "best"]
 Method: TypeAlias = Literal["exact", "sampled", "themis", "linear"]
-NeighbourhoodMethod: TypeAlias = Literal["sampled", "sequential"]
 Compared: TypeAlias = Literal["others", "all"]
 By: TypeAlias = Literal["group", "term"]
 LEAST_BEYOND = 2
@@ -85,9 +84,6 @@ class SubgroupConfig(RuleSettings, SharedSettings):
     """Settings of a search for subgroups of people, besides those that every search has."""
 
     method: Method = setting("exact", "count everybody, or search by a published method")
-    augment: NeighbourhoodMethod | None = setting(
-        None, "ask around the data too: as many samples as the margin needs, or until the answer is clear"
-    )
     repeats: int = setting(
         1, "answers per person, the majority decides; for models that can answer differently each time", ge=1
     )

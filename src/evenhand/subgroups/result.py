@@ -11,7 +11,6 @@ from evenhand.datasets import TextFinding
 from evenhand.models import NoiseCheck, RepeatCheck
 from evenhand.stats import Quantity
 from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
-from evenhand.subgroups.neighbourhood import NeighbourhoodGap
 from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
 
 if TYPE_CHECKING:
@@ -252,7 +251,6 @@ class SubgroupResult(Result):
         interrupted: whether somebody stopped it, or time was up; what is here was found before.
         linear: the group of the linear auditor, which no rules describe.
         queries: individuals (rows) that the model was asked about in all, from trying it on.
-        around: rule sets around the data, where that was asked for: samples, not people.
         noise: how often the model disagreed with itself; None if it was not asked twice.
         repeats: answers about each person, of which the majority counts (of scores the mean).
         notes: what else a reader must know.
@@ -284,7 +282,6 @@ class SubgroupResult(Result):
     interrupted: bool = False
     linear: LinearGroup | None = None
     queries: int = 0
-    around: tuple[NeighbourhoodGap, ...] = ()
     noise: NoiseCheck | None = None
     repeats: int = 1
     notes: tuple[str, ...] = ()

@@ -382,16 +382,6 @@ def build_document(result: SubgroupResult, subject: SubjectCard | None = None) -
     ]
     if isinstance(result, TextSubgroupResult) and result.effects:
         blocks += _swap_blocks(result)
-    if result.around:
-        blocks += [
-            Heading("Around the data", anchor="around"),
-            Text(
-                "People in the data with one attribute that is not sensitive moved by a step: samples, not people. "
-                "These numbers are estimated and belong to the model around these data; how few people the data hold "
-                "does not show in them.",
-                tuple(one.sentence() for one in result.around),
-            ),
-        ]
     blocks += [Heading("How it was done", anchor="method", detail=True), method_facts(result)]
     return Document(
         title, lead, tuple(blocks), brand="Evenhand subgroups", made=result.provenance, readings=result.readings

@@ -11,7 +11,6 @@ intervals hold together (Waudby-Smith & Ramdas, "Estimating means of bounded ran
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evenhand.errors import OptionError
 from evenhand.stats.level import bisect_edge, tail_probability
@@ -48,8 +47,9 @@ def betting_martingales(k: int, n: int, rate: float) -> tuple[float, float]:
     """Compute betting martingales against the two one-sided hypotheses on the rate (Waudby-Smith and Ramdas 2024).
 
     Each starts with 1. If the rate is at most this one, the first ever reaches 1/a with probability a at most; if it is
-    at least this one, the second. Their bets are those of ``SequentialDifference``: the first wins most where every
-    observation is a success. Assumes observations with the same rate given all before.
+    at least this one, the second. A bet on more than ``rate`` changes the wealth by the factor ``1 - s + s x / rate``
+    for the observation x, with s one of ``STAKES``; a bet on less likewise with 1 - x and 1 - rate. Assumes
+    observations with the same rate given all before.
 
     Args:
         k: successes.
@@ -64,7 +64,7 @@ def betting_martingales(k: int, n: int, rate: float) -> tuple[float, float]:
     if not 0 < rate < 1:
         raise OptionError(f"a rate must lie between 0 and 1, not {rate:g}")
     with np.errstate(over="ignore"):  # beyond any doubt is infinite
-        above, below = _log_wealth(k, 0, n - k, rate), _log_wealth(n - k, 0, k, 1 - rate)
+        above, below = _log_wealth(k, n - k, rate), _log_wealth(n - k, k, 1 - rate)
         return float(np.exp(above)), float(np.exp(below))
 
 
@@ -81,78 +81,16 @@ def betting_bounds(k: int, n: int, above: float, below: float) -> tuple[float, f
         upper below it with 1/below.
     """
     share = k / n if n else 0.5
-    low = bisect_edge(lambda p: _log_wealth(k, 0, n - k, p) < np.log(above), share, 0.0, HALVINGS)
-    high = bisect_edge(lambda p: _log_wealth(n - k, 0, k, 1 - p) < np.log(below), share, 1.0, HALVINGS)
+    low = bisect_edge(lambda p: _log_wealth(k, n - k, p) < np.log(above), share, 0.0, HALVINGS)
+    high = bisect_edge(lambda p: _log_wealth(n - k, k, 1 - p) < np.log(below), share, 1.0, HALVINGS)
     return low, high
 
 
-class SequentialDifference:
-    """The difference of two rates, observed in pairs: E[first] - E[second], with evidence and interval at any time.
-
-    A pair is the same individual under two assignments of the protected attributes, or one individual of each of two
-    groups. A pair counts as +1, 0 or -1; scaled to [0, 1] its mean is bet on in both directions. A bet on a mean above
-    m changes the wealth by the factor ``1 - s + s x / m``, with x the scaled pair and s one of ``STAKES``; below m
-    likewise with 1 - x and 1 - m. Each direction has half of the wealth, and ``evidence`` counts the better half alone:
-    never more than the whole, and its confidence sequence is an interval.
-
-    Assumes pairs that are independent of each other, or at least with the same mean difference given all before.
-    """
-
-    def __init__(self) -> None:
-        self.first_only = 0
-        """Pairs in which the first alone was a success."""
-        self.second_only = 0
-        self.alike = 0
-        self.most_evidence = 0.0
-        """The largest evidence against no difference seen so far, over all calls of ``add``."""
-
-    def add(self, first: ArrayLike, second: ArrayLike) -> None:
-        """Take further pairs of 0/1 outcomes in, arrays of one shape or single outcomes."""
-        first, second = np.broadcast_arrays(np.asarray(first, dtype=bool), np.asarray(second, dtype=bool))
-        self.first_only += int((first & ~second).sum())
-        self.second_only += int((~first & second).sum())
-        self.alike += int((first == second).sum())
-        self.most_evidence = max(self.most_evidence, self.evidence())
-
-    @property
-    def pairs(self) -> int:
-        return self.first_only + self.second_only + self.alike
-
-    @property
-    def difference(self) -> float:
-        """The observed difference, 0 before the first pair."""
-        return (self.first_only - self.second_only) / self.pairs if self.pairs else 0.0
-
-    @property
-    def p(self) -> float:
-        """A p value against no difference that holds however often one looked."""
-        return 1 / max(self.most_evidence, 1.0)
-
-    def evidence(self, difference: float = 0.0) -> float:
-        """Return the wealth of a bet against this difference: 20 or more rejects it at 5 %, at any time."""
-        with np.errstate(over="ignore"):  # beyond any doubt is infinite
-            return float(np.exp(max(self._above(difference), self._below(difference))) / 2)
-
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return all differences that the evidence does not reject; the intervals at all times hold together."""
-        threshold = -float(np.log(tail_probability(confidence)))
-        low = bisect_edge(lambda d: self._above(d) < threshold, self.difference, -1.0, HALVINGS)
-        high = bisect_edge(lambda d: self._below(d) < threshold, self.difference, 1.0, HALVINGS)
-        return low, high
-
-    def _above(self, difference: float) -> float:
-        return _log_wealth(self.first_only, self.alike, self.second_only, (1 + difference) / 2)
-
-    def _below(self, difference: float) -> float:
-        return _log_wealth(self.second_only, self.alike, self.first_only, (1 - difference) / 2)
-
-
-def _log_wealth(ones: int, halves: int, zeros: int, mean: float) -> float:
-    """What betting on more than the mean made of 1, after so many observations of 1, 1/2 and 0, as a logarithm."""
+def _log_wealth(ones: int, zeros: int, mean: float) -> float:
+    """Compute the logarithm of the wealth of a bet on more than the mean, after so many observations of 1 and 0."""
     from scipy.special import logsumexp, xlogy
 
     if mean <= 0:
-        return float("inf") if ones + halves else 0.0
-    factors = (1 + STAKES * (x / mean - 1) for x in (1.0, 0.5, 0.0))
-    gains = sum(xlogy(n, factor) for n, factor in zip((ones, halves, zeros), factors, strict=True))
+        return float("inf") if ones else 0.0
+    gains = xlogy(ones, 1 + STAKES * (1.0 / mean - 1)) + xlogy(zeros, 1 - STAKES)
     return float(logsumexp(gains, b=STAKE_WEIGHTS))

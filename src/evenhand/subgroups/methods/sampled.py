@@ -32,7 +32,7 @@ from evenhand.subgroups.methods.published import (
     sample_until_margin,
     sensitive_names,
 )
-from evenhand.subgroups.neighbourhood import Perturbation
+from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.tabulate import cells_of_rule_sets, find_occupied_cells, sum_rule_sets
 from evenhand.typing import Floats, Integers, Progress
