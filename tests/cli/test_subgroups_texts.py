@@ -88,7 +88,6 @@ def test_terms_of_ones_own(evenhand, comments):
         (["--favourable", "perhaps"], "perhaps"),
         (["--bins", "3"], "bins"),
         (["--per", "id"], "per"),
-        (["--split"], "split"),
         (["--schema", "people.yaml"], "schema"),
         (["--against", "rest"], "rest"),
         (["--by", "letter"], "letter"),

@@ -55,10 +55,8 @@ class Given:
 FAIR = {
     "rest": ({}, 0.3),
     "rare": ({"support": 0.0, "min_size": 10}, 0.03),
-    "best": ({"against": "best"}, 0.3),
     "errors": ({"measure": "false-negative"}, 0.3),
     "score": ({"measure": "score"}, None),
-    "best score": ({"measure": "score", "against": "best"}, None),
 }
 
 

@@ -383,30 +383,6 @@ def test_a_gap_that_a_control_variable_explains_is_gone():
     assert controlled.per == "city"
 
 
-@settings(deadline=None, max_examples=scaled(40))
-@given(worlds, st.integers(1, 4), st.sampled_from(["favourable", "false-negative"]))
-def test_the_best_other_group_by_hand(world, least, measure):
-    rows, values = apart(world)
-    everybody = tiny(rows)
-    result = search(everybody, values, min_size=least, against="best", measure=measure)
-    sign = -1 if measure == "false-negative" else 1
-    for found in result.findings:
-        inside = find_members(everybody, found.rules)
-        cells = {}
-        for person, its in enumerate(rows):
-            cells.setdefault(
-                tuple(its[("race", "class").index(name)] for name in sorted(found.rules, reverse=False)), []
-            ).append(person)
-        others = [cell for cell in cells.values() if len(cell) >= least and not inside[cell].any()]
-        best = max(sign * np.mean([values[person] for person in cell]) for cell in others)
-        assert sign * found.rest_rate == pytest.approx(best)
-        versus = find_members(everybody, found.versus.rules)
-        assert versus.sum() == found.rest
-        assert not (versus & inside).any()
-        assert np.mean(np.array(values)[versus]) == pytest.approx(found.rest_rate)
-        assert found.found == (found.low > 0 or found.high < 0)
-
-
 # Measures
 
 
@@ -565,29 +541,6 @@ def test_conditions_that_cannot_be_judged():
             search(world, values, judged=(condition,))
 
 
-def test_rule_sets_are_chosen_on_one_half_and_measured_on_the_other():
-    world = people(4000, seed=9)
-    values = np.random.default_rng(5).random(4000) < np.where(world.individuals[:, 1] == 0, 0.3, 0.5)
-    whole, split = (
-        search(world, values, split=split, support=0.05, min_size=30, permutations=200, judged=("race == a",))
-        for split in (False, True)
-    )
-    assert (whole.split, split.split, whole.people, split.people) == (False, True, 4000, 2000)
-    assert split.found > 0
-    assert split.tested < whole.tested
-    assert split.critical < whole.critical
-    found = next(found for found in split.findings if found.rules == {"race": ("a",)})
-    assert 450 < found.size < 900
-    assert found.size == split.judged[0].size
-    assert any("selected on 2,000 people" in note for note in split.notes)
-    for found in split.findings:
-        for other in found.same:
-            assert (find_members(world, other.rules) == find_members(world, found.rules)).mean() > 0.98
-    assert search(world, values, split=True, seed=1).findings != split.findings
-    nothing = search(world, np.arange(4000) % 2 == 0, split=True, support=0.05, min_size=30, permutations=200)
-    assert nothing.findings == ()
-
-
 def test_gaps_that_are_certainly_small_are_not_found():
     world = people(20_000, seed=1)
     values = np.random.default_rng(5).random(20_000) < np.where(world.individuals[:, 0] == 0, 0.47, 0.50)
@@ -676,7 +629,6 @@ def test_everybody_treated_alike(constant):
         ({"measure": "accuracy"}, "measure: expected one of: (?s:.*)got 'accuracy'"),
         ({"attributes": "sex"}, "attributes: expected several"),
         ({"judged": "age > 60"}, "judged: expected several"),
-        ({"against": "all"}, "against: expected one of: rest, best, got 'all'"),
         ({"control": "holm"}, "control: expected one of: max-t, BY, none, got 'holm'"),
         ({"support": 1.0}, "support"),
         ({"margin": -0.1}, "margin"),
@@ -688,8 +640,6 @@ def test_everybody_treated_alike(constant):
         ({"per": "sex"}, "both a sensitive attribute"),
         ({"per": "sea"}, "no attribute 'sea'"),
         ({"attributes": ()}, "no sensitive attribute"),
-        ({"against": "best", "per": "job"}, "best other group"),
-        ({"against": "best", "control": "BY"}, "best other group"),
     ],
 )
 def test_settings_that_make_no_sense(options, message):
@@ -710,7 +660,7 @@ def test_the_model_is_asked_once_about_everybody_and_not_at_all_if_something_is_
 def test_results_travel_and_repeat():
     world = people(800, seed=3)
     model = Decider(lambda rows: (rows[:, 0] == 0) & (rows[:, 3] > 4))
-    options = {"judged": ("age > 70", "age > 75 and race == a"), "against": "best"}
+    options = {"judged": ("age > 70", "age > 75 and race == a")}
     first, again = (subgroups.find_subgroups(model, world, permutations=100, **options) for _ in range(2))
     assert SubgroupResult.from_json(first.to_json()) == first
     assert again.model_copy(update={"seconds": first.seconds}) == first

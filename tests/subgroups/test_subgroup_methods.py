@@ -277,9 +277,7 @@ def test_interrupt_keeps_what_was_sampled():
     [
         {"measure": "score"},
         {"measure": "false-positive"},
-        {"split": True},
         {"per": "job"},
-        {"against": "best"},
         {"control": "BY"},
         {"min_size": 5},
     ],

@@ -30,7 +30,7 @@ from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measur
 from evenhand.subgroups.result import SubgroupResult
 from evenhand.typing import Integers, Progress
 
-SHARED_SETTINGS = ("method", "measure", "against", "control", "confidence", "margin", "support", "min_size", "seed")
+SHARED_SETTINGS = ("method", "measure", "control", "confidence", "margin", "support", "min_size", "seed")
 """Settings that a result repeats."""
 
 
@@ -164,10 +164,9 @@ def find_subgroups_of_decisions(
         raise OptionError(f"decisions already made cannot be asked for, as {what} does", hint="leave it out")
     if config.attributes is None:
         config = config.model_copy(update={"attributes": decisions.people.schema.names})
-    if decisions.people.counts is not None and (config.split or config.measure == "score"):
-        what = "a random half of the people" if config.split else "mean scores"
+    if decisions.people.counts is not None and config.measure == "score":
         raise OptionError(
-            f"{what} needs every person, and these rows are counted where they are",
+            "mean scores need every person, and these rows are counted where they are",
             hint="leave it out, or read a sample of the rows into memory",
         )
     timer = WorkClock.start(clock, config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.measures import MinimumSizes
-from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, fingerprint_rule_sets, sum_rule_sets
+from evenhand.subgroups.tabulate import CellTable, fingerprint_rule_sets, sum_rule_sets
 from evenhand.typing import Floats, Integers
 
 
@@ -113,20 +112,6 @@ def count_family(family: RuleSetFamily, table: CellTable, floors: MinimumSizes) 
         copies=copies,
     )
     return CountedFamily(candidates, prints)
-
-
-def recount_candidates(
-    family: RuleSetFamily, table: CellTable, chosen: CandidateRuleSets, floors: MinimumSizes
-) -> CandidateRuleSets:
-    """Return rule sets chosen elsewhere, with the numbers of a table's people; those below the floors are left out."""
-    inside = cells_of_rule_sets(family, table.cells, chosen.chosen).astype(np.float64)
-
-    def sums(weights: Floats | None) -> Floats:
-        return np.asarray(inside @ table.spread_over_strata(table.sums(weights)).T)
-
-    size, total, squares = sums(None), sums(table.values), sums(np.square(table.values))
-    met = np.flatnonzero(floors.accept(*table.measure_sides(sums)))
-    return dataclasses.replace(chosen.at(met), size=size[met], total=total[met], squares=squares[met])
 
 
 def stratum_sums(family: RuleSetFamily, table: CellTable, weights: Floats | None) -> Floats:

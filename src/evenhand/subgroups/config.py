@@ -69,12 +69,10 @@ class RuleSettings(Config):
     attributes: tuple[str, ...] | None = setting(
         None, "the sensitive attributes; by default those that the schema marks as protected"
     )
-    against: Against = setting("rest", "compare with everybody else, or with the best treated other group")
     support: float = setting(0.05, "share of the people concerned that a subgroup holds at least", ge=0, lt=1)
     min_size: int = setting(30, "people inside, and outside, at least", ge=1)
     depth: int | None = setting(None, "attributes in one rule set, at most; by default all", ge=1)
     bins: int = setting(10, "parts of about equally many people that a number is cut into, at most", ge=2)
-    split: bool = setting(False, "choose subgroups on a random half of the people, measure them on the other")
     judged: tuple[str, ...] = setting((), "judge this subgroup too, like 'age >= 90 and sex == Male'")
     per: str | None = setting(None, "take gaps within each value of this attribute, and average them")
     budget: int | None = setting(None, "ask the model about so many individuals at most, all told", ge=1)

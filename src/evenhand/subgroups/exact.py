@@ -13,7 +13,7 @@ from evenhand.errors import OptionError
 from evenhand.schema import People, PeopleWeights
 from evenhand.subgroups import deep
 from evenhand.subgroups.assessment import MOST_EXACT, CandidateFamily, CandidateStatistics, assess_candidates
-from evenhand.subgroups.candidates import CountedFamily, count_family, recount_candidates
+from evenhand.subgroups.candidates import CountedFamily, count_family
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
 from evenhand.subgroups.family import RuleSetFamily, build_family
@@ -92,37 +92,20 @@ def search_exactly(
     rows, rng = outcome.concerned, np.random.default_rng(config.seed)
     inside = np.array([one.inside[rows] for one in conditions], dtype=bool).reshape(len(conditions), len(rows)).T
 
-    def table(where: Integers, asked_about: Booleans) -> CellTable:
-        return tabulate_people(
-            codes[rows[where]],
-            outcome.values[where],
-            counted=outcome.counted,
-            asked=asked_about,
-            stratum=None if stratum is None else stratum[rows[where]],
-            weights=None if weights is None else weights.values[rows[where]],
-            counts=None if people.counts is None else people.counts[rows[where]],
-        )
-
     say = progress or (lambda what, share: None)
-    look = _FamilyExamination(rules, config, outcome.better, rng, limit, say)
+    look = _FamilyExamination(rules, config, rng, limit, say)
     notes = list(describe_large_cells(cuts, codes, people.counts))
-    if config.split:
-        shuffled = rng.permutation(len(rows))
-        # Half of the people choose the rule sets and the other half measures them: the intervals then owe nothing to
-        # the choice.
-        first, second = np.sort(shuffled[: len(rows) // 2]), np.sort(shuffled[len(rows) // 2 :])
-        chosen = look.examine_all(table(first, np.zeros((len(first), 0), bool)))
-        measured = table(second, inside[second])
-        refused = _refuse_rule_sets(measured, conditions, look.floors(measured))
-        looked = look.again(measured, chosen, _accepted_cells(measured, refused))
-        notes.append(
-            f"{chosen.found:,} rule sets were selected on {len(first):,} people and measured on the {len(second):,} "
-            f"others: the plain intervals need no adjustment for the search."
-        )
-    else:
-        measured = table(np.arange(len(rows)), inside)
-        refused = _refuse_rule_sets(measured, conditions, look.floors(measured))
-        looked = look.examine_all(measured, _accepted_cells(measured, refused))
+    measured = tabulate_people(
+        codes[rows],
+        outcome.values,
+        counted=outcome.counted,
+        asked=inside,
+        stratum=None if stratum is None else stratum[rows],
+        weights=None if weights is None else weights.values[rows],
+        counts=None if people.counts is None else people.counts[rows],
+    )
+    refused = _refuse_rule_sets(measured, conditions, look.floors(measured))
+    looked = look.examine_all(measured, _accepted_cells(measured, refused))
     standing = looked.standing
     interrupted = standing.stopped is not None or not looked.whole
     notes += _result_notes(looked, rules, config)
@@ -133,7 +116,6 @@ def search_exactly(
     return SubgroupResult(
         method="exact",
         measure=config.measure,
-        against=config.against,
         control=config.control,
         confidence=config.confidence,
         critical=standing.critical,
@@ -150,7 +132,6 @@ def search_exactly(
         findings=tuple(_restore_unit(finding, outcome) for finding in findings),
         judged=tuple(one if isinstance(one, RefusedRuleSet) else _restore_unit(one, outcome) for one in judged),
         per=config.per,
-        split=config.split,
         interrupted=interrupted,
         notes=tuple(notes),
         table_reading=people.reading,
@@ -175,11 +156,10 @@ def _restore_unit(finding: Finding, outcome: MeasuredOutcomes) -> Finding:
 
 @dataclass(frozen=True)
 class _FamilyExamination:
-    """One family looked at under one set of settings; ``better`` says which values people want, see the outcomes."""
+    """Examine one family of rule sets under one set of settings."""
 
     family: RuleSetFamily
     config: SubgroupConfig
-    better: int
     rng: np.random.Generator
     limit: TimeLimit
     say: Progress
@@ -190,33 +170,20 @@ class _FamilyExamination:
     def examine_all(self, table: CellTable, asked_about: Booleans | None = None) -> ExaminedFamily:
         """Look at every rule set of the family, and at those asked about (asked, occupied cells)."""
         extra = np.zeros((0, len(table.cells.sizes)), dtype=bool) if asked_about is None else asked_about
-        plain = table.weights is None and self.config.against == "rest"
-        if self.family.cube > LARGE and self.config.control == "max-t" and plain:
+        if self.family.cube > LARGE and self.config.control == "max-t" and table.weights is None:
             return self._search_deep(table, extra)
         self.say("counting", 0.0)
         counted = count_family(self.family, table, self.floors(table))
         lot = CandidateFamily(self.family, table, counted.candidates, extra)
         standing = self._assess(lot)
         number = len(counted.candidates)
-        tested, found = int(standing.known[:number].sum()), int(standing.found[:number].sum())
-        return ExaminedFamily(lot, standing, tested, found, counted)
-
-    def again(self, table: CellTable, chosen: ExaminedFamily, asked_about: Booleans) -> ExaminedFamily:
-        """Look at what was significant among some people, once more among others."""
-        rows = np.flatnonzero(chosen.standing.found[: len(chosen.lot.candidates)])
-        floor = MinimumSizes(1, self.config.min_size)
-        again = recount_candidates(self.family, table, chosen.lot.candidates.at(rows), floor)
-        lot = CandidateFamily(self.family, table, again, asked_about)
-        standing = self._assess(lot)
-        found = int(standing.found[: len(again)].sum())
-        return ExaminedFamily(lot, standing, len(again), found, chosen.counted, chosen.whole, chosen.notes)
+        return ExaminedFamily(lot, standing, number, int(standing.found[:number].sum()), counted)
 
     def _assess(self, lot: CandidateFamily, drawn: PermutationNull | None = None) -> CandidateStatistics:
         return assess_candidates(
             lot,
             self.config,
             self.rng,
-            better=self.better,
             drawn=drawn,
             limit=self.limit,
             progress=lambda share: self.say("permuting", share),
@@ -251,20 +218,11 @@ class _FamilyExamination:
 
 def _check_config(rules: RuleSetFamily, config: SubgroupConfig, weights: PeopleWeights | None) -> None:
     """Refuse what cannot be done together."""
-    if weights is not None and config.against == "best":
-        raise OptionError("with weights, subgroups are compared with the rest", hint="leave the best other group out")
-    if config.against == "best" and (config.per is not None or config.control != "max-t"):
-        raise OptionError(
-            "the best other group is chosen by its rate, which only the max-t control without a control variable "
-            "accounts for",
-            hint="compare with the rest, or use control max-t without per",
-        )
-    if rules.cube > MOST and (weights is not None or config.against == "best" or config.control != "max-t"):
+    if rules.cube > MOST and (weights is not None or config.control != "max-t"):
         weighted = " with weights" if weights is not None else ""
         raise OptionError(
-            f"a cube of {rules.cube:,} counts is too large for control by {config.control} against the "
-            f"{config.against}{weighted}",
-            hint="take fewer attributes or bins" + ("" if weighted else ", or compare with the rest by max-t"),
+            f"a cube of {rules.cube:,} counts is too large for control by {config.control}{weighted}",
+            hint="take fewer attributes or bins" + ("" if weighted else ", or the control max-t"),
         )
 
 

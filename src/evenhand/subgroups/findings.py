@@ -41,7 +41,6 @@ def list_findings(
         counted: the family, to tell other descriptions of the same people.
     """
     known = standing.exact_rows[standing.exact_rows < len(lot.candidates)]
-    known = known[standing.known[known]]
     # Mirror images are equally clear but for rounding; then the simpler one comes first, and the one worse off.
     away, rules = np.round(np.abs(standing.z[known]), 9), (lot.candidates.chosen[known] > 0).sum(axis=1)
     order = known[np.lexsort((better * standing.gap[known] > 0, rules, -away))]
@@ -94,12 +93,6 @@ def describe_finding(
     groups, rates = standing.groups.at(np.array([i])), standing.rates
     part, counted = groups.two_sided[0], lot.table.counted and groups.people is None
     size, rest = groups.count_people(0)
-    versus = None
-    if standing.versus is not None:
-        cells = zip(lot.family.cuts, standing.versus[i], strict=True)
-        versus = RuleSet(
-            rules={cut.attribute: cut.rule(np.arange(len(cut.names)) == cell) for cut, cell in cells if cell >= 0}
-        )
     return Finding(
         rules=rules,
         words=words,
@@ -119,7 +112,6 @@ def describe_finding(
         z=float(standing.z[i]),
         adjusted_p=float(standing.p[i]),
         found=bool(standing.found[i]),
-        versus=versus,
     )
 
 
@@ -142,19 +134,7 @@ def judge_rule_sets(
         if position in refused:
             answers.append(refused[position])
             continue
-        if standing.known[at]:
-            answers.append(describe_finding(lot, standing, at, one.rules, one.words))
-        else:
-            size, rest = int(standing.groups.size[at].sum()), lot.table.people
-            answers.append(
-                RefusedRuleSet(
-                    rules=one.rules,
-                    words=one.words,
-                    size=size,
-                    rest=rest - size,
-                    reason="no other group is large enough to compare it with",
-                )
-            )
+        answers.append(describe_finding(lot, standing, at, one.rules, one.words))
         at += 1
     return tuple(answers)
 
@@ -199,11 +179,6 @@ def _explain_in_turn(
     """Return the same, where some of the findings, ``first``, are shown before all others."""
     table, above = lot.table, np.full(len(lot.candidates), -1, dtype=np.int64)
     inside = cells_of_rule_sets(lot.family, table.cells, lot.candidates.chosen[significant])
-    among: list[Booleans | None] = [None]
-    if standing.versus is not None:
-        # One that is compared with a single other group is new if it differs from that group, too.
-        codes, versus = table.cells.codes[:, : table.attributes], standing.versus[significant][:, None, :]
-        among.append(inside | ((codes == versus) | (versus < 0)).all(axis=2))
     direction = np.sign(standing.gap[significant])
     left, z = np.arange(len(significant)), np.abs(standing.z[significant])
     parts = table.cells.codes[:, -1]
@@ -214,26 +189,23 @@ def _explain_in_turn(
         # What is shown parts the people once more, and the others are looked at within the parts.
         parts = np.unique(2 * parts + inside[clearest], return_inverse=True)[1].ravel()
         left = left[left != clearest]
-        z = np.zeros(len(left))
-        for compared in among:
-            groups = _groups_within(table, parts, inside[left], None if compared is None else compared[left])
-            moved = groups.rates[0] - groups.rates[1]
-            matters = (np.abs(moved) >= margin) & (np.sign(moved) == direction[left])
-            z = np.maximum(z, np.where(matters, np.abs(groups.z), 0.0))
+        groups = _groups_within(table, parts, inside[left])
+        moved = groups.rates[0] - groups.rates[1]
+        matters = (np.abs(moved) >= margin) & (np.sign(moved) == direction[left])
+        z = np.where(matters, np.abs(groups.z), 0.0)
         remains = z >= standing.critical
         above[significant[left[~remains]]] = significant[clearest]
         left, z = left[remains], z[remains]
     return significant[shown], above
 
 
-def _groups_within(table: CellTable, parts: Integers, inside: Booleans, among: Booleans | None) -> StratifiedGroups:
+def _groups_within(table: CellTable, parts: Integers, inside: Booleans) -> StratifiedGroups:
     """Return groups compared with others in the same part of the people.
 
     Args:
         table: the people.
         parts: the part of each occupied cell, 0, 1, ..., shape (cells,).
         inside: which cells each group holds, shape (groups, cells).
-        among: which cells it and those that it is compared with hold; None: everybody.
     """
     # Cells of a part one after the other, so that the sums of all parts are one pass.
     order = np.argsort(parts, kind="stable")
@@ -252,7 +224,7 @@ def _groups_within(table: CellTable, parts: Integers, inside: Booleans, among: B
             ]
         )
 
-    everybody = add_up(np.ones((1, len(parts)), dtype=bool) if among is None else among)
+    everybody = add_up(np.ones((1, len(parts)), dtype=bool))
     if weighted:
         return compare_weighted(table, add_up(inside), everybody)
     own = add_up(inside)

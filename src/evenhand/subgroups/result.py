@@ -226,7 +226,7 @@ class SubgroupResult(Result):
         measure: what is compared; of numbers ``mean``, ``residual`` (decided minus true), ``absolute-error`` or
             ``above`` a level.
         number: the number that is decided, whose unit gaps and means are in; None where labels are.
-        against: with whom: everybody else, or the best other group.
+        against: with whom: everybody else, or, by THEMIS, the best other combination.
         control: how looking at many is accounted for: ``max-t`` (no false finding at all, with ``confidence``),
             ``BY`` (share of false findings, Benjamini-Yekutieli), ``none``.
         confidence: of the intervals, and 1 - the error that is controlled.
@@ -247,7 +247,6 @@ class SubgroupResult(Result):
             followed by those it explains; then what is not significant, the clearest first.
         judged: rule sets that were asked about.
         per: the control variable within whose strata gaps are taken.
-        split: whether rule sets were selected by one half of the people and measured on the other.
         interrupted: whether somebody stopped it, or time was up; what is here was found before.
         linear: the group of the linear auditor, which no rules describe.
         queries: individuals (rows) that the model was asked about in all, from trying it on.
@@ -260,7 +259,7 @@ class SubgroupResult(Result):
     method: Method
     measure: Measure | NumberMeasure | Literal["above"]
     number: MeasuredNumber | None = None
-    against: Against
+    against: Against = "rest"
     control: Control
     confidence: float
     critical: float | None
@@ -278,7 +277,6 @@ class SubgroupResult(Result):
     findings: tuple[Finding, ...]
     judged: tuple[Finding | RefusedRuleSet, ...] = ()
     per: str | None = None
-    split: bool = False
     interrupted: bool = False
     linear: LinearGroup | None = None
     queries: int = 0

@@ -46,8 +46,8 @@ def check_options(config: SubgroupConfig, *measures: str, deaf_to: Collection[st
     Args:
         config: the options.
         measures: what the method can compare.
-        deaf_to: options that must be left at their defaults, besides ``split``, ``per``, ``judged``, ``against`` and
-            ``budget``, which no published method knows.
+        deaf_to: options that must be left at their defaults, besides ``per``, ``judged`` and ``budget``, which no
+            published method knows.
     """
     if config.measure not in measures:
         raise OptionError(
@@ -55,7 +55,7 @@ def check_options(config: SubgroupConfig, *measures: str, deaf_to: Collection[st
             hint=f"one of: {', '.join(measures)}; or the method 'exact'",
         )
     default = SubgroupConfig()
-    for name in ("split", "per", "judged", "against", "budget", *deaf_to):
+    for name in ("per", "judged", "budget", *deaf_to):
         if getattr(config, name) != getattr(default, name):
             option = "judge" if name == "judged" else name.replace("_", "-")
             raise OptionError(

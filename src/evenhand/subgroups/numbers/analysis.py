@@ -26,12 +26,10 @@ from evenhand.typing import Floats, Progress
 
 SAME = (
     "attributes",
-    "against",
     "support",
     "min_size",
     "depth",
     "bins",
-    "split",
     "judged",
     "per",
     "budget",

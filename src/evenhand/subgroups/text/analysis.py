@@ -109,7 +109,6 @@ def find_text_subgroups(
     return TextSubgroupResult(
         method=config.method,
         measure=config.measure,
-        against="rest",
         control="none" if published else config.control,
         confidence=config.confidence**2 if published else config.confidence,
         critical=seen.critical,
