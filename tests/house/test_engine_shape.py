@@ -53,7 +53,6 @@ def test_the_engines_are_all_here():
         "certify",
         "compare_audits",
         "compare_language_models",
-        "count_outcomes",
         "find_alternatives",
         "find_number_subgroups",
         "find_subgroups",

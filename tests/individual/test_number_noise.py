@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand import individual, population
-from evenhand.models import load_model, load_regressor
+from evenhand.models import load_regressor
 from evenhand.schema import Schema, encode
 
 
@@ -100,15 +100,3 @@ def test_a_search_does_not_climb_on_noise():
     assert found.largest < 15
 
 
-@pytest.mark.parametrize("chance", [0.01, 0.5])
-def test_noise_is_no_different_decision(chance):
-    rng = np.random.default_rng(2)
-    model = load_model(lambda frame: np.where(rng.random(len(frame)) < chance, "yes", "no"), LABEL)
-    drawn = population.uniform_population(LABEL)
-    result = individual.count_outcomes(model, people(LABEL), drawn, protected=("sex",), samples=500)
-    for count in result.counts:
-        assert count.rates[2].value <= 0.01
-        assert count.repeats.noise > 0
-    real = load_model(lambda frame: np.where(frame["sex"] == "m", "yes", "no"), LABEL)
-    result = individual.count_outcomes(real, people(LABEL), drawn, protected=("sex",), samples=500)
-    assert [count.rates[2].value for count in result.counts] == [1.0, 1.0]

@@ -22,9 +22,9 @@ from evenhand.auditing.labels import (
     name_any_favourable,
     refuse_settings_of_one_label,
 )
-from evenhand.auditing.numbers import audit_number_model, count_outcomes, refuse_metrics
+from evenhand.auditing.numbers import audit_number_model, refuse_metrics
 from evenhand.auditing.parts import AuditParts, describe_failure
-from evenhand.auditing.proofs import certify_sets, prove_outcomes
+from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification import Certificate, estimated_share
@@ -100,7 +100,6 @@ def audit(
         thresholds.check_schema(subject.people.schema)
         subject = replace(subject, thresholds=thresholds)
     people, schema = subject.people, subject.people.schema
-    individual.check_bands(config.bands, is_number=schema.target.is_number)
     if subject.memberships and schema.target.kind != "label":
         raise OptionError(
             f"probabilities of groups are read for one favourable decision, and {schema.target.name!r} holds "
@@ -143,16 +142,15 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
     each = sum(len(schema.assignments(one)) for one in sets)
     variants = (each + 2 * RESERVED_ROUNDS * len(sets)) * (2 if schema.constrains_people else 1)
-    outcomes = each * (len(people) + config.samples) if config.bands or config.outcomes > 2 else 0
     if schema.target.is_number:
-        return 2 * len(people) + variants * (len(people) + config.samples) + outcomes
+        return 2 * len(people) + variants * (len(people) + config.samples)
     seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
     found = [
         search.forecast_queries(people, search.SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))
         for name in (names if config.searched else ())
     ]
     groups = subgroup.forecast_queries(people, subgroup.SubgroupConfig(repeats=config.repeats)) or 0
-    return groups + config.repeats * variants * (len(people) + config.samples) + outcomes + sum(found)
+    return groups + config.repeats * variants * (len(people) + config.samples) + sum(found)
 
 
 def _run_analyses(
@@ -258,17 +256,6 @@ def _run_analyses(
             clock=timer,
             drawn=drawn,
         )
-    outcomes, bounds = None, None
-    if wider is not None and (config.bands or config.outcomes > 2):
-        say(f"counting different {'bands' if config.bands else 'labels'}", 0.97)
-        if noise is not None and noise.noisy:
-            parts.skip(
-                "different outcomes",
-                "the model answers differently each time: its noise would count as different outcomes",
-            )
-        else:
-            outcomes = parts.run("different outcomes", lambda: count_outcomes(scorer, people, wider, config))
-        bounds = None if network is None else prove_outcomes(network, wider, config, timer, parts)
     if flips is not None:
         flips = _combine_with_proofs(drop_directions(flips) if several else flips, certificates)
     joint = None if flips is None else flips.rate(schema.protected, "data")
@@ -288,15 +275,12 @@ def _run_analyses(
         individual=flips,
         searches=tuple(searches),
         certificates=tuple(certificates),
-        outcomes=outcomes,
-        outcome_certificate=bounds,
         not_run=parts.end(),
         interrupted=parts.interrupted,
         settings=config.model_dump()
         | {
             "threshold": Thresholds.parse(config.threshold).describe() if config.threshold else None,
             "reference": ", ".join(config.reference) or None,
-            "bands": ", ".join(f"{edge:g}" for edge in config.bands) or None,
             "metrics": ", ".join(metrics or ()) or None,
         }
         | ({"proofs_by": _name_prover(network, certificates)} if network is not None and certificates else {}),

@@ -289,8 +289,6 @@ class _Lines:
             self.left_out.append(f"{', '.join(more)}: in both audits; more changes would widen every interval")
         if all(audit.subgroups is not None for audit in both):
             self.left_out.append("subgroups: each audit chose its own, and adjusts for having chosen them")
-        if all(audit.outcomes is not None for audit in both):
-            self.left_out.append("different outcomes: how many each person can get is not kept")
 
     def _breakdown(self, before: Breakdown, after: Breakdown, own: Sequence[str]) -> Iterator[PendingChange]:
         by, groups = "_x_".join(before.by), {group.label: group for group in after.groups}

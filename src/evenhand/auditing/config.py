@@ -80,12 +80,6 @@ class AuditConfig(Config):
     tolerance: float | None = setting(
         None, "where a number is decided: count and prove who changes by more than this; 0 counts every change", ge=0
     )
-    bands: tuple[float, ...] = setting(
-        (), "count who can get different bands of the score or number, cut at these, like 0.3,0.6"
-    )
-    outcomes: int = setting(
-        2, "of several labels or bands: count, and prove, who can get 3 different ones, and so on up to this many", ge=2
-    )
     budget: int | None = setting(None, "ask a black box about so many individuals at most, all told", ge=1)
     max_boxes: int | None = setting(None, "maximum number of boxes of each proof", ge=1)
     thresholds: bool = setting(

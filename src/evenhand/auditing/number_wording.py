@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from evenhand.auditing.method import interval_methods, schema_rows, title_document
 from evenhand.auditing.result import AuditResult
-from evenhand.certification import outcome_blocks, proof_answers, proof_blocks
+from evenhand.certification import proof_answers, proof_blocks
 from evenhand.core import Block, Column, Document, Facts, Fold, Heading, Note, ReportedNumber, Table, TableRow, Text
 from evenhand.groups import (
     describe_outcome,
@@ -17,7 +17,7 @@ from evenhand.groups import (
     number_sentences,
     small_group_notes,
 )
-from evenhand.individual import change_answers, change_blocks, outcome_answers, outcome_count_blocks
+from evenhand.individual import change_answers, change_blocks
 from evenhand.subgroups import (
     SubgroupResult,
     comparison_group,
@@ -56,8 +56,6 @@ def build_document(audit: AuditResult) -> Document:
     blocks += [number_answer(searched) for searched in _searches(audit)]
     if audit.changes is not None:
         blocks += change_answers(audit.changes)
-    if audit.outcomes is not None:
-        blocks += outcome_answers(audit.outcomes)
     for certificate in audit.certificates:
         blocks += proof_answers(certificate)
     blocks.append(Note(_taken_for(audit)))
@@ -130,11 +128,6 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
         "unchanged (with a schema\u2019s rules: between plausible counterparts)."
     )
     yield from change_blocks(audit.changes)
-    if audit.outcomes is not None:
-        yield Heading("Different bands", level=3)
-        yield from outcome_count_blocks(audit.outcomes)
-    if audit.outcome_certificate is not None:
-        yield from outcome_blocks(audit.outcome_certificate)
 
 
 def _proof(audit: AuditResult) -> Iterator[Block]:

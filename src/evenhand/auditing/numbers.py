@@ -13,14 +13,14 @@ import numpy as np
 from evenhand import groups, individual, population, subgroups
 from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
 from evenhand.auditing.parts import AuditParts
-from evenhand.auditing.proofs import certify_sets, prove_outcomes
+from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification import Certificate
 from evenhand.core import TimeLimit, WorkClock
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.groups import GroupMetrics
-from evenhand.models import AdditiveNetwork, Regressor, Scorer, Subject, ask_numbers, find_caution
+from evenhand.models import AdditiveNetwork, Subject, ask_numbers, find_caution
 from evenhand.schema import People, PeopleWeights, RecordedNumbers
 from evenhand.subgroups import SubgroupResult
 from evenhand.typing import Floats, Progress
@@ -80,7 +80,7 @@ def audit_number_model(
         progress("counting subgroups", 0.08)
         decided = parts.run(SUBGROUPS, lambda: _ask_again(subject))
         subgroup_results = {} if decided is None else _search_subgroups(decided, schema.protected, config, clock, parts)
-        changes, outcomes = None, None
+        changes = None
         if wider is not None:
             changes = parts.run(
                 "individual changes",
@@ -97,15 +97,8 @@ def audit_number_model(
                     progress=progress,
                 ),
             )
-            if config.bands:
-                outcomes = parts.run("different bands", lambda: count_outcomes(regressor, people, wider, config))
         box, why_not = _read_inside(subject, config, parts, progress)
-        certificates, bounds = [], None
-        if box is not None and config.tolerance is not None:
-            certificates = _certify_changes(box, subject, config, parts, clock, progress)
-        if box is not None and config.bands and wider is not None:
-            progress("proving different bands", 0.95)
-            bounds = prove_outcomes(box, wider, config, clock, parts)
+        certificates = [] if box is None else _certify_changes(box, subject, config, parts, clock, progress)
     subject.ledger.settle()
     progress("done", 1.0)
     model = ModelCard(
@@ -114,7 +107,7 @@ def audit_number_model(
         classes=(),
         favourable=str(schema.target.favourable),
         label_only=False,
-        white_box=bool(certificates) or bounds is not None,
+        white_box=bool(certificates),
         why_not=why_not,
         caution=find_caution(regressor),
     )
@@ -124,39 +117,16 @@ def audit_number_model(
         people,
         measured,
         parts,
-        config.model_dump() | {"bands": ", ".join(f"{edge:g}" for edge in config.bands) or None},
+        config.model_dump(),
         clock,
         started,
     ).model_copy(
         update={
             "queries": subject.ledger.sent - before,
             "changes": changes,
-            "outcomes": outcomes,
-            "outcome_certificate": bounds,
             "certificates": tuple(certificates),
             **subgroup_results,
         }
-    )
-
-
-def count_outcomes(
-    asked: Scorer | Regressor, people: People, wider: population.Population, config: AuditConfig
-) -> individual.OutcomeResult:
-    """Count who can get several different labels or bands, by the settings of an audit.
-
-    Raises:
-        EvenhandError: that cannot be counted, or the budget does not pay for it.
-    """
-    return individual.count_outcomes(
-        asked,
-        people,
-        wider,
-        protected=people.schema.protected,
-        bands=config.bands,
-        samples=config.samples,
-        confidence=config.confidence,
-        as_published=config.as_published,
-        seed=config.seed,
     )
 
 
@@ -174,8 +144,7 @@ def _read_inside(
     """Return the model as a white box if something is to be proved of it, and why there is none."""
     if config.tolerance is None:
         parts.skip("certification", "no tolerance was given: by how much a number may change (tolerance)")
-        if not config.bands:
-            return None, None
+        return None, None
     progress("reading the model from the inside", 0.5)
 
     def read() -> AdditiveNetwork | TreeEnsemble:

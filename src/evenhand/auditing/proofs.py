@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 MIN_CERTIFY_SECONDS = 0.5
 """A certificate with less time than this is not started."""
 
-OUTCOME_EFFORT = 0.2
-"""Effort of the proof of different outcomes, as a share of that of all certificates, in addition to it."""
-
 
 def certify_sets(
     network: AdditiveNetwork | TreeEnsemble,
@@ -53,7 +50,6 @@ def certify_sets(
     """
     names = network.schema.protected
     sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    later = 1 if config.bands or config.outcomes > 2 else 0  # the proof of different outcomes needs time as well
     certificates: list[Certificate] = []
 
     def certify(step: int, seconds: float | None) -> Certificate:
@@ -74,7 +70,7 @@ def certify_sets(
 
     for step, protected in enumerate(sets):
         what = f"certification for {' x '.join(protected)}"
-        seconds = parts.limit.left(1 / (len(sets) - step + later))
+        seconds = parts.limit.left(1 / (len(sets) - step))
         if seconds is not None and seconds < MIN_CERTIFY_SECONDS:
             parts.skip(what, f"the time limit of {config.time_limit:g} s was reached: increase it")
             continue
@@ -83,32 +79,3 @@ def certify_sets(
             certificates.append(certificate)
             parts.interrupted = parts.interrupted or certificate.stopped_by == "interrupt"
     return certificates
-
-
-def prove_outcomes(
-    network: AdditiveNetwork | TreeEnsemble,
-    population: ProductPopulation | MixturePopulation,
-    config: AuditConfig,
-    clock: WorkClock,
-    parts: AuditParts,
-) -> Certificate | None:
-    """Prove who can get several different labels or bands, with the protected attributes together."""
-    certificate = parts.run(
-        "certification of different outcomes",
-        lambda: certification.certify(
-            network,
-            protected=network.schema.protected,
-            population=population,
-            bands=config.bands,
-            outcomes=config.outcomes,
-            confidence=config.confidence,
-            seed=config.seed,
-            clock=clock,
-            **config.proof_limits(OUTCOME_EFFORT, parts.limit.left(1.0, MIN_CERTIFY_SECONDS)),
-        ),
-    )
-    if certificate is None:
-        return None
-    parts.interrupted = parts.interrupted or certificate.stopped_by == "interrupt"
-    two = certification.OutcomeShare.of(2, certificate.certified, certificate.falsified)
-    return certificate if certificate.outcomes else certificate.model_copy(update={"outcomes": (two,)})

@@ -9,7 +9,7 @@ from pydantic import Field
 from evenhand.certification import Certificate
 from evenhand.core import Document, Result, ResultPart
 from evenhand.groups import GroupMetrics
-from evenhand.individual import ChangeResult, IndividualResult, OutcomeResult, SearchResult
+from evenhand.individual import ChangeResult, IndividualResult, SearchResult
 from evenhand.schema import Schema
 from evenhand.subgroups import Finding, SubgroupResult, find_widest
 
@@ -83,8 +83,6 @@ class AuditResult(Result):
         changes: of a number that is decided: by how much it changes with the protected attributes; else None.
         searches: who was found by searching, one per protected attribute; how common flips are is in ``individual``.
         certificates: one per protected attribute (white boxes only), one for all of them jointly.
-        outcomes: who can get several different labels or bands, where that was asked for.
-        outcome_certificate: what is proved of it, for all protected attributes together (white boxes only).
         not_run: what could not be run, with reasons.
         settings: the options that were in force.
         versions: libraries that took part.
@@ -108,8 +106,6 @@ class AuditResult(Result):
     changes: ChangeResult | None = None
     searches: tuple[SearchResult, ...] = ()
     certificates: tuple[Certificate, ...] = ()
-    outcomes: OutcomeResult | None = None
-    outcome_certificate: Certificate | None = None
     not_run: tuple[SkippedAnalysis, ...]
     settings: dict[str, str | int | float | bool | None]
     versions: dict[str, str]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows, title_document
 from evenhand.auditing.result import AuditResult
-from evenhand.certification import outcome_blocks, proof_answers, proof_blocks
+from evenhand.certification import proof_answers, proof_blocks
 from evenhand.core import (
     PAGE_ROWS,
     Block,
@@ -56,8 +56,6 @@ from evenhand.individual import (
     flip_answers,
     noise_notes,
     noise_sentences,
-    outcome_answers,
-    outcome_count_blocks,
     pair_blocks,
     rate_blocks,
     search_answer,
@@ -210,7 +208,6 @@ def answers(audit: AuditResult) -> list[Metric]:
         *_flip_answers(audit.individual, {join_names(names) for names in searched}),
         *(search_answer(search, audit.model.favourable) for search in audit.searches),
         *(answer for certificate in audit.certificates for answer in proof_answers(certificate)),
-        *([] if audit.outcomes is None else outcome_answers(audit.outcomes)),
     ]
     order = dict.fromkeys([*audit.protected, *(answer.about for answer in parts)])
     ordered = [answer for about in order for answer in parts if answer.about == about]
@@ -327,11 +324,6 @@ def _individuals(audit: AuditResult) -> Iterator[Block]:
     for search in audit.searches:
         yield Heading(f"Found by searching: another {join_names(search.protected)}", level=3, detail=True)
         yield from _search(search, favourable, scores=scores)
-    if audit.outcomes is not None:
-        yield Heading(f"Different {audit.outcomes.what}", level=3)
-        yield from outcome_count_blocks(audit.outcomes)
-    if audit.outcome_certificate is not None:
-        yield from outcome_blocks(audit.outcome_certificate)
     yield from _not_run(audit, "search for individuals")
 
 

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     )
     from evenhand.individual.noise import find_confirmed_flips
     from evenhand.individual.number_search import NumberSearchResult, search_numbers
-    from evenhand.individual.outcomes import (
-        OutcomeConfig,
-        OutcomeCount,
-        OutcomeResult,
-        check_bands,
-        count_outcomes,
-        outcome_answers,
-        outcome_count_blocks,
-    )
     from evenhand.individual.result import (
         Assignment,
         CounterpartRate,
@@ -84,9 +75,6 @@ __all__ = [
     "NumberChange",
     "NumberSearchConfig",
     "NumberSearchResult",
-    "OutcomeConfig",
-    "OutcomeCount",
-    "OutcomeResult",
     "PeopleCluster",
     "Profile",
     "ProfileSpace",
@@ -100,9 +88,7 @@ __all__ = [
     "build_variants",
     "change_answers",
     "change_blocks",
-    "check_bands",
     "check_table",
-    "count_outcomes",
     "describe_kind",
     "explain_comparison",
     "find_confirmed_flips",
@@ -114,8 +100,6 @@ __all__ = [
     "merge_by_unprotected",
     "noise_notes",
     "noise_sentences",
-    "outcome_answers",
-    "outcome_count_blocks",
     "pair_blocks",
     "rate_blocks",
     "save_table",

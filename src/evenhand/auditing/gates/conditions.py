@@ -55,9 +55,6 @@ COMPARED: dict[str, Callable[[float, float], bool]] = {
 VERDICTS = ("better", "worse")
 """What a condition on a comparison may count."""
 
-MOST_OUTCOMES = 9
-"""Different labels or bands that a condition may name: ``outcomes_3`` is who can get at least three."""
-
 LANGUAGE_AUDIT_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusal_gap", "findings")
 """What a condition on the audit of a language model may name after ``llm``: ``llm.gap``."""
 
@@ -96,8 +93,6 @@ MEASURE_NAMES = frozenset(
         "worst_subgroup_residual",
         "weighted_flip_rate",
         *(f"{kind}_{metric}_difference" for metric in PROXY_METRICS for kind in ("probable", "bounded")),
-        *(f"{prefix}outcomes_{least}" for least in range(2, MOST_OUTCOMES + 1) for prefix in ("", "population_")),
-        *(f"{prefix}_outcomes_{least}" for least in range(2, MOST_OUTCOMES + 1) for prefix in ("proved", "possible")),
         *GAP_NAMES,
         *LABEL_GAP_TITLES,
         *LABEL_TITLES,
@@ -285,15 +280,6 @@ def measure_values(audit: GatedResult) -> dict[str, dict[str, GatedNumber]]:
         found.setdefault(f"{prefix}flip_rate", {})[names] = change.rate
         found.setdefault(f"{prefix}mean_change", {})[names] = change.mean
         found.setdefault(f"{prefix}largest_change", {})[names] = change.largest
-    for count in () if audit.outcomes is None else audit.outcomes.counts:
-        prefix, names = "" if count.over == "data" else "population_", "_x_".join(count.protected)
-        for least, share in count.rates.items():
-            found.setdefault(f"{prefix}outcomes_{least}", {})[names] = share
-    if audit.outcome_certificate is not None:
-        names = "_x_".join(audit.outcome_certificate.protected)
-        for bounds in audit.outcome_certificate.outcomes:
-            found.setdefault(f"proved_outcomes_{bounds.least}", {})[names] = bounds.proved
-            found.setdefault(f"possible_outcomes_{bounds.least}", {})[names] = bounds.possible
     for certificate in audit.certificates:
         for name in ("certified", "falsified", "undecided"):
             found.setdefault(name, {})["_x_".join(certificate.protected)] = float(getattr(certificate, name))
