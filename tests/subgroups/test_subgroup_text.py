@@ -368,12 +368,6 @@ def test_a_real_model_of_tweets():
     assert effect.rules == {"gender": ("female",)}
     assert observed.gap < effect.gap < 0
     assert effect.clusters == effect.size == 1000
-    for one in result.examples[:20]:  # each holds when asked again
-        first, second = model.predict([one.worse.text, one.better.text]).tolist()
-        assert (str(first), str(second)) == (one.worse.label, one.better.label)
-        assert first != second
-    flips = {one.category: one for one in result.flips}["gender"]
-    assert flips.flips >= len(result.examples) > 0
 
 
 def test_the_noise_of_a_model_of_texts_is_said_first():

@@ -46,19 +46,10 @@ def test_by_hand():
     assert blue.under is None
     assert effects["colour red"].gap == pytest.approx(0.25)  # better than green and blue together, only for the blue
     assert effects["colour red"].under == effects["colour green"].under == 0
-    (flips,) = result.flips
-    # The texts themselves once more, for the model's noise, and both sides of the flips.
-    assert (len(asked), len(set(asked))) == (4 * 40 + flips.repeats.queries, 3 * 40)
-    assert result.queries == 162 + flips.repeats.queries
-    assert flips.repeats.repeated == flips.repeats.differed == 20
-    assert (flips.category, flips.texts, flips.flips) == ("colour", 40, 20)
-    assert flips.rate.value == 0.5
-    first = result.examples[0]
-    assert first.worse.group == "blue"
-    assert first.gap == 1
-    assert re.fullmatch(r"a \{blue\|(red|green)\} thing \d+", first.template)
+    # The texts themselves once more, for the model's noise.
+    assert (len(asked), len(set(asked))) == (4 * 40, 3 * 40)
+    assert result.queries == 162
     assert "of the same texts about others 50.0 %" in result.sentence(blue)
-    assert "colour: the label of 20 of 40 texts changes" in result.summary()
 
 
 def test_the_published_example():
@@ -99,9 +90,6 @@ def test_against_brute_force(frames, least):
         assert -1 <= one.low <= one.high <= 1
         assert one.low <= one.plain_low
         assert one.plain_high <= one.high
-    flipped = int((decided != decided[:, :1]).any(axis=1).sum())
-    assert result.flips[0].flips == flipped
-    assert len(result.examples) == flipped
 
 
 def test_two_groups_are_told_of_once():
@@ -134,13 +122,8 @@ def test_clusters_of_ones_own():
 
 def test_some_texts_are_enough():
     texts = [f"my {pet} number {i}" for i in range(300) for pet in PETS.groups]
-    result = text.find_text_subgroups(chance, texts, protected=[PETS], swaps=50, examples=3)
-    assert result.effects[0].size == result.flips[0].texts == 50
-    assert len(result.examples) == 3
-    shared = result.without_people()
-    assert shared.people_left_out
-    assert result.examples[0].template in result.to_json()
-    assert result.examples[0].template not in shared.to_json() + shared.to_markdown()
+    result = text.find_text_subgroups(chance, texts, protected=[PETS], swaps=50)
+    assert result.effects[0].size == 50
     assert text.find_text_subgroups(chance, texts, protected=[PETS], swaps=0).effects == ()
 
 
@@ -162,7 +145,6 @@ def test_a_planted_term_is_found_in_templates_and_none_in_a_fair_model():
     assert len(fair.effects) == 48
     assert fair.found == 0
     assert not any(one.found or one.gap for one in fair.effects)
-    assert fair.examples == ()
 
     def biased(some):
         return [0.0 if re.search(r"\bsikh\b", one) else plain for one, plain in zip(some, blind(some), strict=True)]
@@ -171,8 +153,6 @@ def test_a_planted_term_is_found_in_templates_and_none_in_a_fair_model():
     own = [one for one in found.effects if one.found and one.under is None]
     assert [one.rules for one in own] == [{"religion": ("sikh",)}]
     assert -0.5 < own[0].low < own[0].gap < own[0].high < -0.3
-    assert {flips.category for flips in found.flips if flips.flips} == {"religion"}
-    assert all(one.worse.group == "sikh" for one in found.examples)
     observed = [one for one in found.findings if one.found and one.under is None]
     assert [one.rules for one in observed] == [{"religion": ("sikh",)}]
 
@@ -257,5 +237,4 @@ def test_a_service_is_asked():
             service.url, [f"a cat {i}" for i in range(40)], protected=[PETS], favourable="yes"
         )
     assert result.effects[0].gap == -1
-    again = result.flips[0].repeats.queries
-    assert result.queries == sum(map(len, service.requests)) == 120 + again > 120
+    assert result.queries == sum(map(len, service.requests)) == 120

@@ -209,7 +209,6 @@ def _run_analyses(
                     as_published=config.as_published,
                     seed=config.seed,
                 ),
-                weights=subject.weights,
                 white_box=network,
                 progress=lambda what, share: say(what, 0.1 + 0.25 * share),
                 clock=timer,

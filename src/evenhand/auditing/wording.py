@@ -105,9 +105,8 @@ def build_document(audit: AuditResult) -> Document:
     if audit.groups.weights is not None and not audit.model.recorded:
         blocks.append(
             Note(
-                f"Weights ({audit.groups.weights}) are in what is said of groups and subgroups, and in a weighted flip "
-                "rate beside each unweighted one of the people in the data. Flip rates without that word, searches for "
-                "individuals and proofs count every person alike: they are unweighted."
+                f"Weights ({audit.groups.weights}) are in what is said of groups and subgroups. Flip rates, searches "
+                "for individuals and proofs count every person alike: they are unweighted."
             )
         )
     found = [*headlines(audit), *proxy_sentences(audit.groups.proxies, weighted_by(audit.groups))]

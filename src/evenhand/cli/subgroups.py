@@ -42,7 +42,7 @@ TEXTS: ConfigOptions[texts.TextSubgroupConfig] = ConfigOptions(
     "evenhand.subgroups.text:TextSubgroupConfig",
     about="texts",
     hint="leave it out, or leave --text out",
-    without=("most", "seed", "swaps", "examples", "labels", "favourable"),
+    without=("most", "seed", "swaps", "labels", "favourable"),
     renamed={"judged": "judge", "min_texts": "min_size", "compared": "against"},
     parsed={"judge": lambda given: tuple(map(_parse_rules, given))},
 )

@@ -47,7 +47,6 @@ from evenhand.individual.result import (
     FlipRate,
     IndividualResult,
     Profile,
-    WeightedFlipRate,
 )
 from evenhand.models import (
     CHECKED,
@@ -61,14 +60,10 @@ from evenhand.models import (
     find_ledger,
 )
 from evenhand.population import Population
-from evenhand.schema import People, PeopleWeights, Schema, Value
+from evenhand.schema import People, Schema, Value
 from evenhand.stats import (
     Estimated,
-    Observed,
     Quantity,
-    Unknown,
-    clopper_pearson,
-    effective_counts,
     estimated_rate,
     observed_rate,
 )
@@ -80,8 +75,6 @@ CHUNK, TIMED_CHUNK = 65_536, 8192
 MAX_CHUNK_ENTRIES = 4_000_000
 """Maximum number of entries of the individuals of one question."""
 
-
-WEIGHTED = "Clopper-Pearson, of effective sample sizes (weights; Korn-Graubard)"
 
 CHECK_SHARE = 0.1
 """Of a time limit no more than this goes into asking some people twice, if that takes more than one batch."""
@@ -137,7 +130,6 @@ class FlipCount:
         implausible: of ``published``, how many flip only where some of the people compared break a rule.
         queries: individuals that were asked about.
         complete, interrupted: whether all were reached, and whether somebody stopped it.
-        flags: what was found of each person reached, see ``PersonFlips``, shape (people, 5).
         violators: one individual per distinct one who flips (between plausible counterparts), (n, attributes).
         published_check, check: how many of ``published`` and ``flips`` repeat; None for a model that cannot vary.
     """
@@ -151,7 +143,6 @@ class FlipCount:
     queries: int
     complete: bool
     interrupted: bool
-    flags: Booleans
     violators: Floats
     published_check: RepeatCheck | None
     check: RepeatCheck | None
@@ -163,7 +154,6 @@ def measure_flips(
     population: Population,
     config: FlipConfig | None = None,
     *,
-    weights: PeopleWeights | None = None,
     white_box: Scorer | None = None,
     progress: Progress | None = None,
     clock: WorkClock | None = None,
@@ -176,7 +166,6 @@ def measure_flips(
         people: everybody is asked about (once per protected assignment), within the time limit.
         population: where further individuals are drawn from.
         config: the settings; ``protected`` must be among them.
-        weights: how much each person in the data counts in a weighted rate beside the unweighted one.
         white_box: the inside of the model. It answers most questions if it decides some people, drawn at random and
             given every protected assignment, exactly like the model (see ``flips``); the scores of examples are
             always the model's own.
@@ -226,8 +215,7 @@ def measure_flips(
         share = 1 / (len(parts) - step)
         recorder = NoiseRecorder(decisions.model, rng) if isinstance(decisions.model, FreshScorer) else None
         everybody = shuffled if source == "data" else sampled
-        has_values = _are_known(people.schema, everybody, protected)
-        known = everybody[has_values]
+        known = everybody[_are_known(people.schema, everybody, protected)]
         answered = _count_flips(
             decisions,
             people,
@@ -242,9 +230,6 @@ def measure_flips(
             reached.append(known)
             rate = _flip_rate(source, answered, protected, people, population, config)
             rate = rate.model_copy(update={"unknown": len(everybody) - len(known)})
-            if weights is not None and source == "data" and recorder is None:
-                counted = weights.at(order[has_values][: answered.people])
-                rate = rate.model_copy(update={"weighted": _weigh_rate(rate, answered, counted, config.confidence)})
             if recorder is not None:
                 sampled_from = rate.population if isinstance(rate.rate, Estimated) else None
                 beside = recorder.result(people.schema, protected, config.confidence, sampled_from)
@@ -431,7 +416,6 @@ def _count_flips(
         queries=queries,
         complete=complete,
         interrupted=interrupted,
-        flags=flags[of],
         violators=distinct.individuals[PersonFlips(*flags.T).flips],
         published_check=check(0),
         check=check(1),
@@ -551,30 +535,6 @@ def _flip_rate(
         queries=answered.queries,
         repeats=answered.published_check,
     )
-
-
-def _weigh_rate(rate: FlipRate, answered: FlipCount, weights: PeopleWeights, confidence: float) -> WeightedFlipRate:
-    """Return the headline's rate of the people reached, weighted."""
-    flags, w = PersonFlips(*answered.flags.T), weights.values
-    compared, flips = (
-        (np.ones_like(flags.published), flags.published)
-        if rate.counterfactual is None
-        else (flags.compared, flags.flips)
-    )
-    below, above = ((w[kept].sum(keepdims=True), (w[kept] ** 2).sum(keepdims=True)) for kept in (compared, flips))
-    size, n = float(below[0][0] ** 2 / max(below[1][0], 1e-300)), int(compared.sum())
-    if below[0][0] <= 0:
-        unknown = Unknown(reason="no one who was compared has a weight")
-        return WeightedFlipRate(by=weights.name, rate=unknown, effective_size=0.0)
-    k, effective = effective_counts(below, above, np.array([n]))
-    low, high = clopper_pearson(k, effective, confidence)
-    ends = {"value": float(k[0] / effective[0]), "low": float(low[0]), "high": float(high[0]), "n": n}
-    shown: Quantity
-    if answered.complete:
-        shown = Observed(confidence=confidence, method=WEIGHTED, **ends)
-    else:
-        shown = Estimated(confidence=confidence, method=WEIGHTED, population=rate.population, **ends)
-    return WeightedFlipRate(by=weights.name, rate=shown, effective_size=size)
 
 
 def _clearest_examples(

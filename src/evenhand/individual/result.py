@@ -99,20 +99,6 @@ class CounterpartRate(ResultPart):
     repeats: RepeatCheck | None = None
 
 
-class WeightedFlipRate(ResultPart):
-    """The counterfactual flip rate of the population that weights stand for: beside the unweighted one, never in it.
-
-    Attributes:
-        by: where the weights come from.
-        rate: sum of the weights of those who flip, of the sum of all compared; its interval is of effective sizes.
-        effective_size: how many people of equal weight say as much (Kish).
-    """
-
-    by: str
-    rate: Quantity
-    effective_size: float
-
-
 class FlipRate(ResultPart):
     """The counterfactual flip rate over one set of people.
 
@@ -130,8 +116,6 @@ class FlipRate(ResultPart):
         repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
         noise: Differences between single answers beside the model's own noise; None for a model that gives the same
             answer each time.
-        weighted: of people with weights in the data: the headline's rate, weighted; None without weights, and for a
-            model that answers differently each time.
     """
 
     over: Literal["data", "population"]
@@ -145,7 +129,6 @@ class FlipRate(ResultPart):
     queries: int
     repeats: RepeatCheck | None = None
     noise: FlipNoise | None = None
-    weighted: WeightedFlipRate | None = None
 
     @property
     def unrepeated(self) -> int:
@@ -312,8 +295,6 @@ def rate_blocks(result: IndividualResult) -> Iterator[Block]:
         Column("of", numeric=True),
         Column("flip rate", numeric=True),
     ]
-    if any(rate.weighted is not None for rate in result.rates):
-        columns.append(Column("weighted flip rate", numeric=True))
     if result.compares_counterparts:
         columns += [
             Column("no counterpart", numeric=True),
@@ -323,18 +304,15 @@ def rate_blocks(result: IndividualResult) -> Iterator[Block]:
     yield Table(
         "Counterfactual flip rates, each with its interval, type and confidence level",
         tuple(columns),
-        tuple(_rate_row(rate, weighted=any(one.weighted is not None for one in result.rates)) for rate in result.rates),
+        tuple(map(_rate_row, result.rates)),
     )
 
 
-def _rate_row(rate: FlipRate, *, weighted: bool) -> TableRow:
+def _rate_row(rate: FlipRate) -> TableRow:
     shown = rate.headline
     row = TableRow(
         (join_names(rate.protected), rate.population, shown.flips, shown.n, show_quantity(shown.rate, "rate"))
     )
-    if weighted:
-        number = ReportedNumber("-") if rate.weighted is None else show_quantity(rate.weighted.rate, "rate")
-        row = TableRow((*row.cells, number))
     if rate.counterfactual is None:
         return row
     published = (rate.counterfactual.without, rate.counterfactual.breaking, show_quantity(rate.rate, "rate"))
@@ -417,7 +395,6 @@ def _flip_answer(result: IndividualResult, protected: tuple[str, ...], *, search
             *(() if number.repeats is None or not number.repeats.noise else (number.repeats.sentence,)),
             *(() if first.noise is None else describe_noise(first.noise)),
             *_describe_published(first),
-            *_describe_weighted(first),
             *(_describe_rate(rate) for rate in found[1:]),
             *left,
         ),
@@ -461,20 +438,6 @@ def _describe_published(rate: FlipRate) -> Iterator[str]:
     yield f"as published, only the attribute changes: {format_value(rate.rate, 'rate')}"
     if number.implausible:
         yield f"{format_percent(number.implausible / rate.flips)} of these flips need a person who breaks a rule"
-
-
-def _describe_weighted(rate: FlipRate) -> Iterator[str]:
-    """Yield the weighted rate where people have weights; the number above it counts every person alike."""
-    if rate.weighted is None:
-        return
-    shown = rate.weighted.rate
-    if isinstance(shown, Unknown):
-        yield f"weighted by {rate.weighted.by}: unknown, {shown.reason}"
-        return
-    yield (
-        f"weighted by {rate.weighted.by}: {format_value(shown, 'rate')}, {format_interval(shown, 'rate')} (effective "
-        f"size {rate.weighted.effective_size:,.0f}); the number above is unweighted"
-    )
 
 
 def _describe_rate(rate: FlipRate) -> str:

@@ -134,7 +134,6 @@ class TextSubgroupConfig(SharedSettings):
     support: float = setting(0.0, "share of texts that a rule set holds at least", ge=0, lt=1)
     min_texts: int = setting(30, "texts that it holds at least, and that it is compared with", ge=1)
     swaps: int = setting(1000, "texts of each category whose words are swapped, at most; 0 for none", ge=0)
-    examples: int = setting(100, "texts kept whose decision some swap changes, widest gap first", ge=0)
     judged: tuple[Mapping[str, str], ...] = setting(
         (), "rule sets judged besides, category -> group or term; the method 'sampled' samples these alone"
     )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evenhand.core import Document, Result, ResultPart, SubjectCard
-from evenhand.datasets import TextFinding
-from evenhand.models import NoiseCheck, RepeatCheck
-from evenhand.stats import Quantity
+from evenhand.models import NoiseCheck
 from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
 from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
 
@@ -358,24 +356,6 @@ class SwapEffect(Finding):
     clusters: int
 
 
-class CategoryFlips(ResultPart):
-    """How often the label changes with the words of one category.
-
-    Attributes:
-        category: whose words were swapped.
-        texts: texts whose words were swapped.
-        flips: how many of them are decided differently after some swap.
-        rate: their share.
-        repeats: How many flips of single answers repeat: only these count. None for a model that cannot vary.
-    """
-
-    category: str
-    texts: int
-    flips: int
-    rate: Quantity
-    repeats: RepeatCheck | None = None
-
-
 class TextSubgroupResult(SubgroupResult):
     """The subgroups of texts that a model treats differently.
 
@@ -387,8 +367,6 @@ class TextSubgroupResult(SubgroupResult):
         queries: texts that the model was asked about.
         effects: what swapping does, by group, ranked as ``findings`` are.
         effects_critical: how many standard errors the adjusted intervals of the effects reach.
-        flips: how often swapping changes a label, by category.
-        examples: texts whose label some swap changes, widest gap between scores first.
     """
 
     classes: tuple[str, ...]
@@ -397,11 +375,6 @@ class TextSubgroupResult(SubgroupResult):
     queries: int
     effects: tuple[SwapEffect, ...] = ()
     effects_critical: float | None = None
-    flips: tuple[CategoryFlips, ...] = ()
-    examples: tuple[TextFinding, ...] = ()
-
-    def _records_hidden(self) -> dict[str, Any]:
-        return {"examples": ()}
 
     def sentence(self, finding: Finding) -> str:
         """Return a finding or an effect as a sentence."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evenhand.core import (
-    PEOPLE_HIDDEN,
     Block,
     Column,
     Document,
@@ -68,9 +67,6 @@ OPEN = 12
 
 MOST = 100
 """Subgroups of a page's table; the JSON has all."""
-
-EXAMPLES = 12
-"""Texts shown whose label changes with a word."""
 
 CHILDREN = 3
 """Of the subgroups that one explains, so many are drawn."""
@@ -550,25 +546,8 @@ def _swap_blocks(result: TextSubgroupResult) -> Iterator[Block]:
     ]
     if not clear:
         said.append(f"None of {len(result.effects):,} groups makes a significant difference.")
-    said += [
-        f"{one.category}: the label of {one.flips:,} of {one.texts:,} texts changes with the words."
-        + (f" {one.repeats.sentence.capitalize()}." if one.repeats is not None and one.repeats.noise else "")
-        for one in result.flips
-    ]
     yield Text(
         "Nothing but the words by which a text says who somebody is was changed: what then differs is the "
         "model\u2019s own doing. All is observed on the texts asked about.",
         tuple(said),
     )
-    if result.people_left_out and result.flips:
-        yield Note(PEOPLE_HIDDEN)
-    if not result.examples:
-        return
-    names = ("text", "with the words of", "label", "with the words of", "label")
-    rows = tuple(
-        TableRow((one.template, one.worse.group, one.worse.label, one.better.group, one.better.label))
-        for one in result.examples[:EXAMPLES]
-    )
-    caption = "Texts whose label changes with the words, observed; those with the widest gap between scores first"
-    columns = tuple(Column(name) for name in names)
-    yield Fold("Texts whose label changes", (Table(caption, columns, rows),))

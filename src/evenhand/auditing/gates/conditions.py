@@ -91,7 +91,6 @@ MEASURE_NAMES = frozenset(
         "population_mean_change",
         "worst_subgroup_gap",
         "worst_subgroup_residual",
-        "weighted_flip_rate",
         *(f"{kind}_{metric}_difference" for metric in PROXY_METRICS for kind in ("probable", "bounded")),
         *GAP_NAMES,
         *LABEL_GAP_TITLES,
@@ -247,8 +246,8 @@ def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
 def measure_values(audit: GatedResult) -> dict[str, dict[str, GatedNumber]]:
     """Return every number that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number.
 
-    Where people have weights, numbers of groups and subgroups are weighted; of flips only ``weighted_flip_rate`` is. Of
-    a comparison, the changes of everybody's numbers, gaps and flip rates, and how many are ``better`` or ``worse``.
+    Where people have weights, numbers of groups and subgroups are weighted; those of flips are not. Of a
+    comparison, the changes of everybody's numbers, gaps and flip rates, and how many are ``better`` or ``worse``.
     """
     found: dict[str, dict[str, GatedNumber]] = {}
     if isinstance(audit, AuditComparison):
@@ -267,8 +266,6 @@ def measure_values(audit: GatedResult) -> dict[str, dict[str, GatedNumber]]:
         found.setdefault(f"{prefix}flip_rate", {})[names] = rate.rate
         found.setdefault(f"{prefix}counterfactual_flip_rate", {})[names] = rate.headline.rate
         found.setdefault(f"{prefix}excess_flip_rate", {})[names] = rate.excess
-        if rate.weighted is not None:
-            found.setdefault("weighted_flip_rate", {})[names] = rate.weighted.rate
     for proxies in audit.groups.proxies:
         for metric in dict.fromkeys(one.metric for one in proxies.rates):
             largest, ends = proxies.largest_difference(metric), proxies.largest_bounds(metric)

@@ -8,9 +8,9 @@ from evenhand import doors
 
 if TYPE_CHECKING:
     from evenhand.subgroups.config import TextSubgroupConfig
-    from evenhand.subgroups.result import CategoryFlips, SwapEffect, TextSubgroupResult
+    from evenhand.subgroups.result import SwapEffect, TextSubgroupResult
     from evenhand.subgroups.text.analysis import find_text_subgroups
 
-__all__ = ["CategoryFlips", "SwapEffect", "TextSubgroupConfig", "TextSubgroupResult", "find_text_subgroups"]
+__all__ = ["SwapEffect", "TextSubgroupConfig", "TextSubgroupResult", "find_text_subgroups"]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)

@@ -26,7 +26,7 @@ from evenhand.subgroups.result import AttributeCells, Finding, RefusedRuleSet, T
 from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets, find_mentions
 from evenhand.subgroups.text.observed import ObservedGaps, measure_observed_gaps
-from evenhand.subgroups.text.swapped import SwappableText, measure_swap_effects, measure_text_flips, select_swappable
+from evenhand.subgroups.text.swapped import SwappableText, measure_swap_effects, select_swappable
 from evenhand.typing import Booleans, Integers, Progress
 
 
@@ -103,7 +103,6 @@ def find_text_subgroups(
     changed, critical = measure_swap_effects(
         taken, [measured.of(one.slot.variants) for one in taken], said, measured.is_counted, config
     )
-    flips, examples = measure_text_flips(taken, asking, said, config)
     _, classes, wanted = asking.answers()
     published = config.method == "sampled"
     return TextSubgroupResult(
@@ -134,8 +133,6 @@ def find_text_subgroups(
         noise=noise,
         effects=changed,
         effects_critical=critical,
-        flips=flips,
-        examples=examples,
         seed=config.seed,
         work=timer.work(),
         seconds=time.perf_counter() - started,

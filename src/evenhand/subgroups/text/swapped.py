@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.datasets import SwapTemplate, TextFinding, clearest_findings, text_finding
-from evenhand.models import RepeatCheck, TextAnswers
-from evenhand.stats import clustered_means, normal_quantile, observed_rate
+from evenhand.datasets import SwapTemplate
+from evenhand.stats import clustered_means, normal_quantile
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import adjust_text_tests, significant, text_p_values
-from evenhand.subgroups.result import CategoryFlips, SwapEffect
+from evenhand.subgroups.result import SwapEffect
 from evenhand.subgroups.text.mentions import Mentions
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -183,60 +181,3 @@ def select_swappable(
                     seen.add(variants)
                     found.append(seed)
     return found
-
-
-# Texts whose label changes when nothing but words for people are swapped.
-
-
-def measure_text_flips(
-    taken: Sequence[SwappableText], asking: TextAnswers, said: Mentions, config: TextSubgroupConfig
-) -> tuple[tuple[CategoryFlips, ...], tuple[TextFinding, ...]]:
-    """Return how often labels flip, by category, and the clearest texts.
-
-    Args:
-        taken: texts, all of whose variants the model was asked about.
-        asking: what it said.
-        said: the categories.
-        config: how many examples, and the confidence of the shares.
-    """
-    reply, classes, wanted = asking.answers()
-    found: dict[int, TextFinding] = {}
-    for number, seed in enumerate(taken):
-        rows, name = asking.positions(seed.slot.variants), said.names[seed.axis]
-        scores = reply.scores[rows, wanted]
-        finding = text_finding(name, seed.row, seed.slot, reply.labels[rows], scores, classes)
-        if finding is not None:
-            found[number] = finding
-    end, kept = len(taken), found
-    queries = 0
-    if asking.model.can_vary:
-        flips = [((one.worse.text, one.worse.label), (one.better.text, one.better.label)) for one in found.values()]
-        repetition, queries = asking.confirm_flips(flips, confidence=config.confidence)
-        # Only texts before the first flip that a limit leaves untested are counted.
-        end = [*found, len(taken)][repetition.tested]
-        kept = {
-            number: one for (number, one), repeats in zip(found.items(), repetition.confirmed, strict=True) if repeats
-        }
-
-    def check(axis: int) -> RepeatCheck | None:
-        if not asking.model.can_vary:
-            return None
-        differed = sum(taken[number].axis == axis for number in found if number < end)
-        repeated = sum(taken[number].axis == axis for number in kept)
-        return RepeatCheck(
-            differed=differed, tested=differed, repeated=repeated, queries=queries, confidence=config.confidence
-        )
-
-    texts = Counter(seed.axis for seed in taken[:end])
-    repeated = Counter(taken[number].axis for number in kept)
-    return tuple(
-        CategoryFlips(
-            category=name,
-            texts=texts[axis],
-            flips=repeated[axis],
-            rate=observed_rate(repeated[axis], texts[axis], config.confidence, if_empty="no text was swapped"),
-            repeats=check(axis),
-        )
-        for axis, name in enumerate(said.names)
-        if texts[axis]
-    ), clearest_findings(list(kept.values()), config.examples)
