@@ -233,10 +233,10 @@ def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypa
         "asked, stopped = 0, False\n"
         "def model(frame):\n"
         "    global asked, stopped\n"
-        "    asked += len(frame)\n"
         "    if asked > 11000 and not stopped:\n"
         "        stopped = True\n"
         "        raise KeyboardInterrupt\n"
+        "    asked += len(frame)\n"
         "    return townhall.model(frame)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -244,7 +244,7 @@ def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypa
     ran = evenhand(
         "subgroups",
         "patient_townhall:model",
-        *command[2:],
+        *command[2:5],
         *SENSITIVE,
         "--method",
         "sampled",
