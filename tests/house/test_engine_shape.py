@@ -49,7 +49,6 @@ def test_the_engines_are_all_here():
         "audit",
         "audit_language_model",
         "audit_decisions",
-        "audit_pieces",
         "certify",
         "compare_audits",
         "compare_language_models",

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
         measure_values,
         parse_gate,
     )
-    from evenhand.auditing.pieces import PIECES_SAMPLE, PiecesSource, audit_pieces
     from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 
 __all__ = [
-    "PIECES_SAMPLE",
     "AuditComparison",
     "AuditConfig",
     "AuditResult",
@@ -43,11 +41,9 @@ __all__ = [
     "GateOutcome",
     "GatedResult",
     "ModelCard",
-    "PiecesSource",
     "SkippedAnalysis",
     "audit",
     "audit_decisions",
-    "audit_pieces",
     "check_gates",
     "compare_audits",
     "forecast_queries",

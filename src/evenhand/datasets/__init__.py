@@ -16,21 +16,18 @@ from evenhand.datasets.identity.swapping import (
     text_finding,
     words_of,
 )
-from evenhand.datasets.pieces import PROFILES, RowGroup, count_profiles, describe_place, draw_rows, list_pieces
 from evenhand.datasets.rows import MOST_IN_MEMORY, is_text_table, names_rows, open_data
 from evenhand.datasets.store import data_home, find_table
 from evenhand.datasets.tables import read_frame, read_words
 
 __all__ = [
     "MOST_IN_MEMORY",
-    "PROFILES",
     "Dataset",
     "DatasetCard",
     "IdentityCategory",
     "NameList",
     "Person",
     "Pronouns",
-    "RowGroup",
     "SwapTemplate",
     "TermMention",
     "TermSwapper",
@@ -38,16 +35,12 @@ __all__ = [
     "TextSide",
     "check_name_list",
     "clearest_findings",
-    "count_profiles",
     "data_home",
     "dataset_card",
     "dataset_cards",
     "dataset_names",
-    "describe_place",
-    "draw_rows",
     "find_table",
     "is_text_table",
-    "list_pieces",
     "load_dataset",
     "load_name_list",
     "name_lists",

@@ -104,7 +104,7 @@ def read_rows(place: str | Path) -> pd.DataFrame:
         raise DataError(
             f"{count:,} rows are more than the maximum of {MOST_IN_MEMORY:,} for this analysis, which reads all rows",
             location=str(place),
-            hint="take a sample; audits of a decision column, and of models over Parquet files, have no limit",
+            hint="take a sample; or write the decisions into a column: audits of decisions have no limit",
         )
     if not count:
         raise DataError("there are no rows", location=str(place))

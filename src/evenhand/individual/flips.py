@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BudgetError
-from evenhand.models import Scorer, ask_model, favourable_score, predict_labels
+from evenhand.models import Scorer, ask_model, predict_labels
 from evenhand.schema import People, Schema, Value, counterparts_of
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -27,12 +27,6 @@ def labels_by_assignment(scorer: Scorer, individuals: Floats, columns: list[int]
     """Return the label of every individual under every assignment, shape (n, assignments)."""
     asked = build_variants(individuals, columns, assignments)
     return predict_labels(scorer, asked).reshape(len(individuals), len(assignments))
-
-
-def scores_by_assignment(scorer: Scorer, individuals: Floats, columns: list[int], assignments: Floats) -> Floats:
-    """Return the favourable score of every individual under every assignment, shape (n, assignments)."""
-    asked = build_variants(individuals, columns, assignments)
-    return favourable_score(scorer, asked).reshape(len(individuals), len(assignments))
 
 
 def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:

@@ -20,7 +20,7 @@ from evenhand.schema.arrays import (
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import order_labels
-from evenhand.schema.people import People, RowLocator, encode
+from evenhand.schema.people import People, encode
 from evenhand.schema.reading import describe_target
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
@@ -59,16 +59,13 @@ class ColumnRoles:
         check_type("schema", self.schema, Schema, "a schema (see evenhand.schema.read_schema)")
         check_type("favourable", self.favourable, SCALARS, "a label")
 
-    def read(
-        self, frame: Any, *, location: str = "data", varied: bool = True, locate: RowLocator | None = None
-    ) -> People:
+    def read(self, frame: Any, *, location: str = "data", varied: bool = True) -> People:
         """Read the people in a data frame.
 
         Args:
             frame: any data frame that narwhals supports (pandas, polars, pyarrow, ...), one row per person.
             location: name of the data in messages.
             varied: whether protected attributes are varied. If they are only compared, they may be real numbers.
-            locate: as for ``encode``.
 
         Raises:
             EvenhandError: if the target or the protected attributes are not known, or the data do not fit the schema.
@@ -85,7 +82,7 @@ class ColumnRoles:
         if target is None:
             hint = "name its column: `target=NAME`; or pass a schema"
             raise OptionError("expected the true labels, got neither target= nor y=", hint=hint)
-        people = encode(self._resolve(frame, target, columns, varied), frame, location=location, locate=locate)
+        people = encode(self._resolve(frame, target, columns, varied), frame, location=location)
         if self.favourable is not None or self.schema is not None or people.schema.target.kind != "label":
             return people
         assert people.reading is not None  # ``encode`` sets it

@@ -132,7 +132,6 @@ from evenhand.stats.score_difference import (
     group_skewness,
     miettinen_nurminen,
     stratified_difference,
-    stratified_total,
     tail_scales,
 )
 from evenhand.stats.sequential import (
@@ -276,7 +275,6 @@ __all__ = [
     "standardised_mean_gap",
     "stratified_difference",
     "stratified_gap",
-    "stratified_total",
     "stretch_interval",
     "student_interval",
     "student_quantile",

@@ -18,7 +18,6 @@ from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
-    from evenhand.datasets import RowGroup
     from evenhand.dossier import DossierName
     from evenhand.models import Subject
     from evenhand.schema import (
@@ -135,15 +134,6 @@ def audit(
         list[str] | None,
         typer.Option("--dossier", help="Write a dossier of the same people beside the report, e.g. ll144."),
     ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state",
-            metavar="DIR",
-            help="Ask the model about Parquet files piece by piece, and keep there what was counted: an audit that was "
-            "stopped goes on from it.",
-        ),
-    ] = None,
 ) -> None:
     """Audit a model on people with known labels, decisions already made, or rankings; write a report."""
     from evenhand import groups, view
@@ -206,7 +196,7 @@ def audit(
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
         chosen = _Chosen(model, data, example, SampleRoles(weight, probable, known))
-        asked = _Asked(gates, metrics, dossiers=bool(wanted), state=state)
+        asked = _Asked(gates, metrics, dossiers=bool(wanted))
         result, whom, frame, decide = _audit_model(chosen, config, people, output, run, asked)
     result = rows.tell(result)
     made = None
@@ -230,13 +220,11 @@ class _Asked(NamedTuple):
         gates: conditions to fail on.
         metrics: metrics of the user's own.
         dossiers: whether dossiers are written beside the report.
-        state: a folder for what was counted of a model's answers, piece by piece.
     """
 
     gates: list[Gate]
     metrics: dict[str, Callable[..., Any]]
     dossiers: bool = False
-    state: Path | None = None
 
 
 def _audit_decisions(
@@ -327,9 +315,6 @@ def _audit_model(
     from evenhand import auditing, view
 
     model, data, example, sample = chosen
-    pieces = _list_pieces(chosen, config, asked)
-    if pieces is not None and model is not None and data is not None:
-        return _audit_pieces(model, data, pieces, config, people, output, run, asked)
     with view.show_progress(quiet=output.silent) as progress:
         if example is not None:
             progress(f"training a model on {example}", 0.0)
@@ -345,79 +330,6 @@ def _audit_model(
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress, clock=run.clock)
     return _Audited(result, subject.people, subject.people.frame, lambda: _require_decisions(_ask_decisions(subject)))
-
-
-def _list_pieces(chosen: _Chosen, config: AuditConfig, asked: _Asked) -> list[RowGroup] | None:
-    """Return the pieces of DATA if it has more rows than are read into memory, or ``--state`` is given.
-
-    Raises:
-        OptionError: what needs every person is asked for of such data.
-    """
-    from evenhand import datasets
-
-    data = chosen.data
-    if data is None or not (datasets.names_rows(data) or Path(data).suffix.lower() in (".parquet", ".pq")):
-        if asked.state is not None:
-            raise OptionError("--state is about a MODEL and Parquet files", hint="leave it out")
-        return None
-    if data.startswith("duckdb:"):
-        return None
-    pieces = datasets.list_pieces(data)
-    if asked.state is None and sum(piece.rows for piece in pieces) <= datasets.MOST_IN_MEMORY:
-        return None
-    everybody = [config.thresholds, config.keep_decisions, asked.metrics, asked.dossiers]
-    if any(everybody) or chosen.sample.weight is not None or chosen.sample.membership:
-        if asked.state is None and not datasets.names_rows(data):
-            return None
-        raise OptionError(
-            "weights, probabilities of groups, metrics of your own, curves over thresholds, kept decisions and "
-            "dossiers need every person in memory",
-            hint="leave them out, or audit a sample of the rows",
-        )
-    return pieces
-
-
-def _audit_pieces(
-    model: str,
-    data: str,
-    pieces: list[RowGroup],
-    config: AuditConfig,
-    people: DataOptions,
-    output: OutputOptions,
-    run: RunOptions,
-    asked: _Asked,
-) -> _Audited:
-    """Audit MODEL on Parquet files that need not fit into memory."""
-    from evenhand import auditing, view
-    from evenhand.schema import read_schema
-
-    given = None if people.schema is None else read_schema(people.schema)
-    rows = sum(piece.rows for piece in pieces)
-    budget = run.approve(model, config.budget, rows + 100 * auditing.PIECES_SAMPLE)
-    config = config.model_copy(update={"budget": budget})
-    with view.show_progress(quiet=output.silent) as progress:
-        try:
-            result = auditing.audit_pieces(
-                model,
-                auditing.PiecesSource(pieces, people.roles(given, people.protected), data),
-                config,
-                state=asked.state,
-                trust=people.trust,
-                output=people.output,
-                progress=progress,
-                clock=run.clock,
-            )
-        except KeyboardInterrupt:
-            if asked.state is not None:
-                typer.echo(f"what was counted is in {asked.state}: the same command goes on from there", err=True)
-            raise
-    for gate in asked.gates:
-        gate.check_attributes(result.protected)
-
-    def refuse() -> Booleans:
-        raise OptionError("a dossier needs every person in memory", location="--dossier")
-
-    return _Audited(result, None, None, refuse)
 
 
 def _ask_decisions(subject: Subject) -> Booleans | None:
