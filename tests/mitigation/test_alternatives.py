@@ -216,36 +216,6 @@ def test_a_black_box_is_tilted_and_given_thresholds(people):
     assert any("name a function" in note for note in done.result.notes)
 
 
-def test_methods_that_train_are_candidates_with_cross_fitted_answers(tmp_path):
-    people = applicants(600)
-    subject = Subject(trained(people), people)
-    done = find_alternatives(subject, against="gap", methods=("blind", "tilt"), accuracy_loss=0.1)
-    (blind,) = (one for one in done.result.candidates if one.method == "blind")
-    assert "refitted with its own parameters, for everybody told sex" in blind.recipe
-    assert not blind.asks
-    assert [one.method for one in done.result.candidates].count("tilt") == 2 * 16  # of the given model and the refitted
-    (path,) = done.savers[blind.number](tmp_path / "new.joblib")
-    model, swapped = joblib.load(path), people.frame.assign(sex=people.frame["sex"].to_numpy()[::-1])
-    assert (model.predict(people.frame) == model.predict(swapped)).all()
-    # Trained on all of the validation people, it is at most as accurate when it is not asked about its own.
-    known = done.models[blind.number]
-    assert abs((model.predict(people.frame) == people.frame["hired"]).mean() - blind.validation.accuracy) < 0.05
-    assert (np.array(["no", "yes"])[known.predict(people.individuals)] == model.predict(people.frame)).all()
-
-
-def test_a_method_that_must_be_told_the_group_is_left_out_where_that_is_hidden():
-    pytest.importorskip("fairlearn", reason="needs the extra fairlearn")
-    people = applicants(600)
-    subject, methods = Subject(trained(people), people), ("threshold-optimizer",)
-    told = find_alternatives(subject, against="gap", methods=methods, accuracy_loss=0.1).result.candidates[-1]
-    assert (told.method, told.asks, told.by_lot) == ("threshold-optimizer", ("sex",), True)
-    untold = find_alternatives(
-        subject, against="gap", methods=methods, decide_without=("sex",), accuracy_loss=0.1
-    ).result
-    assert "threshold-optimizer" not in {one.method for one in untold.candidates}
-    assert any(one.endswith("thresholds, lot, threshold-optimizer") for one in untold.space)
-
-
 def test_what_cannot_be_searched_is_refused(people, tmp_path):
     subject = Subject(trained(people), people)
     with pytest.raises(OptionError, match="no attribute 'sexx'"):
@@ -256,8 +226,6 @@ def test_what_cannot_be_searched_is_refused(people, tmp_path):
         find_alternatives(Subject(subject.model, encode(people.schema.with_protected([]), people.frame)), against="gap")
     with pytest.raises(OptionError, match="expected one of: reweigh"):
         AlternativesConfig(against="gap", methods=("erm",))
-    with pytest.raises(OptionError, match="retrain learns from what was found"):
-        find_alternatives(subject, against="gap", methods=("retrain",))
     same = encode(people.schema, people.frame.assign(sex="male"))
     with pytest.raises(DataError, match="fewer than two groups"):
         find_alternatives(Subject(subject.model, same), against="gap")

@@ -38,7 +38,7 @@ ALTERNATIVES: ConfigOptions[AlternativesConfig] = ConfigOptions(
     about="a search for alternatives",
     hint="leave it out, or leave out --against",
     without=("against", "confidence", "seed"),
-    renamed={"methods": "method", "findings": "from_"},
+    renamed={"methods": "method"},
 )
 REFUTATION: ConfigOptions[RefutationConfig] = ConfigOptions(
     "evenhand.mitigation:RefutationConfig",
@@ -72,7 +72,7 @@ def mitigate(
         typer.Option(
             "--against",
             help="Search for less discriminatory alternatives, with a smaller gap between groups: gap or ratio (of "
-            "selection rates), equal-opportunity, equalized-odds. --method then names families, or methods that train.",
+            "selection rates), equal-opportunity, equalized-odds. --method then names families.",
         ),
     ] = None,
     record: Annotated[
@@ -120,7 +120,7 @@ def mitigate(
         raise OptionError("expected a file for the new model", location="--out", hint="such as --out new.joblib")
     if against is not None:
         searched = ALTERNATIVES.read(context, seed=people.seed, against=against)
-        _check_outputs([model, data, test, people.schema, *map(str, searched.findings)], _outputs(out, output, record))
+        _check_outputs([model, data, test, people.schema], _outputs(out, output, record))
         _search_alternatives(searched, model, data, test, people, output, consent, (out, record))
         return
     if record is not None:

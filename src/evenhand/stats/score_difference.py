@@ -183,5 +183,3 @@ class StratifiedTotal(NamedTuple):
     low: float
     high: float
     n: int
-
-

@@ -28,7 +28,6 @@ from evenhand.mitigation.alternatives.sources import (
     ask_source,
     assign_folds,
 )
-from evenhand.mitigation.alternatives.trained import MethodTrainer
 from evenhand.mitigation.known_people import KNOWN, describe_left_out
 from evenhand.mitigation.learners import Learner, find_learner
 from evenhand.mitigation.methods.randomized import (
@@ -177,8 +176,6 @@ class _Search:
             PASSED.format(", ".join(schema.passthrough)) if schema.passthrough else "",
         )
         self.notes = [note for note in notes if note]
-        deadline = None if config.time_limit is None else started + config.time_limit
-        self.trainer = MethodTrainer.of(self.fitting, config, parts.test, deadline)
         self.membership: MembershipModel | None = None
         self.evidence: dict[ScoreSource, tuple[RuleInputs, RuleInputs]] = {}
         self.baseline = 0
@@ -286,8 +283,6 @@ class _Search:
                 self.say(f"reweighing with strength {strength:g}", 0.7 * number / len(strengths))
                 sources.append(self.fitting.fitted_source(strength))
                 self.fits += FOLDS + 1
-            for name in () if self.interrupted else self.trainer.methods:
-                sources += self._train(name)
         except KeyboardInterrupt:
             self.interrupted = True
         if self.learner is None:
@@ -297,16 +292,6 @@ class _Search:
         elif not self.learner.takes_weights and len(strengths) > 1:
             self.notes.append("The learner takes no weights: reweighed models learn from people resampled by them.")
         return sources
-
-    def _train(self, name: str) -> list[ScoreSource]:
-        """Return the model of a method; none, and a note, where the method cannot do it."""
-        try:
-            source, fits = self.trainer.train(name, self.say)
-        except EvenhandError as error:
-            self.notes.append(f"{name} is not there to compare with: {error.message}.")
-            return []
-        self.fits += fits
-        return [source]
 
     def _know_both(self, sources: Sequence[ScoreSource], shares: Floats | None) -> None:
         """Keep what is known about both parts of the people: cross-fitted of the first, of the model on the second."""
@@ -332,7 +317,7 @@ class _Search:
                 f"the validation people rightly, the given one {100 * right[0].mean():.1f} %: it knew them, or had "
                 "others to learn from. Losses of models fitted again are counted from the one with nothing changed."
             )
-        learnt = [one.source.strength is not None or one.source.words != "" for one in proposals]
+        learnt = [one.source.strength is not None for one in proposals]
         return np.where(learnt, self.baseline, 0)
 
     # What is made of it.
@@ -431,8 +416,8 @@ class _Search:
             method=proposal.method,
             recipe=proposal.recipe,
             settings=proposal.settings,
-            asks=self.known.people.schema.protected if rule.asks_group or proposal.source.asks_group else (),
-            by_lot=proposal.source.by_lot or (isinstance(rule, GroupCutoffs) and rule.is_random),
+            asks=self.known.people.schema.protected if rule.asks_group else (),
+            by_lot=isinstance(rule, GroupCutoffs) and rule.is_random,
             validation=measured[0],
             test=measured[1],
             loss=float(standing.losses[number]),

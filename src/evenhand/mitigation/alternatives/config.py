@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from evenhand.core import Config, Result, setting
+from evenhand.core import Config, setting
 
 GapName: TypeAlias = Literal["gap", "ratio", "equal-opportunity", "equalized-odds"]
 """What is to be reduced between groups."""
 
-Family: TypeAlias = Literal[
-    "reweigh",
-    "tilt",
-    "thresholds",
-    "lot",
-    "retrain",
-    "diffdp",
-    "gap",
-    "hsic",
-    "laftr",
-    "prejudice-remover",
-    "logit-pairing",
-    "certified",
-    "blind",
-    "exponentiated-gradient",
-    "threshold-optimizer",
-]
-"""A family of candidates, or a method of ``mitigate``, whose model is one candidate."""
+Family: TypeAlias = Literal["reweigh", "tilt", "thresholds", "lot"]
+"""A family of candidates."""
 
 FAMILIES: tuple[Family, ...] = ("reweigh", "tilt", "thresholds", "lot")
-"""The families; the others are methods, which train for long and are searched where they are named."""
-
-TOLD: tuple[Family, ...] = ("threshold-optimizer",)
-"""Methods whose models must be told the group when they decide."""
 
 
 class AlternativesConfig(Config):
@@ -45,12 +24,7 @@ class AlternativesConfig(Config):
         "search for less discriminatory alternatives, with a smaller gap between groups: in selection rates (gap, or "
         "ratio for the lowest divided by the highest), in true positive rates, or in true and false positive rates",
     )
-    methods: tuple[Family, ...] = setting(
-        FAMILIES, "families of candidates to search, and methods whose model is one candidate", min_length=1
-    )
-    findings: tuple[Result | Path | str, ...] = setting(
-        (), "what was found, for methods that learn from it: results of search, subgroups or audit, or their JSON files"
-    )
+    methods: tuple[Family, ...] = setting(FAMILIES, "families of candidates to search", min_length=1)
     decide_without: tuple[str, ...] = setting((), "attribute that the new model must not be told when it decides")
     fit: str | Callable[..., Any] | None = setting(
         None,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.mitigation.alternatives.config import FAMILIES, TOLD, Family, GapName
+from evenhand.mitigation.alternatives.config import Family, GapName
 from evenhand.mitigation.alternatives.gaps import CONDITIONS
 from evenhand.mitigation.alternatives.rules import (
     AcceptanceRule,
@@ -85,7 +85,7 @@ class SearchSpace:
             yield CandidateRecipe(source.name, describe_source(source), settings, source, OwnDecision())
         # The given model may read what is to be hidden: then what is made of it is made of the one asked alike.
         scored = [one for one in sources if one.name != "given" or not any(two.name == "untold" for two in sources)]
-        scored = [one for one in scored if not one.words and not one.scorer.label_only]
+        scored = [one for one in scored if not one.scorer.label_only]
         for source in scored:
             if "tilt" in self.families and (source.strength is None or source.strength in TILTED_STRENGTHS):
                 yield from self._tilt(source, told=False)
@@ -153,8 +153,6 @@ class SearchSpace:
 
 def describe_source(source: ScoreSource) -> str:
     """Return what a source is, in words."""
-    if source.words:
-        return source.words
     if source.name == "untold":
         return "the given model, told the same about everybody"
     if source.strength is None:
@@ -189,16 +187,9 @@ def describe_space(families: Sequence[Family], *, tells_group: bool, fits: bool)
         )
     if "lot" in families:
         found.append(f"lot: thresholds that close the gap for a fixed lot of people, {len(WEIGHTS)} probabilities")
-    trained = [one for one in families if one not in FAMILIES and (tells_group or one not in TOLD)]
-    if trained:
-        found.append(
-            f"{', '.join(trained)}: the model that `mitigate` makes by each, selected within the allowed loss; trained "
-            "without every part of the people in turn, then on all"
-        )
     if not tells_group:
-        needing = ["thresholds", "lot", *(one for one in families if one in TOLD)]
         found = [one for one in found if not one.startswith(("thresholds:", "lot:"))]
-        found.append(f"left out, because they must be told the group when they decide: {', '.join(needing)}")
+        found.append("left out, because they must be told the group when they decide: thresholds, lot")
     if fits:
         found.append(f"scores and free thresholds are cross-fitted in {FOLDS} parts of the validation people")
     return tuple(found)

@@ -70,14 +70,12 @@ class ScoreSource:
     """A model whose scores rules work on.
 
     Attributes:
-        name: ``given``, ``untold`` (the given model, asked alike about everybody), ``refit``, ``reweigh`` or a method.
-        strength: of the weights; None of the given model and of methods'.
+        name: ``given``, ``untold`` (the given model, asked alike about everybody), ``refit`` or ``reweigh``.
+        strength: of the weights; None of the given model.
         scorer: the model as it would be written.
         known: its answers about the people who are chosen on, none learnt from the person's own label unless the given
             model was.
         save: writes it in its own format; None where it has none.
-        words: what a method did; empty of all others.
-        asks_group, by_lot: whether a method's model is told the group when it decides, and decides some by lot.
     """
 
     name: str
@@ -85,9 +83,6 @@ class ScoreSource:
     scorer: Scorer
     known: RuleInputs
     save: Callable[[Path], tuple[Path, ...]] | None = None
-    words: str = ""
-    asks_group: bool = False
-    by_lot: bool = False
 
 
 @dataclass(frozen=True, eq=False)
