@@ -24,7 +24,7 @@ tested := $(stamps)/test$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 pytest := EVENHAND_EXTRAS=$(EXTRAS) $(bin)/python -m pytest
 parallel := -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-full test-slow lint docs notebooks reproduce dist sbom
+.PHONY: help demo test test-full test-slow snapshots lint docs notebooks reproduce dist sbom
 .DELETE_ON_ERROR:
 
 help:  ## list what can be done
@@ -42,6 +42,9 @@ test-full: $(tested)  ## run the long and exhaustive tests too, with every examp
 
 test-slow: $(tested)  ## run the tests that take minutes each, and simulations at full size
 	$(pytest) -m slow $(PYTEST_ARGS)
+
+snapshots: $(tested)  ## write what people read of every result again, after sentences were changed on purpose
+	$(pytest) tests/view/test_snapshots.py --snapshot-update $(PYTEST_ARGS)
 
 lint: $(stamps)/lint  ## format, style, types, import rules
 	$(bin)/ruff format --check
