@@ -71,7 +71,6 @@ def test_the_first_screen_shows_it(result):
     assert f"simultaneous over {result.subgroups.tested} subgroups tested" in line.notes[1]
     page = view.render_page(result.document())
     assert "Worst subgroup" in page
-    assert "different subgroups were tested" in page
     assert "Not run: search for subgroups" not in page
     assert worst.words in result.summary()
 
@@ -128,5 +127,4 @@ def test_nobody_large_enough(people):
     assert result.subgroups.tested == 0
     (line,) = [one for one in result.document().blocks if isinstance(one, Metric) and one.name == "worst subgroup"]
     assert line.number.basis == "no subgroup is large enough"
-    assert "No subgroup is large enough" in view.render_page(result.document())
     assert not auditing.parse_gate("worst_subgroup_gap > 0").holds(result)

@@ -108,9 +108,6 @@ def test_other_people_are_compared_as_two_samples():
     line = found.line("selection_rate", "sex", "F")
     level = bonferroni(0.95, found.comparisons)
     assert (line.change.low, line.change.high) == pytest.approx(difference_interval(40, 100, 20, 100, level))
-    said = found.to_markdown()
-    assert "Unpaired: the people are not the same" in said
-    assert "taken for two independent samples" in said
 
 
 def test_the_same_people_without_their_decisions_are_not_paired_and_told_so():

@@ -88,8 +88,6 @@ def test_groups_known_by_probability_stand_in_the_report_with_bounds(evenhand, a
         "audit", applicants, *about, "--known-groups", f"race={tmp_path / 'known.csv'}:race", "--json", place
     )
     assert ran.code == 0, ran.err
-    assert "demographic parity difference, by probability" in ran.out
-    assert "without the assumption" in ran.out
     (found,) = json.loads(place.read_text())["groups"]["proxies"]
     assert found["validated"] == 400
     assert [one["group"] for one in found["rates"]] == ["white", "black"]

@@ -28,7 +28,6 @@ def test_a_column_of_scores_is_decided_by_a_threshold(evenhand, scored, tmp_path
     ran = evenhand(*asked, "--thresholds", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     assert "decisions by score 'p' from 0.5 on" in ran.out
-    assert "accuracy is highest at a threshold of" in " ".join(ran.out.split())
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     frame = pd.read_csv(scored)
     assert report["groups"]["overall"]["selection_rate"]["value"] == (frame["p"] >= 0.5).mean()

@@ -67,11 +67,9 @@ def test_one_of_which_it_is_not_known(evenhand, tmp_path):
 def test_the_screen_of_a_check(evenhand, config, tmp_path):
     ran = evenhand("genai", "check", "--config", config())
     assert ran.code == 0
-    assert "can be kept" in ran.out
     assert "leader: age" in ran.out
     ran = evenhand("genai", "check", "--config", config(("[5, 6, 6, 9]", "3")), "--json", tmp_path / "check.json")
     assert ran.code == 1
-    assert "cannot be kept" in ran.out
     assert json.loads((tmp_path / "check.json").read_text())["feasible"] is False
     assert evenhand("genai", "check", "--config", config(), "--quiet").out == ""
 

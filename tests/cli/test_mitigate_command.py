@@ -116,7 +116,6 @@ def test_nothing_better_is_an_answer(evenhand, found, tmp_path):
     ran = evenhand("mitigate", *command, "--fit", "worse_fit_mitigated:fit")
     assert ran.code == 0, ran.err
     assert not new.exists()
-    assert "Nothing better was found: the given model is kept" in " ".join(ran.out.split())
     assert "Nothing better was found" in page.read_text("utf-8")
     assert json.loads((tmp_path / "r.json").read_text())["chosen"] is None
 

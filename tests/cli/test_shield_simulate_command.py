@@ -84,7 +84,6 @@ def test_periods_and_adversaries(evenhand, config):
     assert (found["periods"], found["horizon"]) == (4, 30)
     assert "at least 10 of each group" in found["assumption"]
     ran = evenhand("shield", "simulate", "--config", config(), "--order", "greedy", "--runs", 50)
-    assert "an adversary that sees the counters" in ran.out
     assert "fair after the shield    100 %" in ran.out
     ran = evenhand("shield", "simulate", "--config", config("equal_opportunity"), "--runs", 50, "--quiet")
     assert (ran.code, ran.out) == (0, "")

@@ -254,7 +254,6 @@ def test_an_interrupt_keeps_what_was_found(evenhand, command, tmp_path, monkeypa
         table,
     )
     assert ran.code == 130, ran.err
-    assert "This search was stopped" in ran.out
     assert "This search was stopped." in page.read_text("utf-8")
     assert len(pd.read_csv(table)) > 0
 
@@ -273,8 +272,5 @@ def test_published_methods_say_what_they_are(evenhand, command, tmp_path, method
     ran = evenhand(*command[:5], "--protected", "sex", "--method", method, "--html", page)
     assert ran.code == 0, ran.err
     said = " ".join(ran.out.split())
-    assert f", {kind}; with each gap its" in said
-    assert "by that method's own rule" in said
-    assert "compare with --method exact" in said
     assert "note: " in said
     assert f'data-kind="{kind}"' in page.read_text("utf-8")

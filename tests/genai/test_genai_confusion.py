@@ -52,14 +52,12 @@ def test_a_label_that_is_often_wrong_is_not_called_a_guarantee() -> None:
     assert a.true_deadline == 5
     assert "is guaranteed" in a.statement()
     assert not b.guaranteed  # never wrong in ten, which is not many
-    assert "is not guaranteed" in b.statement()
     child, elderly = _sample().deadline_successes({"child": 5, "elderly": 9})
     assert isinstance(child.right, Observed)
     times = next(m for m in range(1, 100) if (1 - child.right.low) ** m <= 0.01)
     assert child.true_deadline == 5 * times
     assert elderly.true_deadline is None
     assert not elderly.guaranteed
-    assert "nothing is known" in elderly.statement()
 
 
 def test_true_deadlines_hold_as_often_as_said_when_labels_err_independently() -> None:

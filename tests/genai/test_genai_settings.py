@@ -356,7 +356,6 @@ def test_what_was_not_measured_is_said_to_be_so():
     success = AttemptSuccess.from_simulation(one((4, 4)))
     assert success.statement().startswith("nothing was measured: how often instructions work is not known")
     words = str(check_configuration(one((4, 4))).document())
-    assert "nothing was measured" in words
     assert "retries and slack" not in words
 
 
@@ -400,7 +399,6 @@ def test_what_makes_no_sense_is_refused(broken, said):
 def test_a_guarantee_says_how_often_instructions_worked_and_what_follows():
     configuration = one((4, 4), retries=1, slack=1)
     enforcer = Enforcer(configuration, in_flight=1)
-    assert "not known, as no item had to show anything yet" in enforcer.guarantee()
     random = Random(1)
     for _ in range(400):
         admission = enforcer.admit({"asked"})

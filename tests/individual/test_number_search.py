@@ -60,7 +60,6 @@ def test_time_and_an_interrupt_leave_what_was_found_before() -> None:
     short = search_numbers(model, people, budget=100_000, time_limit=1e-9)
     assert short.stopped_by == "time"
     assert 0 < short.in_data == short.largest
-    assert "The time limit ended this search" in short.to_markdown()
     assert short.examples
 
     class Impatient:

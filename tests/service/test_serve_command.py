@@ -72,7 +72,6 @@ def test_it_serves_until_it_is_told_to_stop_and_goes_on_where_it_was(served):
 def test_without_a_file_it_serves_a_demonstration_and_says_so(served):
     service = served(None)
     said = service.out
-    assert f"evenhand serves at {service.url}\n" in said
     for part in ("state       sqlite:///evenhand.db", "shield      loans", "generator   studio", "not needed"):
         assert part in said
     assert (service.folder / "evenhand.db").exists()
@@ -189,7 +188,6 @@ def test_told_twice_it_does_not_wait(served):
         assert service.stop(signal.SIGINT) == 130
         asking.join(60)
         assert len(errors) == 1
-        assert "stopped before everything was answered" in service.out
     again = service.start()
     with urllib.request.urlopen(f"{again.url}/v1/streams", timeout=60) as answer:
         # What was open when it stopped has failed, so that no deadline waits for it.

@@ -13,7 +13,6 @@ from evenhand.service.api import error_handlers
 def test_it_says_how_the_first_key_is_made_and_that_nothing_is_served(served):
     service = served("[service]\n")
     assert "keys        needed, and there is none: evenhand keys add" in service.out
-    assert "the file has no [[shields]], [[guards]] or [[monitors]]" in service.out
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
@@ -28,7 +27,6 @@ def test_callers_are_not_told_where_the_store_is(caplog):
         "the store failed: no route to db.internal", location="postgresql://evenhand@db.internal/evenhand"
     )
     said = str(error_handlers.describe_error(away))
-    assert "the store cannot be used now" in said
     assert "internal" not in said
     assert "no route to db.internal" in caplog.text
 

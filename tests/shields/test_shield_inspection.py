@@ -95,8 +95,6 @@ def test_tables_that_are_not_walked_say_so(monkeypatch):
     monkeypatch.setattr("evenhand.shields.simulation.several_groups_walk.MAX_LISTED_STATES", 10)
     large = inspect_policy(synthesize(plan(groups=THREE, horizon=4)))
     assert (large.verified, large.reached, large.cells) == (None, None, ())
-    assert f"{large.states} states are too many to walk" in " ".join(large.summary().split())
-    assert "as the file says, not verified" in " ".join(large.summary().split())
     assert ShieldInspection.from_json(large.to_json()) == large
 
 
@@ -179,7 +177,6 @@ def test_an_unfair_table_is_found(which):
     if which != "bounds":
         assert found.ends[0].unfair == len(unfair) > 0
         assert found.ends[0].chance == pytest.approx(sum(ends[c] for c in unfair))
-    assert "are not fair" in " ".join(found.summary().split())
 
 
 def test_the_expected_cost_is_that_of_the_table():
@@ -227,7 +224,6 @@ def test_ends_at_which_nothing_is_required_are_counted():
     small = sum(chance for (n_a, _, n_b, _), chance in ends.items() if min(n_a, n_b) < 5)
     assert found.ends[0].unjudged_chance == pytest.approx(small)
     assert small > 0.5
-    assert "Nothing is required in" in " ".join(found.summary().split())
 
 
 @pytest.mark.parametrize(

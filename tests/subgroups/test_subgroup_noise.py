@@ -72,7 +72,6 @@ def test_a_planted_gap_is_found_behind_the_noise_and_the_noise_is_said_first():
     first = result.document().blocks[0]
     assert first.tone == "caution"
     assert first.text.startswith("The model answers differently each time")
-    assert "answers differently each time" in result.summary()
     assert SubgroupResult.from_json(result.to_json()) == result
 
 

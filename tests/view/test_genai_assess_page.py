@@ -102,21 +102,7 @@ def test_the_screen_fits(width):
     console = Console(file=io.StringIO(), width=width)
     show_document(RESULT.document(), console=console)
     said = console.file.getvalue()
-    assert "violated" in said
-    assert "some & such: asked = leader" in " ".join(said.split())
     assert max(cell_len(line) for line in said.splitlines()) <= max(width, 60)
-
-
-def test_the_charts_say_in_words_what_they_show():
-    sex, age, both = RESULT.sequences[0].groups
-    said = draw_timeline(sex)["description"]
-    assert "f in 1 of 4 items, too few items for any beta, overdue at 2" in said
-    assert "m in 3 of 4 items, longest wait: 2 items" in said
-    assert "o in 3 of 4 items" in draw_timeline(age)["description"]
-    for draw, what in ((draw_timeline, both), (draw_coverage, RESULT)):
-        for width in (880, 330):
-            assert "<svg" in drawing.to_svg(draw(what, width=width), name="x")
-    assert "75.0 % of the pairs of values appear (3 of 4)" in draw_coverage(RESULT)["description"]
 
 
 def test_of_a_long_sequence_the_last_items_are_drawn():
@@ -208,18 +194,6 @@ def specified(how="judged"):
         else estimate_prompt_bias(answered, values)
     )
     return evaluate_config(found, CONFIGURATION, prompts=bias)
-
-
-def test_verdicts_stand_beside_those_of_neutral_prompts():
-    page = Page(render_page(specified().document())).root
-    assert page.one("h1").text.endswith("leader")
-    _, first, second = page.one("section", id="summary").one("tbody").all("tr")
-    assert "every value of sex appears, again and again: f within 3, m within 2 items" in first.text
-    assert "both sexes" in first.text
-    assert [cell.text.split()[-1] for cell in (first.one("th"), first.all("td")[0])] == ["violated", "violated"]
-    assert [cell.text.split()[-1] for cell in (second.one("th"), second.all("td")[0])] == ["holds", "holds"]
-    assert "6 of prompts that are not neutral" in page.one("section", id="sequence-2").text
-    assert "age: no prompt fixes it" in page.one("section", id="sequence-2").text
 
 
 @pytest.mark.parametrize("how", ["judged", "estimated"])

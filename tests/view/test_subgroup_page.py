@@ -10,9 +10,8 @@ from rich.console import Console
 
 from evenhand import view
 from evenhand.core import SubjectCard
-from evenhand.subgroups import RuleSet
 from evenhand.subgroups import wording as sentences
-from evenhand.view.charts.subgroups import draw_gaps, draw_nesting, nest_findings, select_findings
+from evenhand.view.charts.subgroups import nest_findings, select_findings
 
 FOUND = examples.subgroups()
 SUBJECT = SubjectCard("model", "people.csv", 9769, "income", "<b>rich</b>", label_only=False)
@@ -63,7 +62,6 @@ def test_what_is_explained_stands_under_what_explains_it():
     table = root().one("section", id="nesting").one("table")
     names = [row.one("th").text for row in table.one("tbody").all("tr")]
     assert names == ["sex Female", "and race Black or White", "sex Male", "race Black"]
-    assert "explains 1 other finding" in root().one("section", id="findings").text
 
 
 def test_the_order_is_kept_and_neither_worse_nor_better_ones_crowd_out_the_others():
@@ -87,34 +85,6 @@ def test_the_others_of_a_subgroup_are_called_so():
     assert sentences.added_rules(examples.subgroups(findings=(female, male)), male) == "the others: sex Male"
 
 
-def test_what_was_asked_about_is_judged_or_refused_with_the_reason():
-    section = root().one("section", id="judged").text
-    assert "refused: only 21 people are in the subgroup, fewer than 30" in section
-    assert "race Asian-Pac-Islander" in section
-    assert "not significant" in section
-    said = " ".join(screen().split())
-    assert "race Other, sex Female 21 9,748 refused: only 21 people" in said
-
-
-def test_sentences():
-    female = FOUND.findings[0]
-    assert sentences.finding_sentence(FOUND, female, ">50K") == (
-        "Of 3,290 people with sex Female, 8.3 % get >50K; of everyone else 26.9 %."
-    )
-    refused = examples.subgroups(measure="false-negative")
-    assert sentences.finding_sentence(refused, female, ">50K") == (
-        "Of 3,290 people with sex Female who are truly >50K, 8.3 % are refused it; of everyone else 26.9 %."
-    )
-    best = female.model_copy(update={"versus": RuleSet(rules={"sex": ("Male",)})})
-    assert sentences.finding_sentence(examples.subgroups(against="best"), best).endswith("; of sex Male 26.9 %.")
-    scored = examples.subgroups(measure="score")
-    assert (
-        sentences.finding_sentence(scored, female)
-        == "The mean score of 3,290 people with sex Female is 0.083; of everyone else 0.269."
-    )
-    assert "points" not in draw_gaps(scored).description
-
-
 @pytest.mark.parametrize(("measure", "worse"), [("favourable", [True, False]), ("false-negative", [False, True])])
 def test_fewer_favourable_decisions_and_more_wrong_refusals_are_worse(measure, worse):
     result = examples.subgroups(measure=measure)
@@ -128,44 +98,14 @@ def test_gaps_are_counted_in_people():
     assert sentences.gap_in_people(FOUND, FOUND.findings[2]).endswith(" more")
 
 
-def test_drawings_say_in_words_what_they_show():
-    said = draw_gaps(FOUND).description
-    for finding in FOUND.findings:
-        if finding.under is None:
-            assert f"{finding.words}: {100 * finding.gap:+.1f} points" in said
-    assert "race Black: -1.9 points (not significant)" in said
-    assert "sex Female, 3,290 people: 610 fewer" in draw_nesting(FOUND).description
-
-
 def test_nothing_to_show():
     empty = examples.subgroups(findings=(), judged=(), tested=0, found=0)
     ids = [section.attributes["id"] for section in root(empty).one("main").all("section")]
     assert ids == ["summary", "method"]
-    assert "none of those tested is significant" in " ".join(screen(empty).split())
-    stopped = examples.subgroups(interrupted=True)
-    assert "stopped" in root(stopped).one("section", id="summary").text
-    assert "CAUTION: This search was stopped." in screen(stopped)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_the_screen_fits(width):
     text = screen(width=width)
     assert all(cell_len(line) <= width for line in text.splitlines())
-    said = " ".join(text.split())
-    assert "61 observed different subgroups, out of 92 rule sets" in said
-    assert "Of 3,290 people with sex Female, 8.3 % get <b>rich</b>; of everyone else 26.9 %." in said
-    assert "(not significant)" in said
-    assert "fair" not in said.lower()
-
-
-def test_the_report_shows_them():
-    section = Page(view.render_page(examples.full().document())).root.one("section", id="subgroups")
-    assert "61 different subgroups were tested" in section.text
-    assert "refused: only 21 people" in section.text
-    assert len(section.all("figure")) == 2
-    assert "Not run" not in section.text
-    assert "Other, Female 21 fewer than 30 people" in section.text
-    assert "Amer-Indian-Eskimo, Male 101 fewer than 5 % of the people" in section.text
-    assert "Black, Male" not in section.text  # 718 of 9,769 are enough
-    without = examples.full().model_copy(update={"subgroups": None})
-    assert "were not tested" in Page(view.render_page(without.document())).root.one("section", id="subgroups").text
+    assert "fair" not in text.lower()

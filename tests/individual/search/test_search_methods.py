@@ -82,8 +82,6 @@ def test_an_even_handed_model_gives_nothing(name):
     model.parts[1].rows[:] = model.parts[1].rows[:1]
     result = search.search(model, people(40, 1), method=name, seeds=10, local=10, budget=5000)
     assert result.profiles == 0
-    assert "profiles found by searching" in result.summary()
-    assert "only a proof can say" in result.summary()
     assert "evenhand certify" in result.summary()
 
 

@@ -49,9 +49,6 @@ def test_a_fair_coin_discriminates_against_no_one():
     first = found.document().blocks[0]
     assert first.tone == "caution"
     assert first.text.startswith("The model answers differently each time")
-    said = " ".join(found.summary().split())
-    assert "single answers differed for" in said
-    assert "may be noise: read the excess" in said
     assert SearchResult.from_json(found.to_json()) == found
 
 
