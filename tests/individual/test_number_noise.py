@@ -98,5 +98,3 @@ def test_a_search_does_not_climb_on_noise():
     found = individual.search_numbers(real, people(NUMBER), budget=3000, protected=("sex",), tolerance=5.0)
     assert found.beyond > 50
     assert found.largest < 15
-
-
