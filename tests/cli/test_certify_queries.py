@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -131,36 +129,3 @@ def test_a_threshold_for_three_labels(evenhand, labelled):
     ran = evenhand("certify", *labelled[3], "--threshold", "0.4")
     assert ran.code == 2
     assert "two labels, and this one has 3" in ran.err
-
-
-def test_the_question_for_other_verifiers(evenhand, case, labelled, tmp_path):
-    pytest.importorskip("onnx", reason="needs the extra onnx")
-    folder = tmp_path / "question"
-    ran = evenhand("certify", case.model, "--schema", case.schema, "--vnnlib", folder, "--max-boxes", 100)
-    assert ran.code == 0, ran.err
-    assert (folder / "pair.onnx").exists()
-    assert "(assert (or (and (>= Y_0 0.0) (<= Y_1 0.0))" in (folder / "pair.vnnlib").read_text()
-    refused = evenhand("certify", *labelled[3], "--vnnlib", tmp_path / "other")
-    assert refused.code == 2
-    assert "are about two labels" in refused.err
-    assert not (tmp_path / "other").exists()
-
-
-def test_a_question_of_files_is_answered(evenhand, case, tmp_path):
-    pytest.importorskip("onnx", reason="needs the extra onnx")
-    folder = tmp_path / "question"
-    written = evenhand("certify", case.model, "--schema", case.schema, "--vnnlib", folder, "--json", "-")
-    files = [folder / "pair.onnx", "--question", folder / "pair.vnnlib"]
-    ran = evenhand("certify", *files)
-    assert ran.code == 0, ran.err
-    assert ran.out.startswith("sat\n((X_0 " if json.loads(written.out)["falsified"] else "un")
-    assert "certified fair" in ran.out
-    assert json.loads(evenhand("certify", *files, "--json", "-").out)["protected"] == ["protected"]
-    for option in ("--schema", "--where"):
-        refused = evenhand("certify", *files, option, case.schema)
-        assert refused.code == 2
-        assert f"--question says all that is asked, and {option} something else" in refused.err
-    (folder / "pair.vnnlib").write_text("(check-sat)\n")
-    refused = evenhand("certify", *files)
-    assert refused.code == 2
-    assert "pair.vnnlib, line 1: expected (declare-const NAME Real) or (assert ...)" in refused.err

@@ -76,7 +76,7 @@ def test_most_commands_are_typed():
 QUICKER = [  # which command, what is put in place of what
     (r"evenhand audit (?!.*--(rank|decision|score))", r"$", " --max-boxes 100 --time-limit 1"),
     (r"evenhand audit", r" --time-limit \d+(?=.*--time-limit)", ""),
-    (r"evenhand certify (?!.*--question)", r"$", " --max-boxes 50"),
+    (r"evenhand certify ", r"$", " --max-boxes 50"),
     (r"evenhand certify", r"--time-limit \d+", "--time-limit 60"),
     (r"evenhand search (?!.*--text)", r"$", " --seeds 20 --local 10 --samples 200 --budget 4000"),
     (r"evenhand search", r"--budget \d+(?=.*--budget)", ""),

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     )
     from evenhand.certification.config import COMPILE_SHARE, CertifyConfig
     from evenhand.certification.proof_run import is_compiled
-    from evenhand.certification.vnnlib import write_pair_question
-    from evenhand.certification.vnnlib_reading import PairQuestion, Verdict, read_pair_question
 
 __all__ = [
     "COMPILE_SHARE",
@@ -36,11 +34,9 @@ __all__ = [
     "Counterexample",
     "Estimate",
     "OutcomeShare",
-    "PairQuestion",
     "ProgressPoint",
     "ReluRelaxation",
     "Subregion",
-    "Verdict",
     "certify",
     "estimated_share",
     "is_compiled",
@@ -48,12 +44,10 @@ __all__ = [
     "outcome_blocks",
     "proof_answers",
     "proof_blocks",
-    "read_pair_question",
     "relax_constant",
     "relax_relu",
     "relax_weights",
     "warm_up",
-    "write_pair_question",
 ]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)

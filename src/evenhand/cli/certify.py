@@ -27,7 +27,7 @@ RESTRICTED_CODE = 4
 """Exit code for a certificate that holds, and answers another question than the one asked."""
 
 if TYPE_CHECKING:
-    from evenhand.certification import CertifyConfig, PairQuestion
+    from evenhand.certification import CertifyConfig
     from evenhand.checker import AskedQuestion
     from evenhand.models import AdditiveNetwork, TreeEnsemble
     from evenhand.population import PopulationKind, ProductPopulation
@@ -251,43 +251,6 @@ class DomainOptions(SourceOptions):
         return people.schema, people
 
 
-@dataclass(frozen=True)
-class VerifierOptions:
-    """Files that other verifiers read."""
-
-    vnnlib: Annotated[
-        Path | None,
-        typer.Option("--vnnlib", help="Write the question for other verifiers (ONNX, VNN-LIB) into this folder."),
-    ] = None
-    question: Annotated[
-        Path | None,
-        typer.Option("--question", help="Answer this VNN-LIB file about a pair of people; MODEL is its ONNX network."),
-    ] = None
-
-    def read_question(self, model: str, asked: Mapping[str, bool]) -> PairQuestion:
-        """Return the question of the file, which alone says what is asked.
-
-        Args:
-            model: the ONNX file.
-            asked: options that ask about something else, and whether each is given.
-
-        Raises:
-            OptionError: one is given, or the file is not about a pair of people.
-        """
-        from evenhand.certification import read_pair_question
-
-        given = next((name for name, is_given in asked.items() if is_given), None)
-        if given is not None:
-            raise OptionError(
-                f"--question says all that is asked, and --{given.replace('_', '-')} something else",
-                hint="leave it out",
-            )
-        return read_pair_question(model, self.question)
-
-
-NOT_WITH_QUESTION = ("where", "threshold", "relax", "tolerance", "bands", "as_published")
-
-
 @grouped
 def certify(
     context: typer.Context,
@@ -295,7 +258,6 @@ def certify(
     domain: DomainOptions,
     working: WorkerOptions,
     output: OutputOptions,
-    verifiers: VerifierOptions,
     certificate: Annotated[
         Path | None, typer.Option("--certificate", help="Write every box and its proof for check-certificate.")
     ] = None,
@@ -307,29 +269,16 @@ def certify(
     from evenhand.population import choose_population
 
     config, clock = SETTINGS.read(context, seed=domain.seed), read_clock(work)
-    question, wider = None, None
-    network: AdditiveNetwork | TreeEnsemble
-    if verifiers.question is not None:
-        asked = {name: getattr(config, name) not in (None, (), False) for name in NOT_WITH_QUESTION}
-        asked |= {name: bool(getattr(domain, name)) for name in ("schema", "data", "protected")}
-        asked |= {"population": domain.population != "uniform", "outcomes": config.outcomes != 2}
-        asked |= {"certificate": certificate is not None, "vnnlib": verifiers.vnnlib is not None}
-        question = verifiers.read_question(model, asked)
-        network, people = question.network, None
-    else:
-        described, people = domain.describe()
-        like = people.frame if people is not None else None
-        untyped = people is not None and people.untyped
-        network = models.load_white_box(
-            model, described, like=like, trust=domain.trust, untyped=untyped, output=domain.output
-        )
+    described, people = domain.describe()
+    like = people.frame if people is not None else None
+    untyped = people is not None and people.untyped
+    network = models.load_white_box(
+        model, described, like=like, trust=domain.trust, untyped=untyped, output=domain.output
+    )
+    wider = None
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"
         wider = choose_population(kind, people, as_published=config.as_published)
-    if verifiers.vnnlib is not None:
-        if not isinstance(network, models.AdditiveNetwork):
-            raise OptionError("VNN-LIB files are about networks, and this model is made of trees", location="--vnnlib")
-        certifying.write_pair_question(network, verifiers.vnnlib, protected=config.protected)
     with view.show_progress(quiet=output.silent) as progress:
         result = certifying.certify(
             network,
@@ -345,8 +294,6 @@ def certify(
     interrupted = result.stopped_by == "interrupt"
     if result.boxes == 0 and not interrupted:
         raise LimitError("the limit was reached before anything was proved", hint="give it more time or boxes")
-    if question is not None and not output.silent:
-        typer.echo(question.conclude(result).text())
     output.finish(result, result.document, interrupted=interrupted)
 
 
