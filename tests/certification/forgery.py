@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-MAGIC = b"EVENHAND certificate 3\n"
+MAGIC = b"EVENHAND certificate 4\n"
 WHOLE = 2**32 - 1
 
 
@@ -24,7 +24,6 @@ class Boxes:
     high: np.ndarray
     fair: np.ndarray
     unfair: np.ndarray
-    proof: np.ndarray
     totals: dict[str, Any]
 
 
@@ -38,13 +37,13 @@ class Opened:
     kinds: list[str]
 
     def __getattr__(self, name: str) -> Any:
-        """``low``, ``high``, ``fair``, ``unfair``, ``proof`` and ``totals`` of the first question."""
-        if name in ("low", "high", "fair", "unfair", "proof", "totals"):
+        """``low``, ``high``, ``fair``, ``unfair`` and ``totals`` of the first question."""
+        if name in ("low", "high", "fair", "unfair", "totals"):
             return getattr(self.questions[0], name)
         raise AttributeError(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("low", "high", "fair", "unfair", "proof", "totals"):
+        if name in ("low", "high", "fair", "unfair", "totals"):
             setattr(self.questions[0], name, value)
         else:
             super().__setattr__(name, value)
@@ -114,7 +113,7 @@ def opened(path: Path) -> Opened:
         if tag == b"BOXS":
             raw = zlib.decompress(payload)
             n, place, found = int.from_bytes(raw[:4], "little"), 4, []
-            for kind in [*kinds, *kinds, "<u4", "<u4", "<u1"]:
+            for kind in [*kinds, *kinds, "<u4", "<u4"]:
                 found.append(np.frombuffer(raw, kind, n, place).astype(np.int64))
                 place += n * np.dtype(kind).itemsize
             columns.append(found)
@@ -123,7 +122,7 @@ def opened(path: Path) -> Opened:
             columns, n = [], len(joined[-1])
             low = np.array(joined[:d]).reshape(d, n).T.copy()
             high = low + np.array(joined[d : 2 * d]).reshape(d, n).T
-            questions.append(Boxes(low, high, *joined[-3:], json.loads(zlib.decompress(payload))))
+            questions.append(Boxes(low, high, *joined[-2:], json.loads(zlib.decompress(payload))))
     return Opened(head, [payload for tag, payload in sections if tag == b"CELL"], questions, kinds)
 
 
@@ -138,7 +137,6 @@ def closed(certificate: Opened, path: Path) -> None:
         pieces += [
             boxes.fair.astype("<u4").tobytes(),
             boxes.unfair.astype("<u4").tobytes(),
-            boxes.proof.astype("<u1").tobytes(),
         ]
         sections.append((b"BOXS", zlib.compress(b"".join(pieces))))
         sections.append((b"TOTL", zlib.compress(json.dumps(boxes.totals).encode())))

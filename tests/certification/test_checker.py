@@ -198,7 +198,7 @@ def test_a_damaged_or_truncated_file_is_rejected(honest: tuple[Path, AdditiveNet
         path.write_bytes(data[:end])
         rejected(path, network, "")
     rng = np.random.default_rng(0)
-    for place in rng.integers(len(b"EVENHAND certificate 3\n"), len(data), size=40):
+    for place in rng.integers(len(b"EVENHAND certificate 4\n"), len(data), size=40):
         changed = bytearray(data)
         changed[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(changed))

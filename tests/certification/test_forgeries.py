@@ -197,12 +197,12 @@ class Forger:
 
     def missing(self, it: Opened) -> None:
         boxes, k = self.pick(it)
-        for name in ("low", "high", "fair", "unfair", "proof"):
+        for name in ("low", "high", "fair", "unfair"):
             setattr(boxes, name, np.delete(getattr(boxes, name), k, axis=0))
 
     def twice(self, it: Opened) -> None:
         boxes, k = self.pick(it)
-        for name in ("low", "high", "fair", "unfair", "proof"):
+        for name in ("low", "high", "fair", "unfair"):
             column = getattr(boxes, name)
             setattr(boxes, name, np.concatenate([column, column[k : k + 1]]))
 

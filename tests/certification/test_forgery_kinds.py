@@ -48,12 +48,12 @@ def is_fair(it: Opened) -> int:
 
 
 def drop(boxes: Boxes, k: int) -> None:
-    for name in ("low", "high", "fair", "unfair", "proof"):
+    for name in ("low", "high", "fair", "unfair"):
         setattr(boxes, name, np.delete(getattr(boxes, name), k, axis=0))
 
 
 def append(boxes: Boxes, other: Boxes) -> None:
-    for name in ("low", "high", "fair", "unfair", "proof"):
+    for name in ("low", "high", "fair", "unfair"):
         setattr(boxes, name, np.concatenate([getattr(boxes, name), getattr(other, name)]))
 
 
@@ -173,7 +173,7 @@ def a_narrowed_domain_with_its_condition(it: Opened) -> None:
     it.head["attributes"][AGE] |= {"cells": 3, "last": 2}
     cells = [(a, b) for a in range(3) for b in range(SIZES[2])]
     n = len(cells)
-    it.questions = [Boxes(np.array(cells), np.array(cells), *np.zeros((3, n), dtype=np.int64), {"of": str(n * WHOLE)})]
+    it.questions = [Boxes(np.array(cells), np.array(cells), *np.zeros((2, n), dtype=np.int64), {"of": str(n * WHOLE)})]
 
 
 @kind()
@@ -354,21 +354,6 @@ def another_format(it: Opened) -> None:
 @kind()
 def shares_in_other_parts(it: Opened) -> None:
     it.head["whole"] = 2**16
-
-
-@kind()
-def a_way_of_counting_that_is_unknown(it: Opened) -> None:
-    it.head["proofs"].append({"by": "oath"})
-
-
-@kind()
-def no_way_of_counting(it: Opened) -> None:
-    it.head["proofs"] = []
-
-
-@kind()
-def a_way_of_counting_that_is_not_named(it: Opened) -> None:
-    it.proof[0] = 7
 
 
 # What is claimed of boxes.

@@ -199,13 +199,6 @@ def _prove_network(
     if config.method == "linear" and not (enumerated or scored or query.constant) and reason is None:
         device = compilation.device_for(query, config.device)
         bounder = choose_bounder(query, device, threads)
-        if bounder.joint is not None and config.time_limit is not None and workforce is None:
-            # The checker counts people of single values alone.
-            if (recorder is not None and not query.exact) or not compilation.allows("patterns"):
-                bounder.joint = None
-            else:
-                compilation.require("patterns")
-                bounder.joint.prepare()
     elif not (enumerated or scored or query.constant):
         if narrow:
             raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")

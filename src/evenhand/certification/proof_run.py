@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 DEFAULT_BOXES = 1_000_000
 """Where the linear method stops if nothing else says so: it would go on for ever."""
 COMPILING = "compiling the prover, once on this machine (up to half a minute of processor time)"
-Prover: TypeAlias = Literal["linear", "arrays", "trees", "interval", "patterns"]
+Prover: TypeAlias = Literal["linear", "arrays", "trees", "interval"]
 """Kernels that are compiled together: ``arrays`` proves shares from the linear bounds that NumPy computes."""
-COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20, "interval": 10, "patterns": 12}
+COMPILE_SECONDS: dict[Prover, float] = {"linear": 30, "arrays": 8, "trees": 20, "interval": 10}
 """Processor seconds that compiling a prover takes, about."""
 MIN_BOXES = 64
 """Boxes that any effort pays for."""
@@ -292,10 +292,6 @@ def _has_kernels(prover: Prover) -> bool:
         from evenhand.certification.bounds.interval import kernel
 
         return kernels.is_compiled(kernel.decide_boxes)
-    if prover == "patterns":
-        from evenhand.certification.bounds.compiled import patterns
-
-        return kernels.is_compiled(patterns.count_boxes)
     from evenhand.certification.bounds.compiled import expansion
 
     return kernels.is_compiled(expansion.refine_stack, expansion.prove_boxes)

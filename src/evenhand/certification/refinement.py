@@ -98,7 +98,6 @@ class BoxRecorder(Protocol):
         high: NDArray[np.integer],
         fair: NDArray[np.generic],
         unfair: NDArray[np.generic],
-        proof: NDArray[np.integer] | int = ...,
     ) -> None:
         """Keep them; together all boxes make up the domain."""
 

@@ -20,7 +20,7 @@ from evenhand.errors import DataError, EvenhandError, SchemaError
 from evenhand.schema import Schema
 
 MAGIC = b"EVENHAND certificate "
-FORMAT = b"3\n"
+FORMAT = b"4\n"
 WHOLE: int = 2**32 - 1
 MAX_TEXT = 2**26
 MAX_SECTION = 2**31
@@ -30,14 +30,12 @@ MAX_CLOSE = 4096
 """People who are compared with one because they are close, at most."""
 FIELDS = {
     "format", "evenhand", "method", "model", "schema", "protected", "where", "threshold", "relax", "tolerance", "bands",
-    "outcomes", "population", "slack", "proofs", "whole", "attributes",
+    "outcomes", "population", "slack", "whole", "attributes",
 }  # fmt: skip
 METHODS = ("linear", "interval", "enumeration", "trees")
 SINGLE, DOUBLE = {"unit": 2.0**-24, "activation": 2.0**-21}, {"unit": 2.0**-53, "activation": 2.0**-50}
 SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}
 """What may be assumed of the deployed model's arithmetic: see ``deployed`` and ``trees.margins``."""
-PROOFS = ("lines", "patterns")
-"""Ways of counting that are known here."""
 
 
 class CertificateError(EvenhandError, ValueError):
@@ -94,7 +92,6 @@ class ClaimedPartition(NamedTuple):
         least: how many different outcomes a person must be able to get to count as treated unfairly.
         low, high: boxes, shape (boxes, attributes).
         fair, unfair: claimed shares of each in parts of ``WHOLE``.
-        proof: how they were counted, as places in ``CertificateClaim.proofs``: a hint of how to do it again.
         certified, falsified, of: the claimed totals.
     """
 
@@ -103,7 +100,6 @@ class ClaimedPartition(NamedTuple):
     high: NDArray[np.integer]
     fair: NDArray[np.uint32]
     unfair: NDArray[np.uint32]
-    proof: NDArray[np.uint8]
     certified: int
     falsified: int
     of: int
@@ -124,7 +120,6 @@ class CertificateClaim:
         bands: scores of the favourable label that part the outcomes, where these are bands of it.
         single: whether the deployed model computes in float32.
         method: how it was proved.
-        proofs: how the shares of boxes were counted, in words of its own for each way (``by`` names it).
         cells: of the other attributes.
         digest: SHA-256 of the file.
         partitions: the boxes, once for two different outcomes, and once for each greater number that is asked about.
@@ -142,7 +137,6 @@ class CertificateClaim:
     bands: tuple[float, ...]
     single: bool
     method: str
-    proofs: tuple[dict[str, Any], ...]
     cells: tuple[RecordedCells, ...]
     digest: bytes
     partitions: tuple[ClaimedPartition, ...]
@@ -218,11 +212,11 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
     head = _parse_json(sections.expect_section(b"HEAD"))
     if set(head) != FIELDS:
         raise CertificateError(f"the header has other fields than a certificate: {sorted(set(head) ^ FIELDS)}")
-    proofs = _read_assumptions(head)
+    _check_assumptions(head)
     cells = tuple(_read_cells(described, sections) for described in head["attributes"])
     asked = [int(least) for least in head["outcomes"]]
     tolerance, bands = _read_comparison(head, asked)
-    partitions = tuple(_read_partition(cells, sections, least, len(proofs)) for least in asked)
+    partitions = tuple(_read_partition(cells, sections, least) for least in asked)
     digest = sections.expect_section(b"DONE")
     try:
         schema = Schema.parse(head["schema"])
@@ -251,15 +245,14 @@ def _read_claim(sections: _SectionReader) -> CertificateClaim:
         bands=bands,
         single=head["slack"] == SINGLE,
         method=str(head["method"]),
-        proofs=proofs,
         cells=cells,
         digest=digest,
         partitions=partitions,
     )
 
 
-def _read_assumptions(head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Return the ways of counting, and see that nothing is stated that the checker does not hold to."""
+def _check_assumptions(head: dict[str, Any]) -> None:
+    """Require that nothing is stated that the checker does not hold to."""
     if head["format"] != int(FORMAT):
         raise CertificateError(f"the header is of format {head['format']}")
     if head["model"]["kind"] not in SLACK:
@@ -268,13 +261,6 @@ def _read_assumptions(head: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         raise CertificateError(f"there is no method {head['method']!r}")
     if head["slack"] not in SLACK[head["model"]["kind"]]:
         raise CertificateError("the certificate states another rounding of the deployed model than is allowed for")
-    proofs = tuple(dict(each) for each in head["proofs"])
-    unknown = [str(each["by"]) for each in proofs if each["by"] not in PROOFS]
-    if unknown or not 0 < len(proofs) < 2**8:
-        raise CertificateError(
-            f"boxes are counted in a way that is not known here: {', '.join(unknown)}", hint="update Evenhand"
-        )
-    return proofs
 
 
 def _read_comparison(head: dict[str, Any], asked: list[int]) -> tuple[float | None, tuple[float, ...]]:
@@ -307,13 +293,9 @@ def _read_relaxed(head: dict[str, Any], asked: list[int], names: list[str]) -> d
     return relaxed
 
 
-def _read_partition(
-    cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int, proofs: int
-) -> ClaimedPartition:
+def _read_partition(cells: tuple[RecordedCells, ...], sections: _SectionReader, least: int) -> ClaimedPartition:
     blocks, totals = _read_blocks(cells, sections)
-    low, high, fair, unfair, proof = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
-    if proof.max(initial=0) >= proofs:
-        raise CertificateError("a box is counted in a way that the certificate does not name")
+    low, high, fair, unfair = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
     if len(low) != int(totals["boxes"]):
         raise CertificateError(f"the certificate has {len(low):,} boxes and claims {totals['boxes']:,}")
     return ClaimedPartition(
@@ -322,7 +304,6 @@ def _read_partition(
         high,
         fair,
         unfair,
-        proof,
         int(totals["certified"]),
         int(totals["falsified"]),
         int(totals["of"]),
@@ -398,11 +379,11 @@ def _read_blocks(
             break
         if tag != b"BOXS":
             raise CertificateError(f"section {tag!r} stands where boxes should be")
-        raw = _decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 9))
+        raw = _decompress(payload, 4 + MAX_BOXES * (2 * sum(widths) + 8))
         n = int.from_bytes(raw[:4], "little")
-        if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 9):
+        if not 0 < n <= MAX_BOXES or len(raw) != 4 + n * (2 * sum(widths) + 8):
             raise CertificateError("a block of boxes has the wrong length")
-        columns = _unpack_columns(raw, n, [*kinds, *kinds, "<u4", "<u4", "<u1"])
+        columns = _unpack_columns(raw, n, [*kinds, *kinds, "<u4", "<u4"])
         low, extent = np.empty((n, len(cells)), dtype=held), np.empty((n, len(cells)), dtype=held)
         for i in range(len(cells)):
             low[:, i] = next(columns)
@@ -411,10 +392,10 @@ def _read_blocks(
             if (low[:, i].astype(np.int64) + span >= each.count).any():
                 raise CertificateError(f"a box reaches beyond the cells of {each.name!r}")
             extent[:, i] = span
-        fair, unfair, proof = next(columns), next(columns), next(columns)
+        fair, unfair = next(columns), next(columns)
         if (fair.astype(np.int64) + unfair > WHOLE).any():
             raise CertificateError("the shares of a box add up to more than all of it")
-        blocks.append((low, low + extent, fair, unfair, proof))
+        blocks.append((low, low + extent, fair, unfair))
     totals = _parse_json(payload)
     if not blocks:
         raise CertificateError("the certificate has no boxes")

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.frontier import BoxFrontier
-from evenhand.certification.bounds.joint import JointCounter
 from evenhand.certification.bounds.linear import LinearBounder
 from evenhand.certification.query.question import Query
 from evenhand.errors import LostWorkWarning
@@ -39,7 +38,6 @@ class DistributedBounder:
     def __init__(self, local: LinearBounder, asked: bytes, pool: WorkerPool, store: UnitStore | None) -> None:
         self.jobs = pool.size
         self.proofs_per_box = local.proofs_per_box
-        self.joint: JointCounter | None = None
         self.plain = False
         self._local, self._pool, self._store = local, pool, store
         self._asked = asked

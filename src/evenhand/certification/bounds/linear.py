@@ -18,15 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.frontier import BoxFrontier
-from evenhand.certification.bounds.joint import JointCounter, JointCounting
-from evenhand.certification.bounds.schedule import (
-    COUNTED_JOINTLY,
-    LEVELS,
-    MEDIUM,
-    Proofs,
-    ProofSchedule,
-    level_by_share,
-)
+from evenhand.certification.bounds.schedule import LEVELS, Proofs, ProofSchedule, level_by_share
 from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
@@ -81,14 +73,12 @@ class LinearBounder(Bounder[BoxFrontier], Protocol):
 
     Attributes:
         proofs_per_box: how many proofs the shares of a box take, at most.
-        joint: counts boxes jointly; None where that is not possible.
         plain: whether every bound is to be one linear function, as the checker of certificates makes them; else some
             are the smaller of two.
     """
 
     proofs_per_box: int
     plain: bool
-    joint: JointCounter | None
 
     def expand(
         self, boxes: BoxFrontier, threshold: float, limit: float = ..., *, recording: bool = ...
@@ -121,8 +111,6 @@ class LinearSearch(BestFirst[BoxFrontier]):
         cost: seconds that the proof of a box takes, all boxes counted, those that are not worth one too.
         refined, probed: seconds spent on refinement, now and when proofs were tried last.
         speed: boxes bounded in a second by one thread.
-        joint: counts boxes jointly at the end of a run with a time limit.
-        course: seconds of refinement and undecided mass, round by round.
     """
 
     bounder: LinearBounder
@@ -132,8 +120,6 @@ class LinearSearch(BestFirst[BoxFrontier]):
     refined: float = 0.0
     probed: float = 0.0
     speed: float = 0.0
-    joint: JointCounting | None = None
-    course: list[tuple[float, float]] = field(default_factory=list)
 
     first_threshold = 0.01
     factor = 1.6
@@ -204,11 +190,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
     def round_done(self, frontier: BoxFrontier, stop: Stop | None, seconds: float) -> None:
         """Try now and then what proofs cost and lose."""
         self.refined += seconds
-        self.course.append((self.refined, float(frontier.open.sum(dtype=np.float64))))
         if stop is None and self.scheduled and self.refined > PROBE_GROWTH * self.probed:
             self.probed = self.refined
             self.schedule.probe(frontier, self._seconds_left(), self.bounder.prove, self.reading)
-            self._plan_counting(frontier)
         self.say(self.proved_mass.settled)
 
     @property
@@ -234,7 +218,6 @@ class LinearSearch(BestFirst[BoxFrontier]):
     def _limit_reached(self, undecided: float, boxes: float) -> Stop | None:
         """Return the limit that is reached if so many boxes are still to be proved."""
         seconds = boxes * self.cost / self.bounder.jobs / (1 - TIME_RESERVE)
-        seconds += 0.0 if self.joint is None else self.joint.seconds
         return (
             "interrupt"
             if self.interrupts.count
@@ -245,18 +228,6 @@ class LinearSearch(BestFirst[BoxFrontier]):
         """Seconds left for proofs."""
         deadline = self.limits.deadline
         return np.inf if deadline is None else (1 - TIME_RESERVE) * (deadline - self.reading())
-
-    def _plan_counting(self, frontier: BoxFrontier) -> None:
-        """Decide how much of the time to hold back for joint counting."""
-        if self.bounder.joint is None or self.limits.target_undecided is not None:
-            return
-        if self.joint is None:
-            prove = self.bounder.prove
-            self.joint = JointCounting(
-                self.bounder.joint, lambda boxes: prove(boxes, MEDIUM), self.pool, self.bounder.jobs, self.reading
-            )
-        seconds = self.schedule.proof_seconds(self.schedule.choose(frontier.gain)) / self.bounder.jobs
-        self.joint.look(frontier, seconds, self.course, self._seconds_left())
 
     def prove(self, frontier: BoxFrontier, *, until: float | None) -> Proofs:
         """Prove the shares of the frontier's boxes, those with the most to gain first, until the clock says stop."""
@@ -333,17 +304,9 @@ class LinearSearch(BestFirst[BoxFrontier]):
                 until = limits.clock.now() + GRACE_SECONDS
             elif self.scheduled and stop != "target":
                 seconds = PROVING_SHARE * self._seconds_left()
-                if self.joint is not None:
-                    seconds = max(0.1 * seconds, min(seconds, self._seconds_left() - self.joint.seconds))
                 self.schedule.fit_price(frontier.gain, seconds * self.bounder.jobs)
                 until = self.reading() + seconds
             proofs = self.prove(frontier, until=until)
-            counted = self.joint is not None and self.joint.seconds > 0 and stop in ("time", "done")
-            if counted and self.joint is not None:
-                ended = limits.deadline or 0.0
-                shares = self.joint.count(frontier, proofs.share, ended, lambda: self.interrupts.count > 0)
-                more = (shares > proofs.share).any(axis=1)
-                proofs = replace(proofs, share=shares, level=np.where(more, COUNTED_JOINTLY, proofs.level))
             rest = float(proofs.left_open(frontier).sum())
             missed = stop == "target" and limits.target_undecided is not None and rest > limits.target_undecided
             estimated = float(frontier.open.sum(dtype=np.float64))
@@ -352,7 +315,7 @@ class LinearSearch(BestFirst[BoxFrontier]):
             # The proofs leave more open than was estimated: aim lower.
             self.limits = replace(limits, target_undecided=0.8 * estimated, min_progress=None)
         self.limits = limits
-        if not counted and len(frontier) and (missed or stop in ("done", "time")):
+        if len(frontier) and (missed or stop in ("done", "time")):
             return self.refine_worst(frontier, proofs)
         return frontier, proofs, stop
 
@@ -489,8 +452,7 @@ def refine_boxes(
     if recorder is not None:
         for at in range(0, len(frontier), PROVED_BLOCK):
             boxes, found = frontier[at : at + PROVED_BLOCK], shares[at : at + PROVED_BLOCK]
-            jointly = proofs.level[at : at + PROVED_BLOCK] == COUNTED_JOINTLY
-            recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1], jointly.astype(np.uint8))
+            recorder.take(boxes.lo, boxes.hi, found[:, 0], found[:, 1])
     partly = shares.max(axis=1, initial=0.0) < 1
     shares *= frontier.mass[:, None]
     for region in np.unique(frontier.region):

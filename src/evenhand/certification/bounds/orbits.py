@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.certification.bounds.frontier import BoxFrontier
-from evenhand.certification.bounds.joint import JointCounter
 from evenhand.certification.bounds.linear import ReusableBounder
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Query
@@ -48,7 +47,6 @@ class OrbitBounder:
                 self._bounders[number] = latest
         self.jobs = 1 if latest is None else latest.jobs
         self.proofs_per_box = max(len(orbit.classes) for orbit in question.orbits)
-        self.joint: JointCounter | None = None
         self.plain = False
 
     def root(self) -> BoxFrontier:

@@ -46,17 +46,13 @@ def level_by_share(boxes: BoxFrontier) -> NDArray[np.int8]:
     return np.where(share > 0.05, 0, np.where(share > 0.01, 1, len(LEVELS) - 1)).astype(np.int8)
 
 
-COUNTED_JOINTLY = np.int8(100)
-"""Stands for the level of a box whose sign patterns were counted jointly."""
-
-
 @dataclass(frozen=True)
 class Proofs(ArrayRows):
     """What is proved of boxes.
 
     Attributes:
         share: proved shares, fair and unfair, shape (boxes, 2).
-        level: of the finest proof, -1 if there is none, ``COUNTED_JOINTLY`` if sign patterns were counted after it.
+        level: of the finest proof, -1 if there is none.
     """
 
     share: Floats

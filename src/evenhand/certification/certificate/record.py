@@ -30,18 +30,11 @@ from evenhand.models import AdditiveNetwork, CurveTerm, TreeEnsemble, ensemble_f
 from evenhand.schema import Schema, parse_subdomain
 from evenhand.typing import Floats
 
-MAGIC = b"EVENHAND certificate 3\n"
+MAGIC = b"EVENHAND certificate 4\n"
 WHOLE = 2**32 - 1
 """Shares are stored as whole numbers of this many parts, rounded down."""
 BLOCK = 65_536
 """Boxes per block of the file: what is held in memory."""
-BY_LINES = 0
-"""Number of the way of counting that a box has unless something else is said: by lines over the box as a whole.
-
-The other one counts people by the signs of units that hold for them."""
-PROOFS: list[dict[str, Any]] = [{"by": "lines"}, {"by": "patterns"}]
-"""Ways in which shares of boxes are counted; a box names one by its place. The checker believes nothing of it."""
-
 Integers = NDArray[np.integer]
 
 
@@ -118,26 +111,17 @@ class CertificateWriter:
             for array in _cell_arrays(cells):
                 self._write_section(b"CELL", zlib.compress(array.tobytes()))
 
-    def take(
-        self,
-        low: Integers,
-        high: Integers,
-        fair: NDArray[Any],
-        unfair: NDArray[Any],
-        proof: NDArray[np.integer] | int = BY_LINES,
-    ) -> None:
+    def take(self, low: Integers, high: Integers, fair: NDArray[Any], unfair: NDArray[Any]) -> None:
         """Record final boxes.
 
         Args:
             low, high: first and last cell of every attribute, both included, shape (boxes, attributes).
             fair, unfair: proved shares of each box, 0 to 1; a box decided as a whole has exactly 1 and 0.
-            proof: how the shares of each were counted, as places in ``PROOFS``.
         """
         if not len(low):
             return
         shares = (_round_down(np.asarray(each, dtype=np.float64)) for each in (fair, unfair))
-        ways = np.broadcast_to(np.asarray(proof, dtype=np.uint8), len(low))
-        columns = (np.array(low), np.array(high), *shares, ways)
+        columns = (np.array(low), np.array(high), *shares)
         with self._lock:
             self._held.append(columns)
             self._waiting += len(low)
@@ -204,7 +188,7 @@ class CertificateWriter:
 
     def _flush_blocks(self, wanted: int) -> None:
         columns = [np.concatenate(parts) for parts in zip(*self._held, strict=True)]
-        low, high, fair, unfair, ways = (column[:wanted] for column in columns)
+        low, high, fair, unfair = (column[:wanted] for column in columns)
         self._waiting -= wanted
         self._held = [tuple(column[wanted:] for column in columns)]
         mass = self._masses(low, high)
@@ -215,7 +199,7 @@ class CertificateWriter:
         pieces = [wanted.to_bytes(4, "little")]
         for column in (low, high - low):
             pieces += [column[:, i].astype(kind).tobytes() for i, kind in enumerate(self._kinds)]
-        pieces += [fair.astype("<u4").tobytes(), unfair.astype("<u4").tobytes(), ways.tobytes()]
+        pieces += [fair.astype("<u4").tobytes(), unfair.astype("<u4").tobytes()]
         self._write_section(b"BOXS", zlib.compress(b"".join(pieces)))
 
     def _masses(self, low: Integers, high: Integers) -> NDArray[np.object_]:
@@ -266,7 +250,7 @@ def _file_header(
         kind, fingerprint, single = "trees", ensemble_fingerprint(model), model.single
     unit = BINARY32_UNIT if single else BINARY64_UNIT
     return {
-        "format": 3,
+        "format": 4,
         "evenhand": __version__,
         "method": method,
         "model": {"name": model.name, "kind": kind, "fingerprint": fingerprint},
@@ -282,7 +266,6 @@ def _file_header(
         "outcomes": list(outcomes),
         "population": query.population,
         "slack": {"unit": unit, "activation": ACTIVATION_ERROR * unit / BINARY32_UNIT},
-        "proofs": PROOFS,
         "whole": WHOLE,
         "attributes": [_describe_cells(cells) for cells in query.cells],
     }

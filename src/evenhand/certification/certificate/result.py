@@ -75,7 +75,6 @@ METHODS = {
 
 LEFT_OUT = {
     "linear": "compiled linear bounds, in place of which NumPy computed bounds",
-    "patterns": "joint counts of what single boxes leave undecided",
 }
 """Provers that a certificate can do without."""
 
@@ -230,7 +229,7 @@ class Certificate(Result):
         bands: scores at which the favourable label's score is cut into bands that stand for labels; else empty.
         outcomes: where it was asked who can get more than two different labels or bands: for each number of them.
         not_compiled: provers that would have decided more, but are not compiled on this machine, which takes too long
-            for the time limit: ``linear`` (NumPy computed the bounds in its place) or ``patterns``.
+            for the time limit: ``linear`` (NumPy computed the bounds in its place).
         caution: assumptions about the model's outputs.
     """
 

@@ -20,7 +20,6 @@ from evenhand.checker.floats.bounds import (
 )
 from evenhand.checker.floats.counting import LEVELS, count_arrays, count_shares, lay_out_box
 from evenhand.checker.floats.network import FloatNetwork, ShareEvents
-from evenhand.checker.floats.patterns import NODES, count_patterns, pattern_arrays
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
@@ -68,19 +67,18 @@ def prove_claims(
     low_parts, high_parts = np.zeros((2, most + 1, axes), dtype=np.int64)
     mass, fair, unfair = np.zeros((3, most + 1))
     parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(most + 1, dtype=np.int64))
-    work = bound_arrays(net, functions), count_arrays(net, functions, len(events.size)), pattern_arrays(net)
+    work = bound_arrays(net, functions), count_arrays(net, functions, len(events.size))
     prove_boxes(net, events, low, high, claims, most, parts, work)
 
 
 @compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 def prove_boxes(net, events, low, high, claims, most, parts, work):
-    """Prove claims about boxes with work arrays that are given: for bounds, for counts by lines and by patterns."""
-    bounds, counts, patterns = work
-    by_patterns = len(patterns.group) > 0
+    """Prove claims about boxes with work arrays that are given: for bounds, and for counts."""
+    bounds, counts = work
     lows, highs, mass, fair, unfair, axis = parts
     # Invariant: parts 0 to n - 1 are disjoint and fill box k, their masses add up to one, and fair and unfair are lower
-    # bounds on the shares of each. What costs least comes first: bounds of the box as a whole, counts by lines on ever
-    # finer grids, counts under signs, and only then cuts.
+    # bounds on the shares of each. What costs least comes first: bounds of the box as a whole, counts on ever finer
+    # grids, and only then cuts.
     for k in range(len(low)):
         for i in range(low.shape[1]):
             lows[0, i] = low[k, i]
@@ -93,12 +91,6 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
         level = 0
         while not _is_reached(wanted, other, mass, fair, unfair, n) and not whole and level < len(STEPS):
             _count_part(net, events, level, parts, bounds, counts, 0)
-            level += 1
-        level = 0
-        while (
-            by_patterns and not whole and level < len(NODES) and not _is_reached(wanted, other, mass, fair, unfair, n)
-        ):
-            _count_signs(net, NODES[level], parts, bounds, patterns, 0)
             level += 1
         while n < most and not _is_reached(wanted, other, mass, fair, unfair, n):
             if _is_refuted(wanted, other, mass, fair, unfair, n):
@@ -129,8 +121,6 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
                 axis[p] = _bound_part(net, events, parts, bounds, p)
                 if not whole and axis[p] >= 0 and fair[p] + unfair[p] == 0.0:
                     _count_part(net, events, 2, parts, bounds, counts, p)
-                    if by_patterns and fair[p] + unfair[p] < 1.0:
-                        _count_signs(net, NODES[1], parts, bounds, patterns, p)
             n += 1
         claims.parts[k] = n
         claims.proved_fair[k] = _sum_shares(mass, fair, n)
@@ -217,12 +207,5 @@ def _decide_person(net, low, high, b, fair, unfair, p):
 def _count_part(net, events, level, parts, b, d, p):
     lay_out_box(net, parts.low[p], parts.high[p], max(STEPS[level] // 4, LISTED[level]), events.together, b, d)
     more, other = count_shares(net, events, STEPS[level], LISTED[level], d)
-    parts.fair[p] = max(parts.fair[p], more)
-    parts.unfair[p] = max(parts.unfair[p], other)
-
-
-@jit
-def _count_signs(net, nodes, parts, b, d, p):
-    more, other = count_patterns(net, nodes, parts.low[p], parts.high[p], b, d)
     parts.fair[p] = max(parts.fair[p], more)
     parts.unfair[p] = max(parts.unfair[p], other)

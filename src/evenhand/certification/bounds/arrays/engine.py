@@ -24,7 +24,6 @@ from evenhand.certification.bounds.frontier import (
     pack_cells,
     root_frontier,
 )
-from evenhand.certification.bounds.joint import JointCounter
 from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.boxes import Boxes, BoxSplitter
 from evenhand.certification.query.cells import Cells
@@ -86,7 +85,6 @@ class ArrayEngine:
     """
 
     proofs_per_box = 1
-    joint: JointCounter | None = None
 
     def __init__(self, query: Query, backend: ArrayBackend, jobs: int) -> None:
         self.network = array_network_of(query, backend)

@@ -10,8 +10,6 @@ import numpy as np
 
 from evenhand.certification.bounds.compiled.expansion import prove_boxes, refine_stack
 from evenhand.certification.bounds.compiled.lanes import LANES
-from evenhand.certification.bounds.compiled.pattern_problem import one_layer_network_of
-from evenhand.certification.bounds.compiled.patterns import PatternCounter
 from evenhand.certification.bounds.compiled.problem import (
     BoxArrays,
     CompiledProblem,
@@ -29,7 +27,6 @@ from evenhand.certification.bounds.frontier import (
     pack_cells,
     root_frontier,
 )
-from evenhand.certification.bounds.joint import JointCounter
 from evenhand.certification.bounds.linear import CALL_BOXES
 from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.cells import Cells
@@ -62,8 +59,6 @@ class CompiledBounder:
         self.jobs = jobs
         self.plain = False
         self._own = threading.local()
-        net = one_layer_network_of(problem)
-        self.joint: JointCounter | None = None if net is None else PatternCounter(net, problem.axes)
 
     def weigh(self, cells: Sequence[Cells]) -> AttributeAxes:
         """Return how people have these cells, who differ from those of the query in their masses alone."""
