@@ -62,8 +62,10 @@ def test_what_is_proved_quickly_is_true(seed: int, most: int, tmp_path_factory: 
     case = random_case(seed)
     question = question_about(case.network, tmp_path_factory.mktemp("quick"), case.population)
     form = form_of(question)
+    if question.constant:
+        return
     net, events = float_network_of(question, form), share_events_of(form)
-    if net is None or events is None or question.constant:
+    if events is None:
         return
     cells, mass, fair = everybody_in(question)
     rng = np.random.default_rng(seed)
@@ -152,7 +154,6 @@ def test_functions_lie_below_the_margin_in_exact_arithmetic(
     network = small_network(rng, 10.0**power)
     question = question_about(network, tmp_path_factory.mktemp("exact"))
     found = float_network_of(question, form_of(question))
-    assert found is not None
     net = found._replace(gammas=0 * found.gammas, tie=0 * found.tie)
     low = rng.integers(0, [7, 5])
     high = rng.integers(low, [7, 5])
@@ -168,7 +169,7 @@ def test_functions_lie_below_the_margin_in_exact_arithmetic(
             for (x, y), margin in zip(cells, margins, strict=True):
                 value = Fraction(float(w.constant[f, flat]))
                 for i, cell in enumerate((x, y)):
-                    entry = Fraction(float(net.entry_low[net.cell[i] + cell]))
+                    entry = Fraction(float(question.axes[i].entries(np.array([cell]))[0][0]))
                     value += Fraction(float(w.function[f, flat, i])) * entry
                 assert value <= sign * margin, (seed, p, side, flat)
 
@@ -182,7 +183,6 @@ def test_float32_rounded_against_us_stays_within_its_bound(
     network = small_network(rng, 10.0**power)
     question = question_about(network, tmp_path_factory.mktemp("float32"))
     net = float_network_of(question, form_of(question))
-    assert net is not None
     low = rng.integers(0, [7, 5])
     high = np.minimum(low + rng.integers(0, 3, size=2), [6, 4])
     cells = np.array(list(itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))))
@@ -205,7 +205,6 @@ def test_outputs_that_cancel_keep_their_float32_error(tmp_path: Path) -> None:
     network = network_from_dense(schema, [(np.array([[1000.0, 1000.0], [0.0, 1.0]]), np.array([0.0, -0.5]))])
     question = question_about(network, tmp_path)
     net = float_network_of(question, form_of(question))
-    assert net is not None
     w = bound_arrays(net, 4)
     bounded(net, 0, 1, np.array([9]), np.array([9]), w)
     assert w.error[0, 0] >= 2 * 9000 * 2.0**-24
@@ -217,7 +216,6 @@ def test_worked_example_is_proved_to_the_last_person(tmp_path: Path) -> None:
     question = question_about(network, tmp_path)
     form = form_of(question)
     net, events = float_network_of(question, form), share_events_of(form)
-    assert net is not None
     assert events is not None
     assert [events.member[k, : events.size[k]].tolist() for k in range(4)] == [[1, 3], [0, 2], [1, 2], [3, 0]]
     answer = certification.certify(network, samples=5)

@@ -23,7 +23,6 @@ from evenhand.checker.reading import (
     read_certificate,
     reject_malformed,
 )
-from evenhand.checker.relaxed import RelaxedProver
 from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict
 from evenhand.checker.verification import CheckState, ClaimedBoxes, Prover, verify_boxes
@@ -36,7 +35,6 @@ from evenhand.typing import Floats, Progress
 SAMPLE_BOXES = 1000
 CONFIDENCE = 0.99
 MAX_LISTED = 100
-EXACT_BOXES = 10
 
 Cells = NDArray[np.integer]
 Loader = Callable[[Schema], AdditiveNetwork | TreeEnsemble]
@@ -48,7 +46,6 @@ def check_certificate(
     question: AskedQuestion | None = None,
     *,
     sample: int | Literal["fitting"] | None = "fitting",
-    exact: int = EXACT_BOXES,
     seed: int | None = None,
     state: Path | str | None = None,
     progress: Progress | None = None,
@@ -56,17 +53,16 @@ def check_certificate(
     """Check whether what a certificate file claims about this model is true.
 
     Nothing of the code that wrote the file is used. The file, the model, the question, the partition and the totals are
-    always checked completely, in exact arithmetic. Boxes are proved again in float64 rounded to the safe side, and in
-    whole numbers where that is not enough and for a few drawn at random: all of them, or a random sample, drawn with
-    replacement, each with a probability in proportion to the mass that it claims as proved. An interrupt (Ctrl-C) ends
+    always checked completely, in exact arithmetic. Boxes are proved again, those of a network in float64 rounded to the
+    safe side, those of trees in whole numbers: all of them, or a random sample, drawn with replacement, each with a
+    probability in proportion to the mass that it claims as proved. An interrupt (Ctrl-C) ends
     the run with what was proved by then.
 
     Args:
         path: the certificate.
         model: the model that it should be about, or what loads it once the schema in the file is known.
         question: what it should answer; where it answers another question, the verdict is ``restricted`` at best.
-        sample: boxes to draw; None for all boxes; ``fitting`` for all where float64 serves, else 1,000.
-        exact: boxes to prove in whole numbers too, drawn from those that are proved again.
+        sample: boxes to draw; None for all boxes; ``fitting`` for all where that is quick, else 1,000.
         seed: of the draw. By default it is taken from the operating system, so that it cannot be predicted which
             boxes will be drawn; the result names it.
         state: file that holds which boxes are confirmed, to go on from after an interrupt.
@@ -110,9 +106,8 @@ def check_certificate(
     claimed = _claimed_masses(recorded, boxes)
     counts = _draw_sample(claimed, None if sample is None else sample * len(parts), seed)
     chosen = np.flatnonzero(counts)
-    few = np.flatnonzero(_draw_sample(np.where(counts > 0, claimed, 0.0), exact, seed + 1)) if exact else chosen[:0]
     held = CheckState.open(None if state is None else Path(state), statement.digest, len(boxes.low))
-    found = verify_boxes(provers, boxes, owner, chosen, few, held, say)
+    found = verify_boxes(provers, boxes, owner, chosen, held, say)
     failures = int(counts[list(found.failed)].sum())
     unconfirmed = [
         _describe_failure(recorded, boxes.of(np.intp(k)), found.failed[k]) for k in sorted(found.failed)[:MAX_LISTED]
@@ -153,7 +148,7 @@ def check_certificate(
         undecided=float(1 - certified - falsified),
         boxes=sum(len(part.low) for part in statement.partitions),
         checked=checked,
-        exact=found.exact,
+        exact=isinstance(box, TreeEnsemble),
         interrupted=found.interrupted,
         draws=None if sample is None else draws,
         unconfirmed=tuple(unconfirmed),
@@ -176,8 +171,6 @@ def _rebuild_question(
     """
     if isinstance(model, AdditiveNetwork):
         recorded = recorded_question_of(statement, model, asked)
-        if statement.relaxed:
-            return recorded, [RelaxedProver(recorded)]
         return recorded, [BoxProver(recorded, part.least) for part in statement.partitions]
     from evenhand.checker.trees.proofs import TreeProver
     from evenhand.checker.trees.question import recorded_trees_of

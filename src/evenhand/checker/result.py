@@ -74,7 +74,7 @@ class CertificateCheck(Result):
         certified, falsified, undecided: the totals, added up again; None if rejected.
         boxes: how many there are.
         checked: how many different boxes were proved again; those that claim nothing count.
-        exact: how many of them were proved in whole numbers, the others in float64 rounded to the safe side.
+        exact: whether they were proved in whole numbers (trees), or in float64 rounded to the safe side (networks).
         interrupted: whether others were to be proved again, and were not.
         draws: size of the random sample; None if all boxes were checked.
         unconfirmed: boxes whose claim was not proved again, at most 100; ``failures`` says how many.
@@ -103,7 +103,7 @@ class CertificateCheck(Result):
     undecided: float | None = None
     boxes: int = 0
     checked: int = 0
-    exact: int = 0
+    exact: bool = False
     interrupted: bool = False
     draws: int | None = None
     unconfirmed: tuple[UnconfirmedBox, ...] = ()
@@ -143,9 +143,7 @@ class CertificateCheck(Result):
             )
 
     def _proved_again(self) -> str:
-        exact = f"{self.exact:,} of them in whole numbers, the others in float64 rounded to the safe side"
-        if self.exact >= self.checked:
-            exact = "in whole numbers"
+        exact = "in whole numbers" if self.exact else "in float64 rounded to the safe side"
         if self.interrupted:
             return (
                 f"Interrupted: {self.checked:,} boxes were proved again, {exact}; {self.failures:,} not confirmed. "

@@ -1,4 +1,4 @@
-"""Go through the boxes of a certificate: quickly in float64, in whole numbers where that is not enough.
+"""Go through the boxes of a certificate: quickly at first, with more work where that is not enough.
 
 An interrupt ends it with what was proved by then, and a file holds that for the next run.
 """
@@ -24,7 +24,7 @@ from evenhand.typing import Booleans, Progress
 
 QUICK_BATCH = 128
 SLOW_FAILURES = 100
-"""Boxes that whole numbers do not confirm either, at most, before the rest of those in doubt is given up."""
+"""Boxes that more work does not confirm either, at most, before the rest of those in doubt is given up."""
 SAVING_SECONDS = 20.0
 STATE_MAGIC = b"EVENHAND checked boxes 1\n"
 
@@ -37,10 +37,6 @@ class Prover(Protocol):
         """Whether ``prove_quickly`` serves for this question."""
 
     @property
-    def whole_numbers(self) -> bool:
-        """Whether that, too, computes in whole numbers."""
-
-    @property
     def compiled(self) -> bool:
         """Whether its kernels have been compiled."""
 
@@ -51,7 +47,7 @@ class Prover(Protocol):
         fair: NDArray[np.integer],
         unfair: NDArray[np.integer],
     ) -> list[BoxProof]:
-        """Return what was proved of each box, in whole numbers."""
+        """Return what was proved of each box."""
 
     def prove_quickly(
         self,
@@ -136,13 +132,11 @@ class Verification:
     Attributes:
         state: which are confirmed.
         failed: those that are not, with what was proved of each.
-        exact: how many were proved in whole numbers.
         interrupted: whether others were left out.
     """
 
     state: CheckState
     failed: dict[int, BoxProof] = field(default_factory=dict)
-    exact: int = 0
     interrupted: bool = False
 
 
@@ -151,7 +145,6 @@ def verify_boxes(
     boxes: ClaimedBoxes,
     owner: NDArray[np.intp],
     chosen: NDArray[np.intp],
-    exact: NDArray[np.intp],
     state: CheckState,
     say: Progress,
 ) -> Verification:
@@ -162,7 +155,6 @@ def verify_boxes(
         boxes: all of them.
         owner: which set each is in.
         chosen: those to prove.
-        exact: those to prove in whole numbers besides.
         state: which were confirmed before, and now.
         say: called with the share done.
     """
@@ -170,8 +162,7 @@ def verify_boxes(
     todo = chosen[~state.done[chosen]]
     doubtful: list[tuple[int, BoxProof | None]] = []
     looked = len(chosen) - len(todo)
-    # Three passes: all boxes by quick proofs; those they leave in doubt in whole numbers; and a sample in whole numbers
-    # besides, so that a fault of the quick proofs would show: a box that fails there is confirmed no more.
+    # Two passes: all boxes by quick proofs, and those they leave in doubt by proofs that take more work.
     with InterruptCounter() as interrupts, ThreadPoolExecutor(_processors()) as pool:
         for number, prover in enumerate(provers):
             mine = todo[owner[todo] == number]
@@ -196,7 +187,6 @@ def verify_boxes(
                             found.failed[k] = proof
                         else:
                             doubtful.append((k, proof))
-                    found.exact += len(piece) * prover.whole_numbers
                     looked += len(piece)
                 say("proving boxes again", looked / max(1, len(chosen)))
                 state.save()
@@ -210,24 +200,14 @@ def verify_boxes(
                 found.failed[k] = proof
             else:
                 again = provers[owner[k]].prove(*boxes.of(np.array([k])))[0]
-                found.exact += not provers[owner[k]].whole_numbers
                 if again.confirmed:
                     state.done[k] = True
                 else:
                     found.failed[k] = again
                     slow += 1
             looked += 1
-            say("proving boxes again in whole numbers", looked / max(1, len(chosen)))
+            say("proving boxes again that are in doubt", looked / max(1, len(chosen)))
             state.save()
-        for n, k in enumerate(exact.tolist()):
-            if interrupts.count or not provers[owner[k]].quick or provers[owner[k]].whole_numbers:
-                break
-            say("proving some boxes in whole numbers too", n / len(exact))
-            again = provers[owner[k]].prove(*boxes.of(np.array([k])))[0]
-            found.exact += 1
-            if not again.confirmed:
-                state.done[k] = False
-                found.failed[k] = again
         found.interrupted = bool(interrupts.count)
     state.save(now=True)
     return found

@@ -1,4 +1,4 @@
-"""``evenhand check-certificate FILE MODEL``: an independent check of a certificate, in exact arithmetic."""
+"""``evenhand check-certificate FILE MODEL``: an independent check of a certificate."""
 
 from __future__ import annotations
 
@@ -105,7 +105,6 @@ def check_certificate(
         int | None, typer.Option("--sample", min=1, help="Prove so many boxes again, drawn at random.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Prove all boxes again, however long it takes.")] = False,
-    exact: Annotated[int, typer.Option("--exact", min=0, help="Prove so many in whole numbers too.")] = 10,
     state: Annotated[
         Path | None, typer.Option("--state", help="File that holds what is confirmed: go on after an interrupt.")
     ] = None,
@@ -146,7 +145,6 @@ def check_certificate(
             load,
             question,
             sample=None if everything else sample or "fitting",
-            exact=exact,
             seed=seed,
             state=state,
             progress=progress,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.floats.network import FloatNetwork
+from evenhand.checker.floats.network import FloatNetwork, entry_range
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
@@ -117,9 +117,9 @@ def _bound_first_units(net, first, last, low, high, w):
         at = net.start[i]
         if net.line[i]:
             # A line is monotone: its extremes are at the first and at the last cell.
-            c, d = net.cell[i] + low[i], net.cell[i] + high[i]
-            x = min(net.entry_low[c], net.entry_low[d])
-            y = max(net.entry_high[c], net.entry_high[d])
+            x, y = entry_range(net, i, low[i])
+            u, v = entry_range(net, i, high[i])
+            x, y = min(x, u), max(y, v)
             w.near[i] = x
             w.far[i] = y
             for j in range(units):
@@ -153,13 +153,13 @@ def _choose_lines(net, k, w):
         a, b = w.low[k, h], w.high[k, h]
         if b <= 0:
             w.state[k, h] = OFF
-        elif a >= 0:
+        elif a >= 0 and (k > 0 or b <= net.caps[h]):
             w.state[k, h] = ON
         else:
             w.state[k, h] = MIXED
             # From (a, 0) to (b, b). Any slope is sound, as the constant that goes with it is computed for the slope at
             # hand.
-            w.chord[k, h] = min(1.0, b / (b - a))
+            w.chord[k, h] = min(1.0, b / (b - a)) if b > a else 1.0
 
 
 @jit
@@ -186,6 +186,8 @@ def _bound_layer(net, k, first, last, low, high, w):
         for h in range(net.sizes[k - 1]):
             x = net.weights[k - 1, g, h]
             y, z = max(w.low[k - 1, h], 0.0), max(w.high[k - 1, h], 0.0)
+            if k == 1:
+                y, z = min(y, net.caps[h]), min(z, net.caps[h])
             a += x * (y if x > 0 else z)
             b += x * (z if x > 0 else y)
         # Side 0 bounds z_g from below; side 1 bounds -z_g from below, and so z_g from above.
@@ -230,7 +232,10 @@ def substitute_back(net, k, g, sign, flat, w):
             v = c
             if kind == MIXED:
                 a, b = w.low[m, h], w.high[m, h]
-                if c > 0:
+                if m == 0 and net.caps[h] < np.inf:
+                    v, more = _clamp_line(c, a, b, net.caps[h], flat)
+                    constant += more
+                elif c > 0:
                     # c relu(z) >= c z and >= 0. As in DeepPoly (Singh et al., POPL 2019), the line with the smaller
                     # area between it and the ReLU is taken.
                     if flat or b < -a:
@@ -249,6 +254,33 @@ def substitute_back(net, k, g, sign, flat, w):
                     w.column[q] += v * net.columns[h, q]
         current, following = following, current
     return constant
+
+
+@jit
+def _clamp_line(c, a, b, cap, flat):
+    """Return slope v and constant k with ``c min(max(z, 0), cap) >= v z + k`` for all z in [a, b], where b > 0."""
+    # Whatever the slope, c clamp(z) - v z is a broken line: least at an end of the range or where it is broken, at 0 or
+    # the cap, if these lie inside.
+    if a >= cap:
+        return 0.0, c * cap
+    inside, beyond = a < 0, b > cap
+    slope = 0.0
+    if c > 0:
+        # The clamp is convex below the cap. Lines below it: 0, or through 0 (or the near end) up to the far end.
+        near = max(a, 0.0)
+        if not inside or (not flat and b > -a):
+            slope = min(1.0, (min(b, cap) - near) / (b - near)) if b > near else 1.0
+    else:
+        # It is concave above 0. Lines above it: through the point at the cap, from the near end, or the cap itself.
+        if not beyond or (not flat and b - cap < cap - a):
+            slope = min(b, cap) / (min(b, cap) - a) if inside else 1.0
+    v = c * slope
+    constant = min(c * min(max(a, 0.0), cap) - v * a, c * min(b, cap) - v * b)
+    if inside:
+        constant = min(constant, 0.0)
+    if beyond:
+        constant = min(constant, c * cap - v * cap)
+    return v, constant
 
 
 @jit
@@ -376,7 +408,50 @@ def choose_axis(net, low, high, w):
             gap = 0.02
             if a < 0 and b > 0:
                 gap += -a * b / (b - a) ** 2
+            if b > 0 and a < net.caps[h] < b - a:  # a clamp moves between 0 and its cap alone
+                gap = 0.25 * net.caps[h] / (b - a)
             total += w.weight[h] * gap * w.spread[i, h]
         if total > best:
             best, found = total, i
     return found
+
+
+class BoxFunctions(NamedTuple):
+    """Lower functions of every margin and its negative over a box, under every assignment.
+
+    Attributes:
+        column: coefficients of columns, shape (groups, margins, 2, slopes, columns): a group of assignments shares
+            them, either one or all.
+        constant: shape (assignments, margins, 2, slopes).
+        least: least values over the box, the same shape.
+    """
+
+    column: Floats
+    constant: Floats
+    least: Floats
+
+
+@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+def bound_margins(net, low, high, inner_low, inner_high, w, found):
+    """Fill in the lower functions of a box, with as many groups as ``found`` has.
+
+    Returns:
+        The attribute along which to cut a box inside it, -1 if none can be.
+    """
+    w.weight[:] = 0.0
+    each = len(net.bases) // len(found.column)
+    for group in range(len(found.column)):
+        first, last = group * each, (group + 1) * each
+        bound_box(net, first, last, low, high, w)
+        for m in range(net.sizes[len(net.sizes) - 1]):
+            for side in range(2):
+                for flat in range(2):
+                    constant = _function_of(net, m, side, flat, w)
+                    least = least_terms(net, low, high, w.column, w)
+                    for q in range(net.columns.shape[1]):
+                        found.column[group, m, side, flat, q] = w.column[q]
+                    for p in range(first, last):
+                        value = constant + base_of(net, p, w)
+                        found.constant[p, m, side, flat] = value
+                        found.least[p, m, side, flat] = value + least
+    return choose_axis(net, inner_low, inner_high, w)

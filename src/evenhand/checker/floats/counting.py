@@ -6,7 +6,7 @@ values are gone through, and the others are kept as a distribution, a table of
 conditions one leads; on the attributes in the table each of the others exceeds it by no less than the sum of the least
 differences of their terms, so that one look-up says for whom all hold.
 
-Rounding. With at most 64 attributes, a sum of terms errs by less than 2**-46 of the sum of their sizes, the moves to
+Rounding. With at most 1,024 attributes, a sum of terms errs by less than 2**-42 of the sum of their sizes, the moves to
 the grid included, each of which may come out too high by 2**-50 of a term's size and 2**-52 of the span: so much is
 taken off each constant and each difference. Probabilities are sums of products of numbers that are not negative, and
 only their relative errors add up: one unit for each addition and product on the way, so at most twice the number of
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.floats.network import FloatNetwork
+from evenhand.checker.floats.network import FloatNetwork, entry_range, mass_before
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -31,7 +31,7 @@ LEVELS = ((512, 64), (1024, 512), (4096, 4096))
 MOST_STEPS, MOST_LISTED = LEVELS[-1]
 MOST_ATOMS = 1024
 """Joint values of the narrowest tabled attributes that are moved to the grid as they are."""
-LOSS = 2.0**-46
+LOSS = 2.0**-42
 HOPELESS = -6.0
 """Standard deviations below zero of a function whose event is not counted."""
 NEVER_OPEN = 1e200
@@ -93,7 +93,7 @@ class CountArrays(NamedTuple):
 def count_arrays(net: FloatNetwork, functions: int, events: int) -> CountArrays:
     """Fresh work arrays."""
     axes = max(1, len(net.line))
-    cells = 1 + int(np.minimum(np.diff(net.cell), MOST_LISTED).sum())
+    cells = 1 + int(np.minimum(net.count, MOST_LISTED).sum())
     return CountArrays(
         np.zeros(axes, np.int64),
         np.ones(axes, np.int64),
@@ -137,11 +137,10 @@ def lay_out_box(net, low, high, room, together, b, d):
         d.step[i] = (width + room - 1) // room if net.line[i] else 1
         d.runs[i] = (width + d.step[i] - 1) // d.step[i]
         d.at[i] = cells
-        first = net.cell[i] + i + low[i]
-        whole = net.before[first + width] - net.before[first]
+        whole = mass_before(net, i, low[i] + width) - mass_before(net, i, low[i])
         for v in range(d.runs[i]):
-            end = min((v + 1) * d.step[i], width)
-            d.chance[cells + v] = (net.before[first + end] - net.before[first + v * d.step[i]]) / whole
+            end = low[i] + min((v + 1) * d.step[i], width)
+            d.chance[cells + v] = (mass_before(net, i, end) - mass_before(net, i, low[i] + v * d.step[i])) / whole
         cells += d.runs[i]
     for f in range(len(d.constant)):
         for trial in range(2):
@@ -164,10 +163,9 @@ def lay_out_box(net, low, high, room, together, b, d):
             for v in range(d.runs[i]):
                 if net.line[i]:
                     # A run counts with the lesser of its ends, the least that anybody in it adds: a line is monotone.
-                    c = net.cell[i] + low[i] + v * d.step[i]
-                    e = net.cell[i] + min(low[i] + (v + 1) * d.step[i] - 1, high[i])
-                    y = min(net.entry_low[c], net.entry_low[e])
-                    z = max(net.entry_high[c], net.entry_high[e])
+                    y, z = entry_range(net, i, low[i] + v * d.step[i])
+                    s, t = entry_range(net, i, min(low[i] + (v + 1) * d.step[i] - 1, high[i]))
+                    y, z = min(y, s), max(z, t)
                     value = min(x * y, x * z)
                     extent = max(extent, max(abs(x * y), abs(x * z)))
                 else:

@@ -16,6 +16,11 @@ themselves), bounds what a function of layer k is off. It is taken off once (``p
 the rounding of its input, of its weight, of its product, up to four of a scaling before, and at most n additions of n
 terms and a bias: n + 8 factors of 1 + d with |d| <= v. Later units carry on what their inputs were off.
 
+Changes of a number (``form``) have first units that are clamps, min(max(z, 0), cap): what their lines and their caps
+are off is no more than what ReLU's are, as a clamp is no larger than its input and a cap only counts where the input
+is beyond it. What float32 may add to a change is bounded for the model itself (``deployed.number_error_of``) and taken
+off each margin at once.
+
 Numbers of float64 that are added up here are sizes, none of them negative; the factor 1 + 2**-30 covers their rounding.
 """
 
@@ -25,17 +30,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.deployed import fold_sizes, strip_reach, telling_margins
+from evenhand.checker.deployed import fold_sizes, number_error_of, strip_reach, telling_margins
 from evenhand.checker.form import LayeredForm
-from evenhand.checker.network import RecordedQuestion
+from evenhand.checker.network import CellAxis, RecordedQuestion
+from evenhand.checker.reading import CertificateError
+from evenhand.kernels import compile_kernel
 from evenhand.models import LineTerm
 from evenhand.typing import Booleans, Floats, Integers
 
-MAX_COLUMNS = 4096
+jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+
+MAX_COLUMNS = 2**14
 """Cells of attributes that enter through tables, and other attributes, at most."""
-MAX_CELLS = 2**23
-"""Cells of all attributes, at most: what is held of each is its entries and its mass."""
-MAX_AXES = 64
+MAX_CELLS = 2**25
+"""Cells of attributes that list them, at most: what is held of each is its entries and its mass."""
+MAX_AXES = 1024
+MAX_SIZE = 2.0**100
+"""The largest number that any sum in the network may come to."""
+UNDERFLOW = 2.0**-900
+"""More than all that is lost where products are too small for a float64."""
 MAX_SEPARATE = 4
 """Joint protected values that are bounded one by one, at most."""
 MAX_EVENTS = 64
@@ -49,12 +62,16 @@ class FloatNetwork(NamedTuple):
         sizes: units of each layer before ReLU; the last are the margins.
         line: which attributes enter affinely; the others have a row per cell.
         start: first column of each attribute.
-        cell: where the cells of each attribute begin in ``entry_low``, ``entry_high`` and, plus one per attribute, in
-            ``before``.
+        count: cells of each attribute.
+        values, first, last: of an attribute whose cells are runs of consecutive integers, each weighing the same, how
+            many each holds, the first and the last; 0 values where cells are held one by one.
+        cell: where the held cells of each attribute begin in ``entry_low``, ``entry_high`` and, plus one per attribute,
+            in ``before``.
         entry_low, entry_high: smallest and largest entry of each cell; 0 where an attribute has rows.
         before: whole mass of the cells before each.
         columns: what columns add to first units, shape (units, columns).
         bases: the rest of the first units, shape (assignments, units).
+        caps: the most that the activation of each first unit lets through; infinity for ReLU.
         weights: shape (layers, to, from); biases: (layers, to).
         pads: what a bound of each unit may be off, shape (layers + 1, units).
         terms: sizes of what is always added to first units.
@@ -66,12 +83,17 @@ class FloatNetwork(NamedTuple):
     sizes: Integers
     line: Booleans
     start: Integers
+    count: Integers
+    values: Integers
+    first: Floats
+    last: Floats
     cell: Integers
     entry_low: Floats
     entry_high: Floats
     before: Integers
     columns: Floats
     bases: Floats
+    caps: Floats
     weights: Floats
     biases: Floats
     pads: Floats
@@ -105,12 +127,70 @@ def gamma(terms: int, unit: float) -> float:
     return terms * unit / (1 - terms * unit)
 
 
-def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetwork | None:
-    """Return the network in float64; None where it is too large for what is held."""
+@jit
+def entry_range(net, i, cell):
+    """Return the smallest and the largest entry of a cell of an attribute."""
+    if net.values[i] > 0:
+        # Whole numbers below 2**53: exact.
+        first = net.first[i] + cell * net.values[i]
+        return first, min(first + (net.values[i] - 1), net.last[i])
+    return net.entry_low[net.cell[i] + cell], net.entry_high[net.cell[i] + cell]
+
+
+@jit
+def mass_before(net, i, cell):
+    """Return the whole mass of the cells of an attribute before one of them."""
+    if net.values[i] > 0:
+        return min(cell * net.values[i], int(net.last[i] - net.first[i]) + 1)
+    # Running sums have one number more than there are cells, for every attribute.
+    return net.before[net.cell[i] + i + cell]
+
+
+def _has_equal_runs(axis: CellAxis) -> bool:
+    """Return whether the cells of an attribute follow from a few numbers, however many they are."""
+    return isinstance(axis.part, LineTerm) and axis.cells.form == "runs" and axis.cells.weights is None
+
+
+def entry_bounds(axis: CellAxis, cells: Integers) -> tuple[Floats, Floats]:
+    """Return numbers below and above all entries of each cell."""
+    low, high = axis.entries(cells)
+    if axis.cells.form == "even":
+        # Three roundings of numbers up to the largest entry.
+        off = 2.0**-50 * max(abs(end) for end in strip_reach(axis))
+        low, high = low - off, high + off
+    return low, high
+
+
+def _require_room(form: LayeredForm) -> None:
+    """Require a network that is not too large for what is held of it.
+
+    Raises:
+        CertificateError: it is.
+    """
+    axes = form.axes
+    columns = sum(1 if isinstance(axis.part, LineTerm) else axis.count for axis in axes)
+    cells = sum(axis.count for axis in axes if not _has_equal_runs(axis))
+    if columns > MAX_COLUMNS or cells > MAX_CELLS or len(axes) > MAX_AXES:
+        raise CertificateError(
+            f"the model is too large to be checked: {len(axes):,} attributes of {cells:,} listed cells, "
+            f"{columns:,} columns"
+        )
+
+
+def _differences(values: Floats, pairs: list[tuple[int, int]]) -> Floats:
+    """Return columns, or the differences of two."""
+    return np.stack([values[:, a] - (values[:, b] if b >= 0 else 0.0) for a, b in pairs], axis=1)
+
+
+def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetwork:
+    """Return the network in float64.
+
+    Raises:
+        CertificateError: it is too large for what is held, or its numbers are.
+    """
+    _require_room(form)
     axes = form.axes
     widths = [1 if isinstance(axis.part, LineTerm) else axis.count for axis in axes]
-    if sum(widths) > MAX_COLUMNS or sum(axis.count for axis in axes) > MAX_CELLS or len(axes) > MAX_AXES:
-        return None
     shifts = form.shifts if not form.layers else np.zeros(len(form.units))
     folded = [
         [float(row[a] - (row[b] if b >= 0 else 0)) - shift for (a, b), shift in zip(form.units, shifts, strict=True)]
@@ -121,28 +201,23 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
     reach = np.zeros(bases.shape[1])
     parts, lows, highs, befores = [], [], [], []
     for axis in axes:
+        cells = np.arange(0 if _has_equal_runs(axis) else axis.count)
         if isinstance(axis.part, LineTerm):
-            part = np.stack([axis.part.slope, axis.part.intercept])
-            held = np.stack([part[:, a] - (part[:, b] if b >= 0 else 0.0) for a, b in form.units], axis=1)
+            held = _differences(np.stack([axis.part.slope, axis.part.intercept]), form.units)
             bases = bases + held[1]
-            terms = terms + fold_sizes(np.abs(part[1:]), form.units)[0]
+            terms = terms + fold_sizes(np.abs(axis.part.intercept[None, :]), form.units)[0]
             largest = max(abs(end) for end in strip_reach(axis))
-            reach = reach + fold_sizes(np.abs(part[:1]), form.units)[0] * largest
+            reach = reach + fold_sizes(np.abs(axis.part.slope[None, :]), form.units)[0] * largest
             parts.append(held[:1])
-            low, high = axis.entries(np.arange(axis.count))
-            if axis.cells.form == "even":
-                # Three roundings of numbers up to the largest entry.
-                off = 2.0**-50 * largest
-                low, high = low - off, high + off
-            lows.append(low)
-            highs.append(high)
+            low, high = entry_bounds(axis, cells)
         else:
-            rows = axis.part.at(axis.entries(np.arange(axis.count))[0])
-            parts.append(np.stack([rows[:, a] - (rows[:, b] if b >= 0 else 0.0) for a, b in form.units], axis=1))
+            rows = axis.part.at(axis.entries(cells)[0])
+            parts.append(_differences(rows, form.units))
             reach = reach + fold_sizes(np.abs(rows), form.units).max(axis=0)
-            lows.append(np.zeros(axis.count))
-            highs.append(np.zeros(axis.count))
-        befores.append(axis.before(np.arange(axis.count + 1)))
+            low = high = np.zeros(axis.count)
+        lows.append(low)
+        highs.append(high)
+        befores.append(axis.before(np.arange(len(cells) + 1)))
     if any(b >= 0 for _, b in form.units):
         # The model adds up two outputs one by one: their terms may be far larger than those of the difference.
         terms = terms + reach
@@ -151,8 +226,7 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
         last = number == len(form.layers) - 1
         chosen = form.margins if last else [(unit, -1) for unit in range(len(layer.bias))]
         stacked = np.concatenate([layer.weights, layer.bias[None, :]])
-        held = np.stack([stacked[:, a] - (stacked[:, b] if b >= 0 else 0.0) for a, b in chosen], axis=1)
-        size = fold_sizes(np.abs(stacked), chosen)
+        held, size = _differences(stacked, chosen), fold_sizes(np.abs(stacked), chosen)
         if last:
             held[-1] -= form.shifts
             size[-1] += np.abs(form.shifts)
@@ -165,34 +239,44 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
     whole = [(terms + reach) * UPWARD]
     for weight, bias in zip(weight_sizes, bias_sizes, strict=True):
         whole.append((weight @ whole[-1] + bias) * UPWARD)
-    if not max(float(size.max(initial=0.0)) for size in whole) < 2.0**100:
-        return None
+    if not max(float(size.max(initial=0.0)) for size in whole) < MAX_SIZE:
+        raise CertificateError("the network's numbers are too large to be checked")
     most = widest + sum(widths) + 8
     pads = np.zeros((len(sizes), widest))
     for k, size in enumerate(whole):
-        pads[k, : len(size)] = 4 * (k + 2) * gamma(most, 2.0**-53) * size
+        pads[k, : len(size)] = 4 * (k + 2) * gamma(most, 2.0**-53) * size + UNDERFLOW
     count = [len(question.network.parts), *(len(layer.weights) for layer in form.layers)]
-    starts = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
-    cells = np.concatenate([[0], np.cumsum([axis.count for axis in axes])]).astype(np.int64)
+    gammas = np.array([gamma(n + 8, 2.0**-24) * UPWARD for n in count])
+    if form.differences:
+        gammas, tie = 0 * gammas, np.full(len(form.pairs), 2 * number_error_of(question))
+    else:
+        tie = telling_margins(question, len(form.pairs))
+    caps = form.caps if form.layers else (None,) * bases.shape[1]
+    runs = [axis.cells if _has_equal_runs(axis) else None for axis in axes]
     nothing = [np.zeros(0)]
     return FloatNetwork(
         sizes=np.array(sizes, dtype=np.int64),
         line=np.array([isinstance(axis.part, LineTerm) for axis in axes], dtype=np.bool_),
-        start=starts,
-        cell=cells,
+        start=np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
+        count=np.array([axis.count for axis in axes], dtype=np.int64),
+        values=np.array([0 if each is None else each.values for each in runs], dtype=np.int64),
+        first=np.array([0.0 if each is None else each.first for each in runs]),
+        last=np.array([0.0 if each is None else each.last for each in runs]),
+        cell=np.concatenate([[0], np.cumsum([len(low) for low in lows])]).astype(np.int64),
         entry_low=np.concatenate(lows or nothing),
         entry_high=np.concatenate(highs or nothing),
         before=np.concatenate(befores or [np.zeros(0, dtype=np.int64)]).astype(np.int64),
         columns=np.ascontiguousarray(np.concatenate(parts).T) if parts else np.zeros((bases.shape[1], 0)),
         bases=bases,
+        caps=np.array([np.inf if cap is None else float(cap) for cap in caps]),
         weights=_pad_arrays(weights, (widest, widest)),
         biases=_pad_arrays(biases, (widest,)),
         pads=pads,
         terms=terms * UPWARD,
-        gammas=np.array([gamma(n + 8, 2.0**-24) * UPWARD for n in count]),
+        gammas=gammas,
         weight_sizes=_pad_arrays(weight_sizes, (widest, widest)),
         bias_sizes=_pad_arrays(bias_sizes, (widest,)),
-        tie=telling_margins(question, len(form.pairs)),
+        tie=tie,
     )
 
 
@@ -204,14 +288,14 @@ def _pad_arrays(arrays: list[Floats], shape: tuple[int, ...]) -> Floats:
 
 
 def share_events_of(form: LayeredForm) -> ShareEvents | None:
-    """Return the events by which people are counted; None if they are too many.
+    """Return the events by which people are counted; None if they are too many, or the margins are changes.
 
     Functions are numbered (assignment, margin, sign), where a sign of 0 means that the second label of the margin's
     pair beats the first. With many assignments all are bounded together: see ``bounds.bound_together``.
     """
     together = len(form.bases) > MAX_SEPARATE
     margins, labels = len(form.pairs), form.labels
-    if together and labels > 2:
+    if form.differences or (together and labels > 2):
         return None
     assignments = 2 if together else len(form.bases)
 

@@ -1,7 +1,7 @@
 """Proving the claims of many boxes again in float64, rounded to the safe side (compiled).
 
 A box is bounded and counted as a whole; if its claim is not reached, it is cut where most is open, and cut again. What
-is not reached so either is left to whole numbers (``reprove``).
+is not reached so either is left to finer counts (``reprove``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenhand.checker.floats.bounds import (
     least_margin,
 )
 from evenhand.checker.floats.counting import LEVELS, count_arrays, count_shares, lay_out_box
-from evenhand.checker.floats.network import FloatNetwork, ShareEvents
+from evenhand.checker.floats.network import FloatNetwork, ShareEvents, mass_before
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
 
@@ -109,11 +109,8 @@ def prove_boxes(net, events, low, high, claims, most, parts, work):
                 lows[n, j] = lows[chosen, j]
                 highs[n, j] = highs[chosen, j]
             lows[n, i] = cut + 1
-            # Running sums have one number more than there are cells, for every attribute.
-            at = net.cell[i] + i
-            share = (net.before[at + highs[n, i] + 1] - net.before[at + cut + 1]) / (
-                net.before[at + highs[n, i] + 1] - net.before[at + lows[chosen, i]]
-            )
+            end, middle = mass_before(net, i, highs[n, i] + 1), mass_before(net, i, cut + 1)
+            share = (end - middle) / (end - mass_before(net, i, lows[chosen, i]))
             highs[chosen, i] = cut
             mass[n] = mass[chosen] * share
             mass[chosen] *= 1.0 - share

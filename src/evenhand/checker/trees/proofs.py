@@ -32,7 +32,6 @@ class TreeProver:
     """
 
     quick = True
-    whole_numbers = True
 
     def __init__(self, question: RecordedTrees, least: int = 2) -> None:
         self._forest: WholeForest = whole_forest_of(question, least)
