@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import numba
+import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.types.misc import unliteral
 
 from evenhand.interrupts import RUNNING_SECONDS, InterruptGuard
+
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 _refused: list[str] = []
 _unsaved: list[str] = []
@@ -53,6 +56,26 @@ def compile_kernel(*, internal: bool = False, **options: Any) -> Callable[[Calla
         return kernel
 
     return compile_function
+
+
+def new_arrays(kind: type[Arrays], shapes: Mapping[str, int | tuple[int, ...]], **others: Any) -> Arrays:
+    """Return work arrays of a kernel, filled with zeros.
+
+    Args:
+        kind: a ``NamedTuple`` whose fields say what the arrays hold.
+        shapes: names of fields, separated by spaces, and the shape of each of these.
+        others: the other fields.
+    """
+    entries = _entry_types(kind)
+    made = {name: np.zeros(shape, entries[name]) for names, shape in shapes.items() for name in names.split()}
+    return kind(**made, **others)
+
+
+@cache
+def _entry_types(kind: type[tuple[Any, ...]]) -> dict[str, Any]:
+    """Return what the arrays of a named tuple hold, by field: the argument of ``NDArray``."""
+    hints = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
+    return {name: get_args(parts[1])[0] for name, parts in hints.items() if len(parts) == 2}
 
 
 def _compile_once(kernel: Any) -> None:

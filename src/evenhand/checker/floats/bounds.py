@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.floats.network import FloatNetwork, entry_range
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Floats, Integers
 
 # Nothing is allocated, so that views need no reference counts: it takes half as long to compile.
@@ -35,7 +35,6 @@ class BoundArrays(NamedTuple):
         least: least values over the box, (functions, slopes).
         offset: constants under each assignment where all are bounded together, (signs, slopes, assignments).
         weight: size of all final coefficients of first units; spread: how wide each attribute makes first units.
-        smallest, largest: of the rows of a range of cells.
     """
 
     low: Floats
@@ -55,34 +54,24 @@ class BoundArrays(NamedTuple):
     offset: Floats
     weight: Floats
     spread: Floats
-    smallest: Floats
-    largest: Floats
 
 
 def bound_arrays(net: FloatNetwork, functions: int) -> BoundArrays:
     """Fresh work arrays."""
     layers, widest = len(net.sizes), net.pads.shape[1]
     axes, columns = len(net.line), net.columns.shape[1]
-    return BoundArrays(
-        np.zeros((layers, widest)),
-        np.zeros((layers, widest)),
-        np.zeros((layers, widest), np.int64),
-        np.zeros((layers, widest)),
-        np.zeros((layers, widest)),
-        np.zeros(axes),
-        np.zeros(axes),
-        np.zeros(widest),
-        np.zeros(widest),
-        np.zeros(widest),
-        np.zeros(max(1, columns)),
-        np.zeros((functions, 2, max(1, columns))),
-        np.zeros((functions, 2)),
-        np.zeros((functions, 2)),
-        np.zeros((2, 2, len(net.bases))),
-        np.zeros(widest),
-        np.zeros((max(1, axes), widest)),
-        np.zeros(widest),
-        np.zeros(widest),
+    return new_arrays(
+        BoundArrays,
+        {
+            "low high state chord error": (layers, widest),
+            "near far": axes,
+            "coefficient following unit weight": widest,
+            "column": max(1, columns),
+            "function": (functions, 2, max(1, columns)),
+            "constant least": (functions, 2),
+            "offset": (2, 2, len(net.bases)),
+            "spread": (max(1, axes), widest),
+        },
     )
 
 

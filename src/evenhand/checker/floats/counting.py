@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.floats.network import FloatNetwork, entry_range, mass_before
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Booleans, Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
@@ -94,38 +94,27 @@ def count_arrays(net: FloatNetwork, functions: int, events: int) -> CountArrays:
     """Fresh work arrays."""
     axes = max(1, len(net.line))
     cells = 1 + int(np.minimum(net.count, MOST_LISTED).sum())
-    return CountArrays(
-        np.zeros(axes, np.int64),
-        np.ones(axes, np.int64),
-        np.zeros(axes + 1, np.int64),
-        np.zeros(cells),
-        np.zeros((functions, cells)),
-        np.zeros((functions, axes)),
-        np.zeros((functions, axes)),
-        np.zeros(functions),
-        np.zeros(functions),
-        np.zeros(functions),
-        np.zeros(functions),
-        np.zeros((functions, 2)),
-        np.zeros((functions, 2)),
-        np.zeros(axes, np.bool_),
-        np.zeros(functions, np.bool_),
-        np.zeros(events, np.bool_),
-        np.zeros(events, np.int64),
-        np.zeros((functions, MOST_LISTED)),
-        np.zeros(MOST_LISTED),
-        np.zeros(MOST_LISTED),
-        np.zeros((functions, MOST_STEPS + 2)),
-        np.zeros(functions, np.bool_),
-        np.zeros(functions),
-        np.zeros(functions),
-        np.zeros(axes, np.bool_),
-        np.zeros(MOST_ATOMS),
-        np.zeros(MOST_ATOMS),
-        np.zeros(2 * MOST_STEPS + 8),
-        np.zeros(2 * MOST_STEPS + 8),
-        np.zeros(MOST_STEPS + 2),
+    work = new_arrays(
+        CountArrays,
+        {
+            "runs step listed waiting": axes,
+            "at": axes + 1,
+            "chance": cells,
+            "term": (functions, cells),
+            "low high": (functions, axes),
+            "constant least most score used tabled bottom inverse": functions,
+            "middle deviation": (functions, 2),
+            "live lead": events,
+            "partial": (functions, MOST_LISTED),
+            "weight needed": MOST_LISTED,
+            "table": (functions, MOST_STEPS + 2),
+            "value chances": MOST_ATOMS,
+            "here there": 2 * MOST_STEPS + 8,
+            "hits": MOST_STEPS + 2,
+        },
     )
+    work.step[:] = 1
+    return work
 
 
 @jit

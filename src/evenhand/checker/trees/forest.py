@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.trees.question import RecordedTrees
+from evenhand.kernels import new_arrays
 from evenhand.typing import Booleans, Floats, Integers
 
 MAX_LEAVES = 1 << 13
@@ -207,44 +208,28 @@ def tree_arrays_for(forest: WholeForest) -> TreeArrays:
     cells, kinds = int(forest.cell[-1]), int(forest.kinds.max())
     slots = int(np.diff(forest.place).max(initial=0)) + 1
     widest = int(np.diff(forest.cell).max(initial=1)) + 2
-
-    def whole(*shape: int) -> Integers:
-        return np.zeros(shape, dtype=np.int64)
-
-    return TreeArrays(
-        low=whole(axes),
-        high=whole(axes),
-        slot=whole(axes + 1),
-        cut=whole(slots),
-        at=whole(MAX_WAITING, kinds),
-        at_low=whole(MAX_WAITING, slots),
-        at_high=whole(MAX_WAITING, slots),
-        at_share=np.zeros(MAX_WAITING),
-        leaf=whole(MAX_LEAVES, kinds),
-        leaf_low=whole(MAX_LEAVES, slots),
-        leaf_high=whole(MAX_LEAVES, slots),
-        leaf_share=np.zeros(MAX_LEAVES),
-        visit=whole(MAX_LEAVES, 2),
-        visit_share=np.zeros(MAX_LEAVES),
-        term=whole(slots, widest),
-        ends=whole(slots, 2),
-        chance=np.zeros(widest),
-        effect=whole(margins, cells + 1),
-        least=whole(margins, assignments),
-        most=whole(margins, assignments),
-        plain_least=whole(margins, assignments),
-        plain_most=whole(margins, assignments),
-        score=np.zeros(cells + 1),
-        value=whole(cells + 1),
-        mass=whole(cells + 1),
-        start=whole(axes + 1),
-        number=whole(axes + 1),
-        bottom=whole(axes + 1),
-        span=whole(axes + 1),
-        joint=whole(LISTED),
-        weight=whole(LISTED),
-        grid=whole(2 * STEPS + 2),
-        other=whole(2 * STEPS + 2),
-        sets=whole(assignments),
-        wins=whole(forest.labels),
+    return new_arrays(
+        TreeArrays,
+        {
+            "low high": axes,
+            "slot start number bottom span": axes + 1,
+            "cut": slots,
+            "at": (MAX_WAITING, kinds),
+            "at_low at_high": (MAX_WAITING, slots),
+            "at_share": MAX_WAITING,
+            "leaf": (MAX_LEAVES, kinds),
+            "leaf_low leaf_high": (MAX_LEAVES, slots),
+            "leaf_share visit_share": MAX_LEAVES,
+            "visit": (MAX_LEAVES, 2),
+            "term": (slots, widest),
+            "ends": (slots, 2),
+            "chance": widest,
+            "effect": (margins, cells + 1),
+            "least most plain_least plain_most": (margins, assignments),
+            "score value mass": cells + 1,
+            "joint weight": LISTED,
+            "grid other": 2 * STEPS + 2,
+            "sets": assignments,
+            "wins": forest.labels,
+        },
     )

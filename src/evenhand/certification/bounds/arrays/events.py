@@ -12,11 +12,12 @@ from evenhand.certification.bounds.compiled.problem import FunctionRoles
 from evenhand.certification.bounds.compiled.shares import (
     AttributeAxes,
     BoxFunctions,
+    box_functions,
     proof_events,
     prove_shares,
     scratch_buffers,
 )
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Booleans, Floats, Integers
 
 jit = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
@@ -37,19 +38,10 @@ class EventBuffers(NamedTuple):
 
 
 def _event_buffers(roles: FunctionRoles, functions: int) -> EventBuffers:
-    return EventBuffers(
-        least=np.zeros((2 * functions, 1)),
-        gain=np.zeros((2 * functions, 1)),
-        sure=np.zeros((roles.labels, roles.assignments), np.bool_),
-        wins=np.zeros((roles.labels, roles.assignments)),
-        chosen=BoxFunctions(
-            g=np.zeros((0, 0)),
-            constant=np.zeros(0),
-            gain=np.zeros(functions),
-            zscore=np.zeros(functions),
-            bolder=np.zeros(functions),
-            second=np.full(functions, -1),
-        ),
+    return new_arrays(
+        EventBuffers,
+        {"least gain": (2 * functions, 1), "sure wins": (roles.labels, roles.assignments)},
+        chosen=box_functions(functions, 0, 0),
     )
 
 

@@ -32,6 +32,7 @@ from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
 from evenhand.interrupts import GRACE_SECONDS, is_interrupted
+from evenhand.kernels import new_arrays
 from evenhand.typing import Floats
 
 OUTPUT_BOXES = 1 << 14
@@ -140,15 +141,14 @@ class CompiledBounder:
 
 def _box_room(problem: CompiledProblem, rows: int) -> BoxArrays:
     """Return room for so many boxes."""
-    cells = (rows, len(problem.counts))
-    return BoxArrays(
-        low=np.zeros(cells, dtype=np.int32),
-        high=np.zeros(cells, dtype=np.int32),
-        state=np.zeros((rows, state_bytes(problem)), dtype=np.int8),
-        plan=np.zeros((rows, MAX_SPLITS), dtype=np.int8),
-        open=np.zeros(rows),
-        mass=np.zeros(rows),
-        kind=np.zeros(rows, dtype=np.int8),
+    return new_arrays(
+        BoxArrays,
+        {
+            "low high": (rows, len(problem.counts)),
+            "state": (rows, state_bytes(problem)),
+            "plan": (rows, MAX_SPLITS),
+            "open mass kind": rows,
+        },
     )
 
 

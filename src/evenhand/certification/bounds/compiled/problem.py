@@ -15,11 +15,13 @@ from evenhand.certification.bounds.compiled.shares import (
     BoxFunctions,
     ProofEvents,
     ScratchBuffers,
+    box_functions,
     proof_events,
     scratch_buffers,
 )
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
+from evenhand.kernels import new_arrays
 from evenhand.typing import Booleans, Floats, Integers
 
 MAX_CELLS = 2_000_000
@@ -314,8 +316,8 @@ class KernelWorkspace(NamedTuple):
 class BoxArrays(NamedTuple):
     """Boxes one below the other, as a stack or as room for what comes out; see ``BoxFrontier``."""
 
-    low: Integers
-    high: Integers
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
     state: NDArray[np.int8]
     plan: NDArray[np.int8]
     open: Floats
@@ -340,44 +342,27 @@ def kernel_workspace(problem: CompiledProblem) -> tuple[KernelWorkspace, Scratch
     attributes, held, columns, widest = len(axes.first), len(net.start), len(net.columns), net.weights.shape[1]
     labels, outputs = len(roles.beats), int(net.sizes[-1])
     functions = 2 * outputs * roles.assignments
-    kinds = [np.zeros((2 * functions, LANES)) for _ in range(5)]
-    lanes = LaneBuffers(
-        lo=np.zeros((held, LANES)),
-        hi=np.zeros((held, LANES)),
-        low=np.zeros(attributes, np.int64),
-        high=np.zeros(attributes, np.int64),
-        mean=np.zeros((attributes, LANES)),
-        variance=np.zeros((attributes, LANES)),
-        mass=np.zeros(LANES),
-        score=np.zeros((held, LANES)),
-        left=np.zeros(attributes),
-        width=np.zeros(attributes, np.int64),
-        g=np.zeros((2 * outputs * len(roles.biases), 2, columns, LANES)),
-        constant=kinds[0],
-        least=kinds[1],
-        gain=kinds[2],
-        zscore=kinds[3],
-        bolder=kinds[4],
-        pieces=np.zeros((2 * outputs * len(roles.biases), LANES)),
-        plain=np.zeros(1, np.bool_),
-        work=np.zeros((5, LANES)),
-        chosen=BoxFunctions(
-            g=np.zeros((2 * functions, columns)),
-            constant=np.zeros(2 * functions),
-            gain=np.zeros(2 * functions),
-            zscore=np.zeros(2 * functions),
-            bolder=np.zeros(2 * functions),
-            second=np.full(2 * functions, -1),
-        ),
-        wins=np.zeros((labels, roles.assignments)),
-        sure=np.zeros((labels, roles.assignments), np.bool_),
-        unit=np.zeros(widest),
-        following=np.zeros(widest),
-        miss=np.zeros(widest),
-        missing=np.zeros(widest),
-        offset=np.zeros(max(1, len(roles.relaxed))),
-        known=np.zeros((len(roles.biases), len(net.sizes) - 1, widest), np.int8),
-        states=np.zeros((len(roles.biases), len(net.sizes) - 1, widest, LANES), np.int8),
+    forms, depth = 2 * outputs * len(roles.biases), len(net.sizes) - 1
+    states = (len(roles.biases), depth, widest)
+    lanes = new_arrays(
+        LaneBuffers,
+        {
+            "lo hi score": (held, LANES),
+            "low high left width": attributes,
+            "mean variance": (attributes, LANES),
+            "mass": LANES,
+            "g": (forms, 2, columns, LANES),
+            "constant least gain zscore bolder": (2 * functions, LANES),
+            "pieces": (forms, LANES),
+            "plain": 1,
+            "work": (5, LANES),
+            "wins sure": (labels, roles.assignments),
+            "unit following miss missing": widest,
+            "offset": max(1, len(roles.relaxed)),
+            "known": states,
+            "states": (*states, LANES),
+        },
+        chosen=box_functions(2 * functions, columns, 2 * functions),
     )
     events = proof_events(labels, roles.assignments)
     scratch = scratch_buffers(2 * functions, attributes, len(axes.weight) - attributes, *events.member.shape)

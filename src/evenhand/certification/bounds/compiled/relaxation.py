@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from evenhand.certification.bounds.compiled.lanes import (
     LANES,
     add,
@@ -30,7 +28,7 @@ from evenhand.certification.bounds.compiled.lanes import (
     store_row,
     subtract,
 )
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Booleans, Floats, Integers
 
 # Without reference counts on views (``_nrt``), which would cost several times the arithmetic; so nothing is allocated.
@@ -121,36 +119,23 @@ class RelaxationBuffers(NamedTuple):
 def relaxation_buffers(net: FlatNetwork) -> RelaxationBuffers:
     """Return fresh work arrays for a network."""
     k, m = len(net.sizes) - 1, net.weights.shape[1]
-    lanes = [np.zeros((k, m, LANES)) for _ in range(6)]
-    return RelaxationBuffers(
-        zl=lanes[0],
-        zu=lanes[1],
-        error=np.zeros((k + 1, m, LANES)),
-        slope=lanes[2],
-        shift=lanes[3],
-        least=lanes[4],
-        floor=np.zeros((m, LANES)),
-        gaps=lanes[5],
-        flat=np.zeros((1, LANES)),
-        bend=np.full((2, LANES), -1.0),
-        other=np.full((2, LANES), -1.0),
-        kept=np.zeros((2, LANES)),
-        live=np.zeros((k, m), np.int64),
-        on=np.zeros((k, m), np.int64),
-        mixed=np.zeros(k, np.int64),
-        always=np.zeros(k, np.int64),
-        wa=np.zeros((m, LANES)),
-        wb=np.zeros((m, LANES)),
-        coef=np.zeros((len(net.columns), LANES)),
-        const=np.zeros((1, LANES)),
-        out=np.zeros((1, LANES)),
-        middle=np.zeros((len(net.start), LANES)),
-        half=np.zeros((len(net.start), LANES)),
-        base_low=np.zeros((m, LANES)),
-        base_high=np.zeros((m, LANES)),
-        held_low=np.zeros(len(net.start), np.int64),
-        held_high=np.zeros(len(net.start), np.int64),
+    room = new_arrays(
+        RelaxationBuffers,
+        {
+            "zl zu slope shift least gaps": (k, m, LANES),
+            "error": (k + 1, m, LANES),
+            "floor wa wb base_low base_high": (m, LANES),
+            "flat const out": (1, LANES),
+            "bend other kept": (2, LANES),
+            "live on": (k, m),
+            "mixed always": k,
+            "coef": (len(net.columns), LANES),
+            "middle half": (len(net.start), LANES),
+            "held_low held_high": len(net.start),
+        },
     )
+    room.bend[:] = room.other[:] = -1.0
+    return room
 
 
 @jit

@@ -26,7 +26,7 @@ from evenhand.certification.bounds.compiled.tails import (
     sort_by_width,
     tail_buffers,
 )
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Booleans, Floats, Integers
 
 # Nothing is allocated, so that views need no reference counts (see ``relaxation``).
@@ -83,13 +83,7 @@ class ProofEvents(NamedTuple):
 def proof_events(labels: int, assignments: int) -> ProofEvents:
     """Return room for the events of a box."""
     events, members = labels + 2, max(2, (labels - 1) * assignments)
-    return ProofEvents(
-        number=np.zeros(1, np.int64),
-        size=np.zeros(events, np.int64),
-        member=np.zeros((events, members), np.int64),
-        unfair=np.zeros(events, np.bool_),
-        apart=np.zeros(events, np.bool_),
-    )
+    return new_arrays(ProofEvents, {"number": 1, "size unfair apart": events, "member": (events, members)})
 
 
 class BoxFunctions(NamedTuple):
@@ -110,6 +104,13 @@ class BoxFunctions(NamedTuple):
     zscore: Floats
     bolder: Floats
     second: Integers
+
+
+def box_functions(functions: int, columns: int, kept: int) -> BoxFunctions:
+    """Return room for so many functions, of ``kept`` of which the coefficients are held; none has a second piece."""
+    room = new_arrays(BoxFunctions, {"g": (kept, columns), "constant": kept, "gain zscore bolder second": functions})
+    room.second[:] = -1
+    return room
 
 
 class ScratchBuffers(NamedTuple):
@@ -146,33 +147,24 @@ class ScratchBuffers(NamedTuple):
 
 def scratch_buffers(functions: int, attributes: int, cells: int, events: int, most: int) -> ScratchBuffers:
     """Fresh work arrays for functions of attributes with so many cells in all, and events of ``most`` functions."""
-    return ScratchBuffers(
-        share=np.zeros(events),
-        n=np.zeros(attributes, np.int64),
-        step=np.ones(attributes, np.int64),
-        at=np.zeros(attributes, np.int64),
-        lows=np.zeros((functions, attributes)),
-        highs=np.zeros((functions, attributes)),
-        most=np.zeros(functions),
-        needed=np.zeros(functions, np.int64),
-        wanted=np.zeros(functions, np.bool_),
-        live=np.zeros(events, np.bool_),
-        lead=np.zeros((events, 2), np.int64),
-        chance=np.zeros(cells),
-        enumerated=np.zeros(attributes, np.int64),
-        worth=np.zeros(attributes),
-        chosen=np.zeros(attributes, np.int64),
-        order=np.zeros(attributes, np.int64),
-        tables=np.zeros((functions, MAX_GRID_STEPS + 8)),
-        term=np.zeros(cells),
+    work = new_arrays(
+        ScratchBuffers,
+        {
+            "share live": events,
+            "n step at enumerated worth chosen order position": attributes,
+            "lows highs": (functions, attributes),
+            "most needed wanted least inverse": functions,
+            "lead": (events, 2),
+            "chance term": cells,
+            "tables": (functions, MAX_GRID_STEPS + 8),
+            "drop": (events, most, 2, 2),
+            "partial": (attributes + 1, functions),
+            "weight": attributes + 1,
+        },
         tails=tail_buffers(),
-        least=np.zeros(functions),
-        inverse=np.zeros(functions),
-        drop=np.zeros((events, most, 2, 2)),
-        position=np.zeros(attributes, np.int64),
-        partial=np.zeros((attributes + 1, functions)),
-        weight=np.zeros(attributes + 1),
     )
+    work.step[:] = 1
+    return work
 
 
 @inlined

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from evenhand.certification.bounds.compiled.lanes import axpy, fill_vector, load_at, store_at
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
@@ -46,14 +44,13 @@ class TailBuffers(NamedTuple):
 
 def tail_buffers() -> TailBuffers:
     """Return fresh work arrays."""
-    return TailBuffers(
-        here=np.zeros(2 * MARGIN + MAX_GRID_STEPS),
-        there=np.zeros(2 * MARGIN + MAX_GRID_STEPS),
-        values=np.zeros(MAX_ATOMS),
-        odds=np.zeros(MAX_ATOMS),
-        hits=np.zeros(MAX_GRID_STEPS + 2),
-        jump=np.zeros(MAX_GRID_STEPS + 2, np.int64),
-        chance=np.zeros(MAX_GRID_STEPS + 2),
+    return new_arrays(
+        TailBuffers,
+        {
+            "here there": 2 * MARGIN + MAX_GRID_STEPS,
+            "values odds": MAX_ATOMS,
+            "hits jump chance": MAX_GRID_STEPS + 2,
+        },
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.certification.bounds.trees.forest import FlatForest
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Floats, Integers
 
 
@@ -64,31 +64,24 @@ def tree_workspace_for(forest: FlatForest) -> TreeWorkspace:
     slots = int(np.diff(forest.slot).max(initial=1)) + 1
     groups = int(forest.groups.max())
     leaves = forest.leaves + 1
-    return TreeWorkspace(
-        share=np.zeros(cells + 1),
-        effect=np.zeros((margins, cells + 1)),
-        low=np.zeros((margins, assignments)),
-        high=np.zeros((margins, assignments)),
-        least=np.zeros((margins, assignments)),
-        greatest=np.zeros((margins, assignments)),
-        ends=np.zeros((margins, 2)),
-        score=np.zeros(cells + 1),
-        lo=np.zeros(n, dtype=np.int64),
-        hi=np.zeros(n, dtype=np.int64),
-        leaf_lo=np.zeros((leaves, slots), dtype=np.int64),
-        leaf_hi=np.zeros((leaves, slots), dtype=np.int64),
-        chance=np.zeros(leaves),
-        row=np.zeros(leaves, dtype=np.int64),
-        term=np.zeros((slots, forest.widest + 1)),
-        extremes=np.zeros((slots, 3)),
-        ends_of=np.zeros((groups, 4)),
-        part=np.zeros(leaves),
-        active=np.zeros(slots, dtype=np.int64),
-        visits=np.zeros((leaves, 3), dtype=np.int64),
-        visited=np.zeros(leaves),
-        stack=np.zeros((leaves, 4), dtype=np.int64),
-        stacked=np.zeros(leaves),
-        trail=np.zeros((4 * leaves + 64, 3), dtype=np.int64),
+    return new_arrays(
+        TreeWorkspace,
+        {
+            "share score": cells + 1,
+            "effect": (margins, cells + 1),
+            "low high least greatest": (margins, assignments),
+            "ends": (margins, 2),
+            "lo hi": n,
+            "leaf_lo leaf_hi": (leaves, slots),
+            "chance row part visited stacked": leaves,
+            "term": (slots, forest.widest + 1),
+            "extremes": (slots, 3),
+            "ends_of": (groups, 4),
+            "active": slots,
+            "visits": (leaves, 3),
+            "stack": (leaves, 4),
+            "trail": (4 * leaves + 64, 3),
+        },
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.kernels import compile_kernel
+from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Floats, Integers
 
 MAX_EXACT_VALUES = 2048
@@ -46,17 +46,14 @@ class SumDistribution(NamedTuple):
 
 def sum_distribution_for(attributes: int, cells: int) -> SumDistribution:
     """Room for so many attributes with so many cells in all."""
-    return SumDistribution(
-        value=np.zeros(cells + 1),
-        mass=np.zeros(cells + 1),
-        start=np.zeros(attributes + 1, dtype=np.int64),
-        number=np.zeros(attributes + 1, dtype=np.int64),
-        least=np.zeros(attributes + 1),
-        range=np.zeros(attributes + 1),
-        joint=np.zeros(MAX_EXACT_VALUES),
-        weight=np.zeros(MAX_EXACT_VALUES),
-        grid=np.zeros(2 * GRID_STEPS + 2),
-        other=np.zeros(2 * GRID_STEPS + 2),
+    return new_arrays(
+        SumDistribution,
+        {
+            "value mass": cells + 1,
+            "start number least range": attributes + 1,
+            "joint weight": MAX_EXACT_VALUES,
+            "grid other": 2 * GRID_STEPS + 2,
+        },
     )
 
 
