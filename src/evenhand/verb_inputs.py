@@ -110,16 +110,15 @@ def read_subject(
 ) -> Subject:
     """Return the model and the people, with their weights; takes what is about them out of the settings."""
     from evenhand.models import Subject
-    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, check_index, read_known_groups
+    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, check_index
     from evenhand.schema.arrays import check_type
 
     check_type("budget", settings.get("budget"), Integral, "a whole number")
     membership = settings.pop("membership", None)
-    known = read_known_groups(settings.pop("known_groups", None))
     untyped = is_text_file(data)
     data = read_data(data, settings)
     check_index(data=data, y=y, sample_weight=weights, membership=membership)
-    frame, sample = add_sample_columns(data, weights, membership=membership, known=known)
+    frame, sample = add_sample_columns(data, weights, membership=membership)
     if settings.get("schema") is None and (columns := sample.columns(frame)):
         settings["ignore"] = list(dict.fromkeys([*(settings.get("ignore") or ()), *columns]))
     if "favorable" in settings:

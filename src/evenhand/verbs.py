@@ -78,8 +78,8 @@ def audit(
             ``trust`` and ``output`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
             ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
-            ``evenhand.groups.add_metrics``); ``membership`` and ``known_groups`` as for ``audit_predictions``;
-            ``work``, that of an earlier result, to repeat its run;
+            ``evenhand.groups.add_metrics``); ``membership`` as for ``audit_predictions``; ``work``, that of an earlier
+            result, to repeat its run;
             ``progress``, a function that is called with what is being done and the share done, or True to show it.
 
     Returns:
@@ -177,8 +177,7 @@ def audit_predictions(
             ``result.groups.proxies``, with bounds beside every estimate (see ``evenhand.groups.measure_proxies``).
         settings: ``data``, a data frame, a lazy one (Polars, DuckDB, Spark, Ibis), or the path of a table or a folder
             of Parquet files, of which the arguments above name columns; rows that are not in memory are counted where
-            they are. ``known_groups``, by which such probabilities are calibrated: attribute -> (probabilities of other
-            people, the group of each); ``favourable``, ``unfavourable``, ``favourable_target`` and ``schema`` (see
+            they are. ``favourable``, ``unfavourable``, ``favourable_target`` and ``schema`` (see
             ``evenhand.schema.DecisionRoles``);
             ``kind``, ``order`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``;
             fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
@@ -203,7 +202,7 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.schema import OutcomeRole, read_known_groups, table_of_decisions
+    from evenhand.schema import OutcomeRole, table_of_decisions
     from evenhand.schema.arrays import check_type
 
     check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
@@ -214,7 +213,6 @@ def audit_predictions(
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
     about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
-    about["known"] = read_known_groups(settings.pop("known_groups", None))
     about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
     if "data" in settings:
         about["data"] = read_data(settings.pop("data"), settings, large=True)

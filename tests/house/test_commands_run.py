@@ -228,7 +228,6 @@ def write_decisions(folder, rng):
         p_white=score, p_black=1 - score, race=np.where(rng.random(n) < score, "white", "black"),
     )  # fmt: skip
     wide.to_csv(folder / "decisions.csv", index=False)
-    wide.sample(200, random_state=0).to_csv(folder / "validated.csv", index=False)
     applicants = wide.assign(points=100 * score, risk=score, repaid=rng.choice(["yes", "no"], n), score=score)
     applicants.assign(sex=np.where(sex == "F", "Female", "Male")).to_csv(folder / "applicants.csv", index=False)
     premiums = pd.DataFrame({"sex": sex, "age": rng.integers(18, 80, n), "power": rng.integers(40, 200, n)})

@@ -35,9 +35,9 @@ from evenhand.groups.threshold_rates import count_threshold_rates
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
 from evenhand.models import Reply, Scorer, ask_people
 from evenhand.schema import (
+    GroupProbabilities,
     People,
     PeopleWeights,
-    ProbableMembership,
     RecordedDecisions,
     ScoreSums,
     Thresholds,
@@ -191,7 +191,7 @@ def measure_recorded_decisions(
 
 
 def add_proxies(
-    found: GroupMetrics, probable: Sequence[ProbableMembership], people: DecidedPeople, settings: BootstrapSettings
+    found: GroupMetrics, probable: Sequence[GroupProbabilities], people: DecidedPeople, settings: BootstrapSettings
 ) -> GroupMetrics:
     """Return group metrics with the rates of groups that are known by probability alone.
 
@@ -204,10 +204,9 @@ def add_proxies(
     proxies = tuple(
         measure_proxies(
             people.selected,
-            one.probabilities,
+            one,
             true_favourable=people.true_labels,
             weights=people.weights,
-            known=one.known,
             confidence=settings.confidence,
             min_group_size=settings.least,
             seed=settings.seed,

@@ -16,7 +16,7 @@ from evenhand.models.scorer import Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque
-from evenhand.schema import People, PeopleWeights, ProbableMembership, Thresholds
+from evenhand.schema import GroupProbabilities, People, PeopleWeights, Thresholds
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Subject:
     output: OutputKind | None = None
     thresholds: Thresholds | None = None
     weights: PeopleWeights | None = None
-    memberships: tuple[ProbableMembership, ...] = ()
+    memberships: tuple[GroupProbabilities, ...] = ()
     ledger: QuestionLedger = field(default_factory=QuestionLedger)
 
     @cached_property

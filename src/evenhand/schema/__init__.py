@@ -15,7 +15,7 @@ from evenhand.schema.decisions import (
 from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.infer import infer_schema, propose_columns
 from evenhand.schema.people import People, decode, encode
-from evenhand.schema.probabilities import GroupProbabilities, KnownGroups, ProbableMembership, read_known_groups
+from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.recorded import RankingRoles, RecordedRankings, table_of_rankings
 from evenhand.schema.review import ColumnProposal
 from evenhand.schema.rows import (
@@ -57,13 +57,11 @@ __all__ = [
     "Dependency",
     "GivenLabels",
     "GroupProbabilities",
-    "KnownGroups",
     "Link",
     "Missing",
     "OutcomeRole",
     "People",
     "PeopleWeights",
-    "ProbableMembership",
     "Proposal",
     "RankedScores",
     "RankingRoles",
@@ -111,7 +109,6 @@ __all__ = [
     "propose_columns",
     "read_column",
     "read_columns",
-    "read_known_groups",
     "read_schema",
     "read_weights",
     "require_column",

@@ -32,7 +32,7 @@ from evenhand.schema.outcome import (
     read_labels,
 )
 from evenhand.schema.people import People, encode
-from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_memberships
+from evenhand.schema.probabilities import GroupProbabilities, read_memberships
 from evenhand.schema.reading import add_left_out, describe_labels, describe_target
 from evenhand.schema.review import choose_entries, review_columns
 from evenhand.schema.rows import (
@@ -99,7 +99,7 @@ class RecordedDecisions:
     undecided: int = 0
     thresholds: Thresholds | None = None
     decided_by: str = ""
-    memberships: tuple[ProbableMembership, ...] = ()
+    memberships: tuple[GroupProbabilities, ...] = ()
     score_sums: ScoreSums | None = None
     decision_words: LabelWords | None = None
     truth_words: LabelWords | None = None
@@ -229,7 +229,6 @@ class DecisionRoles:
         accept_proposals: whether to accept the proposals for columns that cannot be attributes as they are.
         outcome: kind of the decision; inferred from the data by default.
         membership: attribute -> group -> column of the group's probability.
-        known: attribute -> people of known group, to calibrate these probabilities.
         low_is_good: whether low scores are favourable, as those of a risk.
     """
 
@@ -248,7 +247,6 @@ class DecisionRoles:
     accept_proposals: bool = False
     outcome: OutcomeRole | None = None
     membership: Mapping[str, Mapping[str, str]] | None = None
-    known: Mapping[str, KnownGroups] | None = None
     low_is_good: bool = False
 
     def __post_init__(self) -> None:
@@ -329,7 +327,7 @@ class DecisionRoles:
         return replace(
             self._add_scores(table, decisions),
             weights=self._read_weights(table, rows),
-            memberships=read_memberships(table.frame, rows, self.membership or {}, self.known or {}),
+            memberships=read_memberships(table.frame, rows, self.membership or {}),
         )
 
     def _read_labels(self, table: _DecisionTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_index, check_names, check_rows, read_column, read_columns
-from evenhand.schema.rows import is_missing
+from evenhand.schema.arrays import check_index, check_names, check_rows, read_columns
 from evenhand.typing import Booleans, Floats, Integers
 
 SUM_TOLERANCE = 1e-3
-LEAST_KNOWN = 50
-"""Minimum number of rows of known group for calibrating probabilities."""
 
 
 @dataclass(frozen=True)
@@ -73,66 +70,6 @@ class GroupProbabilities:
         return replace(self, values=self.values[rows])
 
 
-@dataclass(frozen=True)
-class KnownGroups:
-    """Rows of known group with their probabilities, for calibrating the probabilities.
-
-    Attributes:
-        probabilities: Probabilities, shape (n, groups).
-        member: Position of each row's group, shape (n,).
-    """
-
-    probabilities: GroupProbabilities
-    member: Integers
-
-    @classmethod
-    def read(cls, probabilities: GroupProbabilities, known: Any) -> KnownGroups:
-        """Select the rows whose group and probabilities are both known.
-
-        Args:
-            probabilities: Probabilities of all rows.
-            known: Name of each row's group, shape (n,); missing or empty where it is unknown.
-
-        Raises:
-            DataError: The columns differ in length, a group has no probability, or too few groups are known.
-        """
-        name = probabilities.name
-        column = read_column(f"known_groups[{name!r}]", known)
-        check_rows({f"known_groups[{name!r}]": column, f"membership[{name!r}]": probabilities.values})
-        labels = ["" if is_missing(label) else str(label).strip() for label in column.tolist()]
-        positions = {group: position for position, group in enumerate(probabilities.groups)}
-        unlisted = next((label for label in labels if label and label not in positions), None)
-        if unlisted is not None:
-            raise DataError(
-                f"expected a group of {name} with probabilities, got {unlisted!r}",
-                hint=f"use one of {', '.join(positions)}, or an empty cell",
-            )
-        rows = np.array([i for i, label in enumerate(labels) if label and probabilities.known[i]], dtype=np.int64)
-        if len(rows) < LEAST_KNOWN:
-            raise DataError(
-                f"expected at least {LEAST_KNOWN} rows of known {name} for calibration, got {len(rows)}",
-                hint="remove them to use the probabilities without calibration",
-            )
-        return cls(probabilities.at(rows), np.array([positions[labels[i]] for i in rows.tolist()], dtype=np.int64))
-
-
-@dataclass(frozen=True)
-class ProbableMembership:
-    """Probabilities of the audited rows, with rows of known group for calibration.
-
-    Attributes:
-        probabilities: Probabilities of the audited rows.
-        known: Additional rows whose group is known. None disables calibration.
-    """
-
-    probabilities: GroupProbabilities
-    known: KnownGroups | None = None
-
-    def at(self, rows: Integers) -> ProbableMembership:
-        """Select audited rows by position."""
-        return replace(self, probabilities=self.probabilities.at(rows))
-
-
 def read_membership(membership: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """Read the columns of probabilities of each attribute.
 
@@ -183,57 +120,20 @@ def _as_floats(name: str, group: str, column: Any) -> Floats:
     return numbers
 
 
-def read_known_groups(known_groups: Mapping[str, tuple[Any, Any]] | None) -> dict[str, KnownGroups]:
-    """Read rows of known group by attribute.
-
-    Args:
-        known_groups: Attribute -> probabilities of the groups, and the known group of each row. None: no attribute.
-
-    Raises:
-        DataError: The probabilities or the groups are invalid.
-        OptionError: The argument is not a mapping to pairs.
-    """
-    pairs: Any = {} if known_groups is None else known_groups
-    is_mapping = isinstance(pairs, Mapping)
-    if not is_mapping or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs.values()):
-        raise OptionError(
-            f"expected a mapping from attributes to pairs as `known_groups=`, got {type(known_groups).__name__}",
-            hint='known_groups={"race": (probabilities, groups)}',
-        )
-    groups = {}
-    for name, (probabilities, members) in pairs.items():
-        check_index(membership=probabilities, known_groups=members)
-        groups[name] = KnownGroups.read(GroupProbabilities.read(name, probabilities), members)
-    return groups
-
-
 def read_memberships(
-    table: Any, rows: Integers, membership: Mapping[str, Mapping[str, str]], known: Mapping[str, KnownGroups]
-) -> tuple[ProbableMembership, ...]:
+    table: Any, rows: Integers, membership: Mapping[str, Mapping[str, str]]
+) -> tuple[GroupProbabilities, ...]:
     """Read the probabilities of some rows from columns of a table.
 
     Args:
         table: Narwhals data frame.
         rows: Positions of the rows.
         membership: Attribute -> group -> column of its probability.
-        known: Attribute -> additional rows whose group is known.
 
     Raises:
         DataError: A column contains values that are not probabilities.
-        OptionError: The known groups of an attribute differ from the groups with probabilities.
     """
-    for name, sample in known.items():
-        groups = tuple(membership.get(name, ()))
-        if sample.probabilities.groups != groups:
-            raise OptionError(
-                f"expected known groups of {name} as in `membership=` ({', '.join(groups) or 'none'}), got "
-                f"{', '.join(sample.probabilities.groups)}",
-                hint="pass the same groups in `membership=` and `known_groups=`",
-            )
     return tuple(
-        ProbableMembership(
-            GroupProbabilities.read(name, {group: table[column].to_numpy()[rows] for group, column in columns.items()}),
-            known.get(name),
-        )
+        GroupProbabilities.read(name, {group: table[column].to_numpy()[rows] for group, column in columns.items()})
         for name, columns in membership.items()
     )

@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.errors import DataError
 from evenhand.schema.arrays import check_index, read_column, require_column
 from evenhand.schema.columns import add_columns, list_columns
-from evenhand.schema.probabilities import KnownGroups, ProbableMembership, read_membership, read_memberships
+from evenhand.schema.probabilities import GroupProbabilities, read_membership, read_memberships
 from evenhand.schema.rows import CodedColumn, is_missing
 from evenhand.schema.words import read_number
 from evenhand.typing import Floats, Integers
@@ -107,12 +107,11 @@ class SampleRoles:
 
     Attributes:
         weight: column of the sample weights.
-        membership, known: as for ``DecisionRoles``.
+        membership: as for ``DecisionRoles``.
     """
 
     weight: str | None = None
     membership: Mapping[str, Mapping[str, str]] | None = None
-    known: Mapping[str, KnownGroups] | None = None
 
     def columns(self, frame: Any) -> list[str]:
         """List these columns of a data frame; they are not attributes.
@@ -127,7 +126,7 @@ class SampleRoles:
                 require_column(name, present, role)
         return list(dict.fromkeys(name for names in roles.values() for name in names))
 
-    def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[ProbableMembership, ...]]:
+    def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
         """Read the weights and probabilities of some rows of a data frame, such as ``People.rows``.
 
         Raises:
@@ -137,7 +136,7 @@ class SampleRoles:
 
         weights = None if self.weight is None else read_weights(frame, self.weight, rows)
         table = nw.from_native(frame, eager_only=True)
-        return weights, read_memberships(table, rows, self.membership or {}, self.known or {})
+        return weights, read_memberships(table, rows, self.membership or {})
 
 
 def list_sample_roles(
@@ -153,7 +152,6 @@ def add_sample_columns(
     sample_weight: Any,
     *,
     membership: Mapping[str, Any] | None = None,
-    known: Mapping[str, KnownGroups] | None = None,
 ) -> tuple[Any, SampleRoles]:
     """Add columns of weights and group probabilities to a data frame.
 
@@ -161,7 +159,6 @@ def add_sample_columns(
         data: any data frame that narwhals supports, one row per person.
         sample_weight: sample weights, shape (n,), or the name of their column; None for equal weights.
         membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
-        known: attribute -> people of known group.
 
     Returns:
         The data frame, and the roles of these columns.
@@ -180,5 +177,5 @@ def add_sample_columns(
             weight = "sample_weight" + " (given)" * ("sample_weight" in names)
             columns[weight] = read_column("sample_weight", sample_weight)
             arguments[weight] = "sample_weight"
-    roles = SampleRoles(weight, probable, known)
+    roles = SampleRoles(weight, probable)
     return add_columns(data, columns, arguments) if columns else data, roles

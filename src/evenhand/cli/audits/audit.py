@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from evenhand.models import Subject
     from evenhand.schema import (
         DecisionRoles,
-        KnownGroups,
         People,
         RecordedDecisions,
         RecordedLabels,
@@ -107,14 +106,6 @@ def audit(
             help="Groups known by probability, e.g. race=white:p_white,black:p_black; may be repeated.",
         ),
     ] = None,
-    known_groups: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--known-groups",
-            metavar="NAME=FILE:COLUMN",
-            help="Calibrate these probabilities on other people, whose group is in COLUMN of FILE; may be repeated.",
-        ),
-    ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -153,7 +144,7 @@ def audit(
         others: dict[str, object] = {"--decision": decision, "--score": score, "--threshold": threshold}
         others |= {"--low-is-good": low_is_good or None}
         others |= {"--weight": weight, "--example": example, "--metric": metric, "--dossier": dossiers}
-        others |= {"--membership": membership, "--known-groups": known_groups}
+        others |= {"--membership": membership}
         if data is not None:
             raise OptionError(f"rankings are audited without a model, got MODEL {model} too", hint="leave it out")
         refuse_for_rankings(others, people)
@@ -163,7 +154,6 @@ def audit(
         gating.leave(placed, gates, str(model))
         return
     probable = _read_membership(membership or [])
-    known = _read_known_groups(known_groups or [], probable, people.encoding)
     if decision is not None or score is not None:
         option = "--score" if decision is None else "--decision"
         if example is not None or data is not None:
@@ -182,7 +172,6 @@ def audit(
             accept_proposals=people.accept_proposals,
             outcome=people.outcome,
             membership=probable or None,
-            known=known or None,
             low_is_good=low_is_good,
         )
         result, whom, frame, decide = _audit_decisions(
@@ -195,7 +184,7 @@ def audit(
         if example is not None and (model is not None or data is not None):
             raise OptionError("--example brings its own model and data", hint="leave MODEL and DATA out")
         config = SETTINGS.read(context, seed=people.seed, threshold=threshold or None)
-        chosen = _Chosen(model, data, example, SampleRoles(weight, probable, known))
+        chosen = _Chosen(model, data, example, SampleRoles(weight, probable))
         asked = _Asked(gates, metrics, dossiers=bool(wanted))
         result, whom, frame, decide = _audit_model(chosen, config, people, output, run, asked)
     result = rows.tell(result)
@@ -396,39 +385,4 @@ def _read_membership(given: Sequence[str]) -> dict[str, dict[str, str]]:
         if name in found:
             raise OptionError(f"{name!r} is given twice", location="--membership", hint="give each name once")
         found[name] = groups
-    return found
-
-
-def _read_known_groups(
-    given: Sequence[str], membership: Mapping[str, Mapping[str, str]], encoding: str | None
-) -> dict[str, KnownGroups]:
-    """Return attribute -> people of known group, of texts such as ``race=FILE:COLUMN``.
-
-    Args:
-        given: the texts; FILE has the columns of probabilities too.
-        membership: attribute -> group -> column.
-        encoding: of FILE, if it was said.
-
-    Raises:
-        EvenhandError: one is written otherwise, or a file or column cannot be used.
-    """
-    from evenhand import datasets
-    from evenhand.schema import GroupProbabilities, KnownGroups, list_columns, require_column
-
-    found: dict[str, KnownGroups] = {}
-    for text in given:
-        name, _, place = text.partition("=")
-        path, _, column = place.rpartition(":")
-        if not name or not path or not column:
-            hint = "write for example race=validated.csv:race"
-            raise OptionError(f"expected NAME=FILE:COLUMN, got {text!r}", location="--known-groups", hint=hint)
-        if name not in membership:
-            known = ", ".join(membership) or "nothing"
-            hint = f"known by probability: {known}; say --membership {name}=GROUP:COLUMN,..."
-            raise OptionError(f"{name!r} is not known by probability", location="--known-groups", hint=hint)
-        frame = datasets.read_frame(path, encoding=encoding)
-        for needed in (column, *membership[name].values()):
-            require_column(needed, list_columns(frame), f"known groups of {name} in {path}")
-        columns = {group: frame[one].to_numpy() for group, one in membership[name].items()}
-        found[name] = KnownGroups.read(GroupProbabilities.read(name, columns), frame[column].to_numpy())
     return found

@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError
 from evenhand.groups.label_coverage import DECISIONS, count_labels
-from evenhand.groups.proxies.result import ASSUMPTION, LABELS, VALIDATED, ProxyDifference, ProxyRate, ProxyRates
-from evenhand.schema import GroupProbabilities, KnownGroups, check_index, read_column
+from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
+from evenhand.schema import GroupProbabilities, check_index, read_column
 from evenhand.stats import Estimated, Quantity, Unknown, bonferroni, clopper_pearson, normal_quantile
-from evenhand.text import format_count
 from evenhand.typing import Booleans, Floats, Integers
 
 SMALL = 30
@@ -39,7 +38,6 @@ def measure_proxies(
     *,
     true_favourable: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    known: KnownGroups | None = None,
     confidence: float = 0.95,
     min_group_size: int = SMALL,
     seed: int = 0,
@@ -69,7 +67,6 @@ def measure_proxies(
         true_favourable: True labels, shape (n,): booleans, or 1 favourable, 0 unfavourable, -1 unknown. If None, no
             error rates are estimated.
         weights: how much each person counts, at least 0, shape (n,).
-        known: other people of known group, on whom the probabilities are calibrated first (see ``Calibration``).
         confidence: of every interval.
         min_group_size: the smallest effective size that is compared between groups.
         seed: by which the people are halved.
@@ -107,10 +104,7 @@ def measure_proxies(
         about |= {"true_positive_rate": labels == 1, "false_positive_rate": labels == 0}
     rates, differences = [], []
     for metric, among in about.items():
-        totals = [
-            _add_up(sample, k, decided, among, None if known is None else Calibration.fit(sample.p[:, k], known, k))
-            for k in range(len(given.groups))
-        ]
+        totals = [_add_up(sample, k, decided, among) for k in range(len(given.groups))]
         found = [
             _describe_rate(name, metric, total, confidence, min_group_size, given.name)
             for name, total in zip(given.groups, totals, strict=True)
@@ -123,15 +117,12 @@ def measure_proxies(
         everyone = np.zeros(len(labels), dtype=np.int64)
         caution = count_labels(everyone, 1, decided.astype(np.int64), DECISIONS, labels >= 0)[0].caution
         assumption += f" {caution[0].upper()}{caution[1:]}." if caution else ""
-    if known is not None:
-        assumption += VALIDATED.format(known=format_count(len(known.member), "person", "people"))
     return ProxyRates(
         by=given.name,
         assumption=assumption,
         people=int(seen.sum()),
         unknown=int((~seen).sum()),
         weighted=weights is not None,
-        validated=None if known is None else len(known.member),
         rates=tuple(rates),
         differences=tuple(differences),
     )
@@ -146,21 +137,16 @@ class _Sample(NamedTuple):
 
 
 class _Ratio(NamedTuple):
-    """A ratio of totals, and what each person adds to its error: of those audited, and of those of known group."""
+    """A ratio of totals, and what each person adds to its error."""
 
     value: float
     influence: Floats
-    carried: Floats
 
     def variance(self, other: _Ratio | None = None) -> float:
         """Return the variance of the ratio, or of its difference from another one of the same people."""
         # The same people are in both groups by part: their influences are subtracted before they are squared.
-        parts = (
-            (self.influence, self.carried)
-            if other is None
-            else (self.influence - other.influence, self.carried - other.carried)
-        )
-        return float(sum((part**2).sum() for part in parts))
+        influence = self.influence if other is None else self.influence - other.influence
+        return float((influence**2).sum())
 
 
 @dataclass(frozen=True)
@@ -176,55 +162,46 @@ class _Totals:
     high: _Ratio | None
 
 
-def _add_up(sample: _Sample, k: int, selected: Booleans, among: Booleans, calibration: Calibration | None) -> _Totals:
+def _add_up(sample: _Sample, k: int, selected: Booleans, among: Booleans) -> _Totals:
     """Return what is known of the rate of selection by group ``k`` among some people."""
     p, w = sample.p[:, k], sample.weights
-    q = p if calibration is None else p + calibration.shift
     above, below = (among & selected).astype(np.float64), (among & ~selected).astype(np.float64)
     inside = among.astype(np.float64)
 
-    def ratio(top: Floats, bottom: Floats, top_slope: Floats, bottom_slope: Floats) -> _Ratio | None:
-        """Return sum(w top) / sum(w bottom); the slopes are the derivatives of both by the probability q."""
+    def ratio(top: Floats, bottom: Floats) -> _Ratio | None:
+        """Return sum(w top) / sum(w bottom)."""
         whole = float((w * bottom).sum())
         if whole <= 0:
             return None
         value = float(np.clip((w * top).sum() / whole, 0.0, 1.0))
-        # Delta method: a ratio T / B moves with each person by (T - value * B) / sum(B), and with their probability by
-        # the derivative of that.
-        slopes = w * (top_slope - value * bottom_slope) / whole
-        carried = np.zeros(0) if calibration is None else calibration.carry(slopes)
-        return _Ratio(value, w * (top - value * bottom) / whole, carried)
+        # Delta method: a ratio T / B moves with each person by (T - value * B) / sum(B).
+        return _Ratio(value, w * (top - value * bottom) / whole)
 
-    members = w * q * inside
+    members = w * p * inside
     total = float(members.sum())
     squares = float((members**2).sum())
-    spread = float((w * inside * np.clip(q, 0, 1) * (1 - np.clip(q, 0, 1))).sum())
+    spread = float((w * inside * p * (1 - p)).sum())
     cells = _cut_cells(p)
     mass, people, selecting, refusing = (
-        _sums(cells, sample.half, w * one) for one in (q, np.ones_like(w), above, below)
+        _sums(cells, sample.half, w * one) for one in (p, np.ones_like(w), above, below)
     )
     # Of members, the least that can be above the line and the most below it; then the most above and the least below.
-    # Each is chosen by the other half of the people, and written as a sum over people, linear in q.
+    # Each is chosen by the other half of the people, and written as a sum over people, linear in p.
     other = (1 - sample.half.astype(np.int64), cells)
     forced, refused = (mass + selecting > people)[other], (refusing < mass)[other]
-    least, most_below = np.where(forced, q + above - 1, 0.0), np.where(refused, below, q)
+    least, most_below = np.where(forced, p + above - 1, 0.0), np.where(refused, below, p)
     chosen, forced_below = (selecting < mass)[other], (mass + refusing > people)[other]
-    most, least_below = np.where(chosen, above, q), np.where(forced_below, q + below - 1, 0.0)
+    most, least_below = np.where(chosen, above, p), np.where(forced_below, p + below - 1, 0.0)
     some = total > 0
     return _Totals(
         people=int(among.sum()),
         expected=total,
         effective=total**2 / squares if squares > 0 else 0.0,
         sensitivity=spread / total if some else 0.0,
-        estimate=ratio(q * above, q * inside, above, inside) if some else None,
-        low=ratio(least, least + most_below, *_slopes(forced, ~refused)) if some else None,
-        high=ratio(most, most + least_below, *_slopes(~chosen, forced_below)) if some else None,
+        estimate=ratio(p * above, p * inside) if some else None,
+        low=ratio(least, least + most_below) if some else None,
+        high=ratio(most, most + least_below) if some else None,
     )
-
-
-def _slopes(above: Booleans, below: Booleans) -> tuple[Floats, Floats]:
-    """Return the derivatives of what is above the line, and of what is counted in all."""
-    return above.astype(np.float64), above.astype(np.float64) + below
 
 
 def _sums(cells: Integers, half: Booleans, values: Floats) -> Floats:
@@ -323,68 +300,3 @@ def _read_weights(weights: ArrayLike) -> Floats:
         return np.asarray(read_column("weights", weights), dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError("expected numbers as `weights=`") from None
-
-
-# Probabilities of membership calibrated on people of known group, and the error that this leaves.
-
-
-BINS = 10
-LEAST_IN_BIN = 50
-"""Bins of similar probability, at most, and people of known group in each, at least."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How far one group's probabilities are off, by bins, as people of known group show.
-
-    In each bin of similar probabilities the share of members among people of known group, minus their mean probability,
-    is added to everybody's probability there: within a bin the probabilities keep their order, on average they are
-    right. A bin's shift has the variance of a mean of m differences, ``s^2 / m``; s^2 is at least the mean of
-    p (1 - p), so that a bin without a single member does not look certain. By the delta method a rate r adds
-    ``sum over bins (dr / dshift)^2 s^2 / m`` to its variance.
-
-    Attributes:
-        shift: what is added to the probability of each audited person, shape (n,).
-        bins: the bin of each audited person, shape (n,), and ``known_bins`` of each person of known group, shape (m,).
-        errors: of each person of known group, what they add to the error of their bin's shift, shape (m,).
-    """
-
-    shift: Floats
-    bins: Integers
-    known_bins: Integers
-    errors: Floats
-
-    @classmethod
-    def fit(cls, p: Floats, known: KnownGroups, group: int) -> Calibration:
-        """Return the calibration of one group's probabilities.
-
-        Args:
-            p: of the audited people, shape (n,).
-            known: people of known group.
-            group: its position.
-        """
-        given, member = known.probabilities.values[:, group], known.member == group
-        count = int(np.clip(len(given) // LEAST_IN_BIN, 1, BINS))
-        edges = np.unique(np.quantile(given, np.arange(1, count) / count))
-        bins, known_bins = (np.searchsorted(edges, one, side="right") for one in (p, given))
-        count = len(edges) + 1
-        people = np.maximum(np.bincount(known_bins, minlength=count), 1)
-        difference = member - given
-        shift = np.bincount(known_bins, weights=difference, minlength=count) / people
-        off = difference - shift[known_bins]
-        seen = np.bincount(known_bins, weights=off**2, minlength=count)
-        expected = np.bincount(known_bins, weights=given * (1 - given), minlength=count)
-        wanted = np.maximum(seen * people / np.maximum(people - 1, 1), expected)
-        # Errors are stretched to that variance; where all agreed, each carries the same part of it.
-        stretched = off * np.sqrt(wanted / np.where(seen > 0, seen, 1))[known_bins]
-        errors = np.where(seen[known_bins] > 0, stretched, np.sqrt(wanted / people)[known_bins])
-        return cls(shift[bins], bins, known_bins, errors / people[known_bins])
-
-    def carry(self, slopes: Floats) -> Floats:
-        """Return what each person of known group adds to the error of a rate, shape (m,).
-
-        Args:
-            slopes: the derivative of the rate by each audited person's probability, shape (n,).
-        """
-        by_bin = np.bincount(self.bins, weights=slopes, minlength=int(self.known_bins.max()) + 1)
-        return np.asarray(by_bin[self.known_bins] * self.errors)

@@ -11,10 +11,6 @@ ASSUMPTION = (
     "calibrated probabilities alone."
 )
 LABELS = " Estimates of error rates assume the same of the true label."
-VALIDATED = (
-    " The probabilities are calibrated on {known} of known group, whose sampling error is in every interval; these are "
-    "assumed to be like the audited people of similar probability."
-)
 
 
 class ProxyRate(ResultPart):
@@ -70,7 +66,6 @@ class ProxyRates(ResultPart):
         people: whose probabilities are known.
         unknown: people without any probability, left out.
         weighted: whether people count by weights.
-        validated: people of known group on whom the probabilities were calibrated; None where they were taken as given.
         rates: of each group.
         differences: between each two groups that are large enough, for every rate.
     """
@@ -80,7 +75,6 @@ class ProxyRates(ResultPart):
     people: int
     unknown: int = 0
     weighted: bool = False
-    validated: int | None = None
     rates: tuple[ProxyRate, ...]
     differences: tuple[ProxyDifference, ...]
 

@@ -161,9 +161,7 @@ def _answer(found: ProxyRates, weighted: str) -> Metric:
         show_quantity(gap, "demographic_parity_difference", basis=f"from the probabilities of {found.people:,} people"),
         tuple(notes),
         about=found.by,
-        next_step=f"learn the {found.by} of some people to see how good the probabilities are"
-        if found.validated is None
-        else "read the bounds beside the estimate",
+        next_step="read the bounds beside the estimate",
     )
 
 

@@ -430,5 +430,3 @@ def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tupl
                 taken.append((left, left + room, line))
                 break
     return {side: own for side, own in placed.items() if own}
-
-
