@@ -114,14 +114,6 @@ def served(page, folder):
         yield process.url
 
 
-def test_the_readme_opens_with_two_commands_and_three_lines():
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert re.match(r"# Evenhand\n\n```console\n\$ make demo\n\$ make test\n```\n", text)
-    statements = [line for line in blocks(ROOT / "README.md", "python")[0].splitlines() if line]
-    assert statements[0] == "import evenhand"
-    assert len(statements) == 4
-
-
 EXAMPLES = shortened(
     sorted((ROOT / "examples").glob("*.py")), to=lambda path: path.stem.endswith(("_network", "_endpoint"))
 )
