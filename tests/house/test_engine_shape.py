@@ -43,40 +43,6 @@ ENGINES = {
 }
 
 
-def test_the_engines_are_all_here():
-    assert set(ENGINES) == {
-        "assess_live",
-        "audit",
-        "audit_language_model",
-        "audit_decisions",
-        "certify",
-        "compare_audits",
-        "compare_language_models",
-        "find_alternatives",
-        "find_number_subgroups",
-        "find_subgroups",
-        "find_subgroups_of_decisions",
-        "find_subgroups_of_numbers",
-        "find_text_subgroups",
-        "forecast_language_model",
-        "measure_confusion",
-        "measure_changes",
-        "measure_flips",
-        "measure_groups",
-        "measure_labels",
-        "measure_numbers",
-        "measure_rankings",
-        "measure_recorded_decisions",
-        "measure_recorded_labels",
-        "measure_recorded_numbers",
-        "mitigate",
-        "refute_alternatives",
-        "search",
-        "search_numbers",
-        "search_texts",
-    }
-
-
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_is_asked_in_one_shape(name):
     parameters = list(inspect.signature(ENGINES[name]).parameters.values())
