@@ -18,7 +18,7 @@ from evenhand.core import NEVER, Note, TimeLimit
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
 from evenhand.models.regressor import Regressor
 from evenhand.models.replies import Reply
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, predict_labels
+from evenhand.models.scorer import BATCH_ROWS, ReplyingScorer, Scorer, WrappedScorer, predict_labels
 from evenhand.stats import Observed, format_interval, format_value, observed_rate
 from evenhand.text import format_count
 from evenhand.typing import Floats, Integers
@@ -170,7 +170,7 @@ def _unwrap(model: ModelT) -> Scorer | ModelT:
     return found
 
 
-class FreshScorer(WrappedScorer):
+class FreshScorer(ReplyingScorer, WrappedScorer):
     """A model that answers differently each time, asked for every row of every question; no answer is kept.
 
     With several answers the majority decides, the earliest answer where labels come equally often, and scores are
@@ -193,14 +193,6 @@ class FreshScorer(WrappedScorer):
     def batch(self) -> int:
         """Individuals per question."""
         return max(1, int(getattr(self.model, "batch", BATCH_ROWS)) // self.answers)
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the mean of the scores, shape (n, classes)."""
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels that most answers give, shape (n,)."""
-        return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
         """Return mean scores and the labels of the majority, of the same answers."""

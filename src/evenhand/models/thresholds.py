@@ -7,12 +7,12 @@ import numpy as np
 from evenhand.errors import OptionError
 from evenhand.models.ledger import ask_model
 from evenhand.models.replies import Reply
-from evenhand.models.scorer import Scorer, WrappedScorer
+from evenhand.models.scorer import ReplyingScorer, Scorer, WrappedScorer
 from evenhand.schema import Thresholds
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Floats
 
 
-class ThresholdScorer(WrappedScorer):
+class ThresholdScorer(ReplyingScorer, WrappedScorer):
     """A model that gives the favourable label from a score on; below it, the likeliest of its other labels.
 
     Attributes:
@@ -43,14 +43,6 @@ class ThresholdScorer(WrappedScorer):
                 hint="give the threshold on that scale, such as `threshold=0.5`",
             )
         self.model, self.thresholds = model, thresholds
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the model's scores (n, classes)."""
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels by the thresholds (n,)."""
-        return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
         """Return scores and labels with one question."""

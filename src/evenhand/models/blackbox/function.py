@@ -37,13 +37,13 @@ from evenhand.models.outputs import (
     settle_outputs,
 )
 from evenhand.models.replies import MatchedLabels, Reply, match_labels, numeric_outputs, read_reply, target_labels
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
+from evenhand.models.scorer import BATCH_ROWS, ReplyingScorer, Scorer, WrappedScorer, ask_once
 from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionModel:
+class FunctionModel(ReplyingScorer):
     """A function of a batch of individuals.
 
     It replies with one label per individual, or one number for the favourable label, or one number per label, in the
@@ -79,22 +79,6 @@ class FunctionModel:
     caution: str = ""
 
     can_vary: ClassVar[bool] = True
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the scores, or labels one-hot, shape (n, classes).
-
-        Raises:
-            ModelError: the function fails, or its reply cannot be read.
-        """
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels as positions in ``classes``, shape (n,).
-
-        Raises:
-            ModelError: the function fails, or its reply cannot be read.
-        """
-        return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
         """Return the scores and labels with one call."""
@@ -232,20 +216,12 @@ def _settle_reading(
     return with_caution(replace(scorer, reading=reading, label_only=reading.label_only), caution)
 
 
-class RememberingScorer(WrappedScorer):
+class RememberingScorer(ReplyingScorer, WrappedScorer):
     """A model that is asked about every individual once; its answers are kept in memory."""
 
     def __init__(self, model: Scorer) -> None:
         self.model = model
         self._known: dict[bytes, Floats] = {}
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the model's scores (n, classes)."""
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the model's labels (n,)."""
-        return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
         """Return scores and labels."""

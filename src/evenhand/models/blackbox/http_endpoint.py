@@ -56,13 +56,13 @@ from evenhand.models.outputs import (
     settle_outputs,
 )
 from evenhand.models.replies import Reply
-from evenhand.models.scorer import ask_once
+from evenhand.models.scorer import ReplyingScorer, ask_once
 from evenhand.schema import Schema, Value, is_missing, plain_value
 from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)
-class HttpEndpoint:
+class HttpEndpoint(ReplyingScorer):
     """A model that answers over HTTP (see the module for the wire format).
 
     Attributes:
@@ -103,26 +103,13 @@ class HttpEndpoint:
 
     can_vary: ClassVar[bool] = True
 
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the scores, or labels one-hot, shape (n, classes).
-
-        Raises:
-            FetchError: the endpoint does not answer.
-            ModelError: what it answers is not a prediction.
-        """
-        return self._answers(individuals)[:, 1:]
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels as positions in ``classes``, shape (n,).
-
-        Raises:
-            FetchError: the endpoint does not answer.
-            ModelError: what it answers is not a prediction.
-        """
-        return self._answers(individuals)[:, 0].astype(np.int64)
-
     def reply(self, individuals: Floats) -> Reply:
-        """Return scores and labels; the same person is not asked about twice."""
+        """Return scores and labels; the same person is not asked about twice.
+
+        Raises:
+            FetchError: the endpoint does not answer.
+            ModelError: what it answers is not a prediction.
+        """
         answers = self._answers(individuals)
         return Reply(answers[:, 1:], answers[:, 0].astype(np.int64), self.label_only)
 

@@ -27,13 +27,13 @@ from evenhand.models.readers.onnx_signature import (
     input_layout,
 )
 from evenhand.models.replies import Reply, match_labels, same_label
-from evenhand.models.scorer import ask_in_batches
+from evenhand.models.scorer import ReplyingScorer, ask_in_batches
 from evenhand.schema import Schema, Value
 from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)
-class OnnxModel:
+class OnnxModel(ReplyingScorer):
     """An ONNX model. It takes one tensor with all attributes, or one input per attribute, by name.
 
     One tensor of numbers gets each attribute by its encoding in the schema; one of strings gets the data's own words.
@@ -71,22 +71,6 @@ class OnnxModel:
     def label_only(self) -> bool:
         """Whether the model gives labels and nothing else."""
         return self.reading is None or (self.reading.label_only and self.reads.label is None)
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return probabilities (of logits: their sigmoid or softmax), shape (n, classes).
-
-        Raises:
-            ModelError: the model fails, or gives no scores.
-        """
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the model's own labels where it gives them, as positions in ``classes``, shape (n,).
-
-        Raises:
-            ModelError: the model fails, or gives no labels.
-        """
-        return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
         """Return the scores and labels with one run."""

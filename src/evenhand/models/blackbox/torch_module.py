@@ -14,15 +14,15 @@ from evenhand.models import replies
 from evenhand.models.blackbox.questions import plain_numbers, probe_individuals, refusal_error
 from evenhand.models.outputs import OutputKind, OutputReading, check_finite, read_outputs, reference_people
 from evenhand.models.replies import Reply
-from evenhand.models.scorer import ask_in_batches
+from evenhand.models.scorer import ReplyingScorer, ask_in_batches
 from evenhand.schema import Schema, Value
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Floats
 
 UNREAD = OutputReading("score", "not read yet")
 
 
 @dataclass(frozen=True, eq=False)
-class TorchModule:
+class TorchModule(ReplyingScorer):
     """A network that takes plain numbers, one input per attribute by its encoding.
 
     One output is of the favourable label; several are one per label, in the order of the target's ``values``. Their
@@ -54,22 +54,6 @@ class TorchModule:
     def label_only(self) -> bool:
         """Whether the outputs are labels."""
         return self.reading.label_only
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return probabilities (sigmoid or softmax of logits and scores), shape (n, classes).
-
-        Raises:
-            ModelError: a value is missing, or the network fails or gives no numbers.
-        """
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels as positions in ``classes``, decided on the network's own outputs, shape (n,).
-
-        Raises:
-            ModelError: a value is missing, or the network fails or gives no numbers.
-        """
-        return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
         """Return the scores and labels with one run."""

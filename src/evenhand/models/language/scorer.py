@@ -18,9 +18,9 @@ from evenhand.models.language.model import ChatQuestion, LanguageModel
 from evenhand.models.language.prompts import Prompt
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import Reply
-from evenhand.models.scorer import ask_once
+from evenhand.models.scorer import ReplyingScorer, ask_once
 from evenhand.schema import Schema, Value, decode
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Floats
 
 TEXT_QUESTIONS = 256
 """Texts or rows per batch. Answers are stored and time limits are checked after each batch."""
@@ -85,7 +85,7 @@ class RepeatedAsker:
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageScorer:
+class LanguageScorer(ReplyingScorer):
     """A language model as a model of rows.
 
     Attributes:
@@ -116,14 +116,6 @@ class LanguageScorer:
     def can_vary(self) -> bool:
         """Whether answers to the same question may differ."""
         return can_vary(self.asker)
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the scores, shape (n, 2)."""
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels: the favourable one for scores above 1/2, shape (n,)."""
-        return self.reply(individuals).labels
 
     def reply(self, individuals: Floats) -> Reply:
         """Return scores and labels. Each individual is asked about once."""
