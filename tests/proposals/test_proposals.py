@@ -12,6 +12,7 @@ from scipy.stats import poisson
 
 import evenhand
 from evenhand.core import yaml_loader
+from evenhand.population import uniform_population
 from evenhand.proposals import add_proposals, propose_rules
 from evenhand.schema import Dependency, Link, People, Schema, encode, infer_schema, schema_to_yaml
 from support import scaled, shared
@@ -26,12 +27,8 @@ def propose(people: People, seed: int = 0):
 
 
 def said(people: People) -> dict[str, str]:
-    """Rule -> evidence; a rule to confirm is marked."""
-    return {
-        ("" if one.accepted else "? ") + one.entry: one.evidence
-        for one in propose(people)
-        if isinstance(one.entry, str)
-    }
+    """Rule -> evidence."""
+    return {one.entry: one.evidence for one in propose(people) if isinstance(one.entry, str)}
 
 
 def couples(n: int, wrong: int = 0) -> pd.DataFrame:
@@ -52,7 +49,6 @@ def test_the_worked_example():
     found = said(people_of(couples(4000), ("sex",)))
     assert found["tie == husband -> sex == m"] == "seen 0, expected 500"
     assert found["tie == wife -> sex == f"] == "seen 0, expected 500"
-    assert "? married == yes -> age > 34" in found
     # Among 1,200 people 150 are expected, which is too few: exp(-.05 * 150) = 6e-4.
     assert not any("sex" in rule for rule in said(people_of(couples(1200), ("sex",))))
 
@@ -84,7 +80,6 @@ def test_yaml_counts_what_is_accepted_and_the_rest_once_confirmed():
     assert read.links == ()
     confirmed = text.replace("#   -", "  -").replace("# links:", "links:")
     whole = Schema.parse(yaml.load(confirmed, Loader=yaml_loader()))
-    assert "married == yes -> age > 34" in whole.rules
     assert len(whole.links) == 1
     assert "  # seen 0, expected 500\n" in text
     # What the schema has is not proposed again.
@@ -219,42 +214,32 @@ def dataset_people(name: str) -> People:
 
 
 def test_adult():
-    """The note's figures: one dependency and eight rules; wife and husband are the link, at 0.099."""
+    """The note's figures: one dependency and seven rules; wife and husband are the link, at 0.099."""
     proposals = propose(dataset_people("adult"))
     schema = add_proposals(dataset_people("adult").schema, proposals)
     assert [one.between for one in schema.dependencies] == [("education", "education_num")]
     rules = {one.entry: (one.evidence, one.accepted) for one in proposals if isinstance(one.entry, str)}
-    assert len(rules) == 8
+    assert len(rules) == 7
     assert rules["relationship == Husband -> sex == Male"] == ("seen 1, expected 6,536", True)
     assert rules["relationship == Wife -> sex == Female"] == ("seen 3, expected 1,558", True)
-    assert rules["marital_status == Never-married -> relationship not in {Husband, Wife}"][1]
-    assert rules["education == Bachelors -> age > 20"] == ("seen 3, expected 595", False)
+    assert rules["marital_status in {Divorced, Never-married} -> relationship not in {Husband, Wife}"][1]
     link = next(one for one in proposals if isinstance(one.entry, Link))
     assert link.entry.rows == ({"Male": "Husband", "Female": "Wife"},)
     assert link.evidence.startswith("Husband and Wife differ by 0.099")
     assert "Husband and Not-in-family (next best) by 0.17" in link.evidence
-    # The schema that comes with the data has what was proposed, and the link, which a person confirmed.
+    # The schema that comes with the data forbids less, and has the link, which a person confirmed.
     bundled = evenhand.datasets.load_dataset("adult").schema
-    assert set(bundled.rules) == set(schema.rules)
+    anyone = uniform_population(bundled.without_rules()).sample(5000, np.random.default_rng(0))
+    obeying = anyone[Schema.parse(bundled.model_dump() | {"rules": list(schema.rules)}).obeys_rules(anyone)]
+    assert len(obeying)
+    assert bundled.obeys_rules(obeying).all()
     assert bundled.dependencies == schema.dependencies
     assert bundled.links == (link.entry,)
-    assert {one.entry for one in propose(encode(bundled, evenhand.datasets.load_dataset("adult").frame))} == {
-        "education == Bachelors -> age > 20"
-    }
 
 
-@pytest.mark.parametrize("name", ["german", "compas"])
+@pytest.mark.parametrize("name", ["german", "compas", "bank"])
 def test_too_few_people_give_nothing(name):
     assert propose(dataset_people(name)) == ()
-
-
-def test_bank():
-    """All are tails, so that a person decides: that people who retired are over 32 is chance, and the days are too."""
-    proposals = propose(dataset_people("bank"))
-    rules = {one.entry: one.accepted for one in proposals if isinstance(one.entry, str)}
-    assert len(rules) == len(proposals) == 7
-    assert not any(rules.values())
-    assert {"job == retired -> age > 32", "month == may -> day > 3", "month == feb -> day < 28"} <= set(rules)
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def propose_rules(people: People, rng: np.random.Generator) -> tuple[Proposal, .
     """Return rules, dependencies and links that people suggest and their schema does not have.
 
     Dependencies and forbidden pairs of values have passed a test that allows one false proposal in a hundred data sets.
-    Where a forbidden tail of a number begins, and which values stand for each other, a person must confirm.
+    Which values stand for each other, a person must confirm.
 
     Args:
         people: some thousands, or little is found: that 5 % or less of what chance would give exists must be certain.
@@ -35,10 +35,9 @@ def propose_rules(people: People, rng: np.random.Generator) -> tuple[Proposal, .
     dependencies = find_dependencies(columns, rng)
     known = [*schema.dependencies, *(one.entry for one in dependencies if isinstance(one.entry, Dependency))]
     determined = frozenset(frozenset(schema.positions(dependency.between)) for dependency in known)
-    pairs, tails = find_forbidden(columns, determined)
+    pairs = find_forbidden(columns, determined)
     found = [
         *(one for each in pairs for one in imply_pairs(columns, each)),
-        *(imply_tail(columns, tail) for tail in tails),
         *dependencies,
         *find_links(columns, schema.positions(schema.protected), pairs),
     ]
@@ -83,20 +82,6 @@ def imply_pairs(columns: CodedColumns, pairs: ForbiddenPairs) -> list[Proposal]:
         (len(way), sum(" == " not in text.rpartition(" -> ")[2] for text in way), len("".join(way))) for way in texts
     ]
     return ways[costs.index(min(costs))]
-
-
-def imply_tail(columns: CodedColumns, tail: ForbiddenTail) -> Proposal:
-    """Return the implication that forbids tails of a number: a person must confirm where exactly they begin."""
-    column, number = tail.columns
-    attribute = columns.attributes[number]
-    ends = [None if end is None else attribute.text(end) for end in (tail.low, tail.high)]
-    name = quote_word(attribute.name)
-    if None not in ends:
-        conclusion = f"{ends[0]} < {name} < {ends[1]}"
-    else:
-        conclusion = f"{name} < {ends[1]}" if ends[0] is None else f"{name} > {ends[0]}"
-    text = f"{_is_one_of(columns, column, tail.codes)} -> {conclusion}"
-    return Proposal(text, _describe_counts(tail.seen, tail.expected), accepted=False)
 
 
 def _imply_forward(columns: CodedColumns, pairs: ForbiddenPairs) -> list[Proposal]:
@@ -358,27 +343,6 @@ LEVEL = 0.01
 MOST_SEEN = 1e-4
 """Share of all people who may have a forbidden combination, at most: wrong entries."""
 
-MOST_CUTS = 128
-"""A number of more values is cut at so many of its quantiles."""
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """How many people have the values of one attribute together with values, or a tail, of another.
-
-    Attributes:
-        columns: of the two attributes.
-        tail: ``<`` for the smallest numbers up to an entry, ``>`` for the largest from an entry on; "" for values.
-        codes: shape (m,), of the second attribute: values, or ends of tails.
-        seen, expected: shape (values, m).
-    """
-
-    columns: tuple[int, int]
-    tail: str
-    codes: Integers
-    seen: Integers
-    expected: Floats
-
 
 @dataclass(frozen=True)
 class ForbiddenPairs:
@@ -396,29 +360,8 @@ class ForbiddenPairs:
     expected: Floats
 
 
-@dataclass(frozen=True)
-class ForbiddenTail:
-    """Values of an attribute that do not occur together with a tail of a number.
-
-    Attributes:
-        columns: of the attribute and of the number.
-        codes: the values.
-        low, high: entries of the number that they do not reach: it lies strictly between; None: no such end.
-        seen, expected: people who lie outside, and how many would if the two were independent.
-    """
-
-    columns: tuple[int, int]
-    codes: tuple[int, ...]
-    low: float | None
-    high: float | None
-    seen: int
-    expected: float
-
-
-def find_forbidden(
-    columns: CodedColumns, determined: frozenset[frozenset[int]]
-) -> tuple[list[ForbiddenPairs], list[ForbiddenTail]]:
-    """Return the combinations of two values, and of a value and a tail of a number, that do not occur.
+def find_forbidden(columns: CodedColumns, determined: frozenset[frozenset[int]]) -> list[ForbiddenPairs]:
+    """Find the combinations of two values that do not occur.
 
     Args:
         columns: the people.
@@ -426,67 +369,24 @@ def find_forbidden(
     """
     counts = list(_count_all(columns, determined))
     if not counts:
-        return [], []
+        return []
     seen = np.concatenate([one.seen.ravel() for one in counts])
     expected = np.concatenate([one.expected.ravel() for one in counts])
     rejected = holm(poisson_cdf(seen, RARE * expected)) <= LEVEL
     rejected &= seen <= MOST_SEEN * len(columns.codes)
     ends = np.cumsum([one.seen.size for one in counts])[:-1]
-    found = [
-        (one, part.reshape(one.seen.shape))
+    return [
+        replace(one, forbidden=part.reshape(one.seen.shape))
         for one, part in zip(counts, np.split(rejected, ends), strict=True)
         if part.any()
     ]
-    pairs = [ForbiddenPairs(one.columns, part, one.seen, one.expected) for one, part in found if not one.tail]
-    return pairs, _join_tails(columns, [(one, part) for one, part in found if one.tail])
 
 
-def _count_all(columns: CodedColumns, determined: frozenset[frozenset[int]]) -> Iterator[_Counts]:
-    for one, first in enumerate(columns.attributes):
-        for other, second in enumerate(columns.attributes):
-            if not first.is_discrete or one == other or frozenset((one, other)) in determined:
-                continue
-            if second.is_discrete and other < one:
-                continue
-            table = columns.count(one, other)
-            people, sizes = max(1, table.sum()), table.sum(axis=1, keepdims=True)
-            if second.is_discrete:
-                codes = np.arange(table.shape[1])
-                yield _Counts((one, other), "", codes, table, sizes * table.sum(axis=0) / people)
-            elif table.shape[1] > 1:
-                cuts = _cut_codes(table.sum(axis=0))
-                below = table.cumsum(axis=1)[:, cuts]
-                expected = sizes * below.sum(axis=0) / people
-                yield _Counts((one, other), "<", cuts, below, expected)
-                yield _Counts((one, other), ">", cuts + 1, sizes - below, sizes - expected)
-
-
-def _cut_codes(people: Integers) -> Integers:
-    """Return after which values of a number to cut, given the people who have each."""
-    if len(people) - 1 <= MOST_CUTS:
-        return np.arange(len(people) - 1)
-    shares = np.cumsum(people) / people.sum()
-    cuts = np.searchsorted(shares, np.arange(1, MOST_CUTS + 1) / (MOST_CUTS + 1))
-    return np.unique(np.minimum(cuts, len(people) - 2))
-
-
-def _join_tails(columns: CodedColumns, found: Sequence[tuple[_Counts, Booleans]]) -> list[ForbiddenTail]:
-    """Return for each value the widest tails, with values of the same tails joined."""
-    widest: dict[tuple[tuple[int, int], int], dict[str, tuple[_Counts, int]]] = defaultdict(dict)
-    for one, rejected in found:
-        for code in np.flatnonzero(rejected.any(axis=1)).tolist():
-            # The widest tail is that in which the most people are expected.
-            place = int(np.where(rejected[code], one.expected[code], -1.0).argmax())
-            widest[one.columns, code][one.tail] = one, place
-    joined: dict[tuple[tuple[int, int], float | None, float | None], ForbiddenTail] = {}
-    for (pair, code), tails in widest.items():
-        entries = {tail: float(columns.entries[pair[1]][one.codes[place]]) for tail, (one, place) in tails.items()}
-        low, high = entries.get("<"), entries.get(">")
-        before = joined.get((pair, low, high), ForbiddenTail(pair, (), low, high, 0, 0.0))
-        joined[pair, low, high] = replace(
-            before,
-            codes=(*before.codes, code),
-            seen=before.seen + sum(int(one.seen[code, place]) for one, place in tails.values()),
-            expected=before.expected + sum(float(one.expected[code, place]) for one, place in tails.values()),
-        )
-    return list(joined.values())
+def _count_all(columns: CodedColumns, determined: frozenset[frozenset[int]]) -> Iterator[ForbiddenPairs]:
+    """Yield the counts of each pair of categorical attributes; nothing is forbidden yet."""
+    discrete = [column for column, attribute in enumerate(columns.attributes) if attribute.is_discrete]
+    for pair in combinations(discrete, 2):
+        if frozenset(pair) not in determined:
+            table = columns.count(*pair)
+            expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / max(1, table.sum())
+            yield ForbiddenPairs(pair, np.zeros(table.shape, dtype=np.bool_), table, expected)

@@ -18,7 +18,6 @@ from evenhand.models.additive.cells import Values, cell_array, column_cell, data
 from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.additive.tensors import Tensor, is_weights
-from evenhand.models.readers.onnx_layouts import ColumnTensor, apply_to_columns
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
 from evenhand.models.readers.onnx_signature import attribute_for_input, input_layout, word_numbers
 from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
@@ -58,7 +57,6 @@ def read_onnx(
     outputs: list[LinearTensor | OutputTensor] = []
     for wanted in graph.output:
         value = values.get(wanted.name)
-        value = value.rows if isinstance(value, ColumnTensor) else value
         if value is None or is_weights(value):
             raise ModelError(f"the output {wanted.name!r} does not depend on the person", location=name)
         outputs.append(value if isinstance(value, LinearTensor | OutputTensor) else as_linear(value))
@@ -131,9 +129,14 @@ def _one_tensor(given: Any, schema: Schema, name: str) -> Any:
     shape, dtype = _input_shape(given), _input_dtype(given, name)
     words = np.dtype(dtype).kind == "U"
     width = len(schema.attributes) if words else schema.width
-    layout = input_layout(shape, width)
-    inner = [width] if layout else [size for size in shape[1:] if size is not None]
-    known = bool(layout) or len(inner) == len(shape) - 1
+    if input_layout(shape, width):
+        raise NotAdditiveError(
+            "the model takes a single person, without an axis of people",
+            location=name,
+            hint="export it with a batch axis in front; as it is, it can be audited and searched",
+        )
+    inner = [size for size in shape[1:] if size is not None]
+    known = len(inner) == len(shape) - 1
     if known and int(np.prod(inner)) != width:
         if not words:
             check_width(int(np.prod(inner)), schema, location=name)
@@ -142,8 +145,7 @@ def _one_tensor(given: Any, schema: Schema, name: str) -> Any:
         cells = cell_array([_own_column(i, attribute, dtype) for i, attribute in enumerate(schema.attributes)])
     else:
         cells = plain_inputs(schema, dtype)
-    cells = cells.reshape(inner) if known else cells
-    return ColumnTensor(cells, layout) if layout else cells
+    return cells.reshape(inner) if known else cells
 
 
 def _own_column(position: int, attribute: Attribute, dtype: Any) -> Any:
@@ -200,14 +202,12 @@ def _evaluate_node(proto: Any, opsets: dict[str, int], values: dict[str, Tensor]
         raise ModelError(f"{place} needs {error}, which nothing gives", location=name) from None
     with locate_errors(place, location=name):
         results: Any
-        columns = any(isinstance(value, ColumnTensor) for value in inputs)
         if all(value is None or is_weights(value) for value in inputs):
             results = _fold_constant(proto, opsets, inputs)
         elif operator is None or proto.domain not in ("", "ai.onnx", "ai.onnx.ml"):
             raise NotAdditiveError("it is not among the operators that can be read")
         else:
-            node = OperatorNode(proto.op_type, _node_attributes(proto), inputs)
-            results = apply_to_columns(node) if columns else operator(node)
+            results = operator(OperatorNode(proto.op_type, _node_attributes(proto), inputs))
     answers = results if isinstance(results, tuple) else (results,)
     values.update(
         {key: answer for key, answer in zip(proto.output, answers, strict=False) if key and answer is not None}

@@ -162,6 +162,15 @@ def _flatten(node: OperatorNode) -> Tensor:
     return tensors.reshape(value, [0, -1])
 
 
+@register_operator("Transpose")
+def _transpose(node: OperatorNode) -> Tensor:
+    value = tensors.require_cells(node.inputs[0])
+    order = list(node.settings.get("perm", range(value.ndim + 1)[::-1]))
+    if order[:1] != [0]:
+        raise NotAdditiveError("it moves the axis of the people")
+    return np.transpose(value, [axis - 1 for axis in order[1:]])
+
+
 @register_operator("Squeeze")
 def _squeeze(node: OperatorNode) -> Tensor:
     return tensors.squeeze(node.inputs[0], node.setting("axes", 1))
