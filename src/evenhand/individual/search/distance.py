@@ -60,11 +60,15 @@ class GowerDistance:
         return total
 
 
-def k_medoids(distances: NDArray[np.float32], most: int, *, gain: float = 0.05) -> Integers:
+GAIN = 0.05
+"""Share of the first total distance that a further medoid must bring."""
+
+
+def k_medoids(distances: NDArray[np.float32], most: int) -> Integers:
     """Find rows that stand for all: those with the least total distance to the others, greedily, then settled.
 
     Medoids are added one by one, each where it brings the others closest (the first phase of PAM, Kaufman & Rousseeuw,
-    1990), while one brings at least ``gain`` of the distance that the first left. Then members choose their medoid and
+    1990), while one brings at least ``GAIN`` of the distance that the first left. Then members choose their medoid and
     groups their middle in turn until nothing changes.
 
     Args:
@@ -80,7 +84,7 @@ def k_medoids(distances: NDArray[np.float32], most: int, *, gain: float = 0.05) 
     while len(chosen) < min(most, len(distances)):
         gains = np.maximum(nearest - distances, 0).sum(axis=1)
         best = int(np.argmax(gains))
-        if gains[best] <= gain * first:
+        if gains[best] <= GAIN * first:
             break
         chosen.append(best)
         nearest = np.minimum(nearest, distances[best])

@@ -1,4 +1,4 @@
-"""What people read of a search: kinds of people, attributes that matter, distance to real people, diversity.
+"""What people read of a search: kinds of people, attributes that matter, distance to real people.
 
 A kind is a group of profiles that are alike, with one real representative and what its people have in common. An
 attribute matters where the profiles differ from the data in it, or where another value of it undoes the flip."""
@@ -6,7 +6,7 @@ attribute matters where the profiles differ from the data in it, or where anothe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -68,22 +68,16 @@ class SearchReading(ResultPart):
         attributes: those that matter most first.
         kinds: largest first; the representative of each is at the same place in ``SearchResult.representatives``.
         gaps: profiles by score gap, in 20 equal steps from 0 to 1.
-        diversity: the mean distance (Gower) between two profiles, 0 to 1; None with fewer than two.
-        covered, clusters: how many of the data's clusters have a profile nearest to them, of how many.
-        distance: the median distance of the profiles looked at to the nearest person in the data; None without data.
-        looked_at: profiles that kinds, distances and diversity were computed from: the first by validity and gap.
-        scale: what the distances are.
+        distance: the median distance (Gower) of the profiles looked at to the nearest person in the data; None without
+            data.
+        looked_at: profiles that kinds and distances were computed from: the first by validity and gap.
     """
 
     attributes: tuple[AttributeReading, ...]
     kinds: tuple[PeopleCluster, ...]
     gaps: tuple[int, ...]
-    diversity: float | None
-    covered: int | None
-    clusters: int | None
     distance: float | None
     looked_at: int
-    scale: Literal["Gower"] = "Gower"
 
 
 TRIED = 100
@@ -283,12 +277,6 @@ def _typical_value(attribute: Attribute, entries: Floats, data: Floats | None) -
 STEPS = 20
 """Bars of the distribution of gaps."""
 
-PAIRS = 500
-"""Profiles among which the diversity is measured."""
-
-CLUSTERS = 10
-"""Clusters of the data whose coverage is counted, at most."""
-
 
 @dataclass(frozen=True)
 class RankedReading:
@@ -317,23 +305,10 @@ def read_profiles(
         return None
     ranked = rank_profiles(table, space)
     kinds, representatives = cluster_people(table, space, ranked.rows)
-    few = table.found.unprotected[rng.permutation(len(table))[:PAIRS]]
-    gower = GowerDistance(space.attributes)
-    n = len(few)
-    diversity = float(gower.between(few, few).sum(dtype=np.float64) / (n * (n - 1))) if n > 1 else None
-    covered = clusters = None
-    if space.people is not None:
-        some = space.people[rng.permutation(len(space.people))[:PAIRS]]
-        middles = some[k_medoids(gower.between(some, some), CLUSTERS, gain=0.0)]
-        _, nearest = gower.nearest(table.found.unprotected, middles)
-        covered, clusters = len(np.unique(nearest)), len(middles)
     reading = SearchReading(
         attributes=rank_attributes(table, space, predict, rng),
         kinds=kinds,
         gaps=tuple(np.histogram(np.clip(table.gap, 0, 1), STEPS, (0, 1))[0].tolist()),
-        diversity=diversity,
-        covered=covered,
-        clusters=clusters,
         distance=None if ranked.distance is None else float(np.median(ranked.distance)),
         looked_at=len(ranked),
     )

@@ -146,7 +146,7 @@ class SearchResult(Result):
             what confirms its findings, and further tries after failures.
         rates: counterfactual flip rates, first over the population; none if a tenth of the budget paid for no sample.
         examples: the most severe profiles, most severe first.
-        reading: attributes that matter, kinds of people, diversity; None if nothing was found.
+        reading: attributes that matter and kinds of people; None if nothing was found.
         representatives: one profile per kind of ``reading.kinds``, in their order.
         interrupted: whether somebody stopped it; what is here was found before.
         stopped_by: what ended the search: its plan was carried out, budget, time, or an interrupt.
@@ -555,18 +555,10 @@ def _facts(result: SearchResult) -> Iterator[tuple[str, str]]:
             listed = isinstance(value, Sequence) and not isinstance(value, str)
             yield key.replace("_", " "), "; ".join(map(str, value)) if listed else str(value)
     reading = result.reading
-    if reading is None:
-        return
-    if reading.diversity is not None:
-        apart = f"two profiles are {format_decimal(reading.diversity)} apart on average, of at most 1"
-        yield "diversity", f"{apart} ({reading.scale}\u2019s distance)"
-    if reading.distance is not None:
+    if reading is not None and reading.distance is not None:
         many = format_count(reading.looked_at, "profile", "profiles")
-        near = f"{format_decimal(reading.distance)} to the nearest person in the data"
+        near = f"{format_decimal(reading.distance)} to the nearest person in the data (Gower\u2019s distance)"
         yield "distance to people", f"{near}, the median of {many}"
-    if reading.clusters:
-        clusters = format_count(reading.clusters, "cluster", "clusters")
-        yield "coverage", f"{reading.covered} of {clusters} of the people in the data have a profile nearest to them"
 
 
 def _source(example: Example) -> str:
