@@ -29,6 +29,7 @@ from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification import Certificate, estimated_share
 from evenhand.core import TimeLimit, WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
 from evenhand.individual import IndividualResult
 from evenhand.models import (
@@ -94,7 +95,7 @@ def audit(
     started = time.perf_counter()
     config = AuditConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     if config.threshold:
         thresholds = Thresholds.parse(config.threshold)
         thresholds.check_schema(subject.people.schema)

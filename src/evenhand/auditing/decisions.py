@@ -18,6 +18,7 @@ from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core import TimeLimit, WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.schema import People, RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.typing import Floats, Integers, Progress
 
@@ -53,7 +54,7 @@ def audit_decisions(
     started = time.perf_counter()
     config = DecisionAuditConfig.of(config, settings)
     timer = WorkClock.start(clock, config)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     if isinstance(decisions, RecordedNumbers):
         refuse_metrics(metrics)
         return audit_recorded_numbers(decisions, config, data_name=data_name, progress=say, clock=timer)

@@ -33,6 +33,7 @@ from evenhand.certification.query.differences import difference_query_of
 from evenhand.certification.query.enumeration import can_enumerate, enumerate_domain
 from evenhand.certification.query.question import Query, query_of
 from evenhand.core import WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, network_from_dense
 from evenhand.population import MixturePopulation, ProductPopulation, uniform_mixture
@@ -90,7 +91,7 @@ def certify(
         LimitError: the kernels are not compiled, and compiling them takes longer than ``compile_limit``.
     """
     config = CertifyConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     timer = WorkClock.start(clock, config)
     if compile_limit is None:
         compile_limit = math.inf if config.time_limit is None else COMPILE_SHARE * config.time_limit

@@ -17,7 +17,13 @@ from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics
 from evenhand.groups.gaps import GroupComparison, add_cautions, compute_gaps
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.label_coverage import DECISIONS, LabelCoverage, count_labels
-from evenhand.groups.membership import Membership, find_references, group_by_attribute, group_by_values
+from evenhand.groups.membership import (
+    Membership,
+    breakdown_positions,
+    find_references,
+    group_by_attribute,
+    group_by_values,
+)
 from evenhand.groups.metrics import (
     TENTHS,
     ContingencyTable,
@@ -366,10 +372,6 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
             low_is_good=low_is_good,
         )
     references = find_references(config.reference, memberships)
-    sets = [[i] for i in range(len(memberships))]
-    # Each attribute by itself, and all of them intersected.
-    if len(memberships) > 1:
-        sets.append(list(range(len(memberships))))
     return GroupMetrics(
         people=people,
         weights=None if weights is None else weights.name,
@@ -380,7 +382,7 @@ def _build_result(decided: _Decisions, favourable: str, config: GroupConfig, sta
         label_coverage=_cover_labels(tally, np.zeros(len(tally.n), dtype=np.int64), 1)[0],
         breakdowns=tuple(
             _build_breakdown(memberships, chosen, tally, config, references, why_no_scores=why_no_scores)
-            for chosen in sets
+            for chosen in breakdown_positions(len(memberships))
         ),
         calibration=()
         if not calibrated or true_labels is None

@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.errors import OptionError
 from evenhand.groups.breakdown import Breakdown, Gap
-from evenhand.groups.gaps import add_cautions
+from evenhand.groups.gaps import add_cautions, describe_simultaneity
 from evenhand.groups.membership import Membership
 from evenhand.groups.metrics import NO_LABEL
 from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
@@ -288,13 +288,12 @@ def _gap(name: str, known: Mapping[str, Observed], reference: str, left_out: dic
 def _difference(one: Observed, other: Observed, comparisons: int) -> Observed:
     """Return the difference of two groups, its ends as far out as so many comparisons ask for."""
     low, high = difference_of_intervals(one, other, bonferroni(one.confidence, comparisons))
-    together = "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons (Bonferroni)"
     return one.model_copy(
         update={
             "value": one.value - other.value,
             "n": one.n + other.n,
             "low": low,
             "high": high,
-            "method": f"squared and added, {one.method}{together}",
+            "method": f"squared and added, {one.method}{describe_simultaneity(comparisons)}",
         }
     )

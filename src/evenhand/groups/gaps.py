@@ -23,6 +23,7 @@ from evenhand.stats import (
     bonferroni,
     count_pairs,
     differences_from_reference,
+    largest_difference,
     largest_difference_of_means,
     largest_difference_of_proportions,
     mean_differences_from_reference,
@@ -64,8 +65,7 @@ class GroupComparison(NamedTuple):
     def note(self, groups: int, comparisons: int = 1) -> str:
         """Return what else a reader must know of the interval for a gap between so many groups."""
         compared = (count_pairs(groups) if self.reference is None else groups - 1) * comparisons
-        together = "" if compared == 1 else f", simultaneous over {compared} comparisons (Bonferroni)"
-        return self.counted.weighting + together
+        return self.counted.weighting + describe_simultaneity(compared)
 
     def split(self, n: Floats | Integers) -> tuple[Integers, dict[str, int]]:
         """Return the positions of the groups with a denominator to compare, and the others with theirs."""
@@ -84,6 +84,46 @@ class GroupComparison(NamedTuple):
     def reference_label(self) -> str:
         """The group that every other one is compared with; nothing without one."""
         return "" if self.reference is None else self.labels[self.reference]
+
+
+def describe_simultaneity(comparisons: int, correction: str = " (Bonferroni)") -> str:
+    """Describe among how many comparisons an interval holds simultaneously; empty for one comparison."""
+    return "" if comparisons == 1 else f", simultaneous over {comparisons} comparisons{correction}"
+
+
+def widest_gap(
+    name: str,
+    metric: str,
+    labels: Sequence[str],
+    compared: tuple[Floats, Floats, Floats],
+    *,
+    people: int,
+    confidence: float,
+    method: str,
+    left_out: dict[str, int],
+) -> Gap:
+    """Return the highest minus the lowest of some numbers, from limits of each that hold together.
+
+    Args:
+        name, metric: of the gap.
+        labels: the groups that are compared.
+        compared: their numbers and limits, shape (groups,) each.
+        people: how many they have together.
+        confidence, method: of the interval.
+        left_out: groups that are not compared.
+    """
+    values = compared[0]
+    low, high = largest_difference(*compared)
+    best, worst = int(np.argmax(values)), len(values) - 1 - int(np.argmin(values[::-1]))
+    difference = float(values[best] - values[worst])
+    return Gap(
+        name=name,
+        metric=metric,
+        value=Observed(value=difference, n=people, low=low, high=high, confidence=confidence, method=method),
+        best=labels[best],
+        worst=labels[worst],
+        not_assessable=left_out,
+    )
 
 
 def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:

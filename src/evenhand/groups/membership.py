@@ -46,6 +46,12 @@ class Membership:
         return self.labels[:-1] if self.unknown else self.labels
 
 
+def breakdown_positions(attributes: int) -> list[list[int]]:
+    """List the positions of each attribute by itself and, of several, of all together."""
+    alone = [[i] for i in range(attributes)]
+    return alone if attributes < 2 else [*alone, list(range(attributes))]
+
+
 def group_by_attribute(attribute: Attribute, entries: Floats, counts: Integers | None = None) -> Membership:
     """Return the groups by the entries (n,) of an attribute: its values, or readable ranges of an integer with many.
 

@@ -12,10 +12,10 @@ import numpy as np
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.analysis import GroupConfig
 from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.gaps import add_cautions
+from evenhand.groups.gaps import add_cautions, describe_simultaneity, widest_gap
 from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.label_coverage import HALVES, LabelCoverage, count_labels
-from evenhand.groups.membership import Membership, group_by_attribute
+from evenhand.groups.membership import Membership, breakdown_positions, group_by_attribute
 from evenhand.groups.metrics import NO_WEIGHT, number_combinations
 from evenhand.groups.names import DECISION_METRICS
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
@@ -31,7 +31,6 @@ from evenhand.stats import (
     bonferroni,
     count_pairs,
     distribution_distances,
-    largest_difference,
     number_moments,
     quantile_interval,
     sample_quantile,
@@ -225,9 +224,6 @@ def _build_result(
             hint="leave it out: the gaps of numbers compare the best and the worst group",
         )
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
-    sets = [[i] for i in range(len(memberships))]
-    if len(memberships) > 1:
-        sets.append(list(range(len(memberships))))
     everybody = _sample(numbers, np.zeros(len(people), dtype=np.int64), ["everybody"])
     middle = float(np.median(numbers.decided))
     return GroupMetrics(
@@ -239,7 +235,8 @@ def _build_result(
         overall=_measure(everybody, config.confidence)[0],
         label_coverage=_cover_labels(numbers, np.zeros(len(people), dtype=np.int64), 1, middle)[0],
         breakdowns=tuple(
-            _build_breakdown([memberships[i] for i in chosen], numbers, config, middle) for chosen in sets
+            _build_breakdown([memberships[i] for i in chosen], numbers, config, middle)
+            for chosen in breakdown_positions(len(memberships))
         ),
         calibration=tuple(
             cell for membership in memberships for cell in _calibration_bins(membership, numbers, config.confidence)
@@ -435,18 +432,16 @@ def _difference_gap(
         reason = f"{counted} must number {config.min_group_size} in at least two groups"
         reason = reason if len(large) < 2 else f"{TOO_SMALL.replace('here', 'in all groups but one')}"
         return Gap(name=name, metric=metric, value=Unknown(reason=reason), best="", worst="", not_assessable=left_out)
-    low, high = largest_difference(compared.value, compared.low, compared.high)
-    best, worst = int(np.argmax(compared.value)), len(compared.value) - 1 - int(np.argmin(compared.value[::-1]))
-    value = Observed(
-        value=float(compared.value[best] - compared.value[worst]),
-        n=int(people[compared.groups].sum()),
-        low=low,
-        high=high,
+    return widest_gap(
+        name,
+        metric,
+        [sample.labels[i] for i in compared.groups],
+        compared[1:],
+        people=int(people[compared.groups].sum()),
         confidence=config.confidence,
-        method=sample.method(method) + ADDED + _together(pairs),
+        method=sample.method(method) + ADDED + describe_simultaneity(pairs),
+        left_out=left_out,
     )
-    names = [sample.labels[compared.groups[i]] for i in (best, worst)]
-    return Gap(name=name, metric=metric, value=value, best=names[0], worst=names[1], not_assessable=left_out)
 
 
 def _distance_gaps(sample: _Sample, large: Integers, config: GroupConfig) -> list[Gap]:
@@ -488,16 +483,12 @@ def _distance_gaps(sample: _Sample, large: Integers, config: GroupConfig) -> lis
             low=found.low,
             high=found.high,
             confidence=config.confidence,
-            method=sample.method(BOOTSTRAP) + _together(count_pairs(len(large)), ""),
+            method=sample.method(BOOTSTRAP) + describe_simultaneity(count_pairs(len(large)), ""),
         )
         best, worst = (sample.labels[large[i]] for i in pair)
         return Gap(name=name, metric="distribution", value=value, best=best, worst=worst, not_assessable=left_out)
 
     return [gap(name, found) for name, found in zip(names, distances, strict=True)]
-
-
-def _together(pairs: int, correction: str = " (Bonferroni)") -> str:
-    return "" if pairs == 1 else f", simultaneous over {pairs} comparisons{correction}"
 
 
 def _calibration_bins(membership: Membership, numbers: _Numbers, confidence: float) -> list[CalibrationBin]:

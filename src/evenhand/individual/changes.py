@@ -35,6 +35,7 @@ from evenhand.core import (
     check_time,
     setting,
 )
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants, find_real
 from evenhand.models import Regressor, RepeatCheck, ask_numbers, can_vary
@@ -194,7 +195,7 @@ def measure_changes(
     """
     started = time.perf_counter()
     config = ChangeConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     schema = people.schema.without_rules() if config.as_published else people.schema
     sampled = population.sample(config.samples, np.random.default_rng(config.seed))
     sets: list[tuple[str, ...]] = [(name,) for name in config.protected]

@@ -25,6 +25,7 @@ from evenhand.core import (
     Side,
     WorkClock,
 )
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
 from evenhand.individual.flips import merge_by_unprotected
@@ -165,7 +166,7 @@ def search_numbers(
     """
     started = time.perf_counter()
     config = NumberSearchConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     timer = WorkClock.start(clock, config)
     limit = timer.limit(config.time_limit)
     schema = people.schema.without_rules() if config.as_published else people.schema

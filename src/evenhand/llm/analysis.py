@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evenhand.core import TableReading, WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig
@@ -118,7 +119,7 @@ def run_interview(
     """
     started = time.perf_counter()
     config, file = interview.config, interview.model.file
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     plan = AskingPlan(
         interview.comparisons,
         interview.codes("cluster"),

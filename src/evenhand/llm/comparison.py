@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.core import Document, Result, ResultPart, WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
 from evenhand.llm.config import LanguageModelConfig
@@ -153,7 +154,7 @@ def compare_language_models(
     """
     started = time.perf_counter()
     config = LanguageModelConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
 
     def part(name: str, first: float) -> Progress:
         return lambda what, share: say(f"{name}: {what}", first + share / 2)

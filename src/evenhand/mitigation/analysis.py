@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError
 from evenhand.mitigation.candidate import (
     ROUNDING,
@@ -111,7 +112,7 @@ def mitigate(
         test = None if test is None else without_rules(test)
     ledger = find_ledger(subject.model) or subject.ledger
     with ledger.within(config.budget):
-        return _mitigate(subject, config, test, test_name, out, progress or (lambda what, share: None))
+        return _mitigate(subject, config, test, test_name, out, progress or ignore_progress)
 
 
 def forecast_queries(people: People, config: MitigationConfig, *, test: People | None = None) -> int:

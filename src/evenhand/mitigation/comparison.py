@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand import subgroups
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, EvenhandError, OptionError
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import (
@@ -100,7 +101,7 @@ def compare_candidates(
         One result per candidate. An interrupt (Ctrl-C) leaves what was measured until then, and the candidates that are
         complete.
     """
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     comparison = _Comparison(given, split, tuple(harms), config)
     found = []
     for i, candidate in enumerate(candidates):

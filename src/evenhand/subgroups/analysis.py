@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core import WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.models import (
     CHECKED,
@@ -72,7 +73,7 @@ def find_subgroups(
 
     started = time.perf_counter()
     config = SubgroupConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     timer = WorkClock.start(clock, config)
     limit = timer.limit(config.time_limit)
     names, everybody = config.attributes or people.schema.protected, len(people)

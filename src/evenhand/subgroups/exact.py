@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.core import NEVER, TimeLimit
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.schema import People, PeopleWeights
 from evenhand.subgroups import deep
@@ -92,7 +93,7 @@ def search_exactly(
     rows, rng = outcome.concerned, np.random.default_rng(config.seed)
     inside = np.array([one.inside[rows] for one in conditions], dtype=bool).reshape(len(conditions), len(rows)).T
 
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     look = _FamilyExamination(rules, config, rng, limit, say)
     notes = list(describe_large_cells(cuts, codes, people.counts))
     measured = tabulate_people(

@@ -22,7 +22,7 @@ from evenhand.groups.labels.counts import (
     measure_label_rates,
     measure_over_labels,
 )
-from evenhand.groups.membership import Membership, find_references, group_by_attribute
+from evenhand.groups.membership import Membership, breakdown_positions, find_references, group_by_attribute
 from evenhand.groups.metrics import measure_rates, number_combinations
 from evenhand.groups.result import GroupMetrics
 from evenhand.models import Reply, Scorer, ask_people
@@ -125,9 +125,6 @@ def _build_result(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     memberships = [group_by_attribute(schema[name], people.individuals[:, schema.position(name)]) for name in names]
     references = find_references(config.reference, memberships)
-    sets = [[i] for i in range(len(memberships))]
-    if len(memberships) > 1:
-        sets.append(list(range(len(memberships))))
     labels = tuple(map(str, given.names))
     everybody = LabelCounts.tabulate(
         np.zeros(len(people), dtype=np.int64), ["everybody"], given.decided, given.truth, len(labels)
@@ -147,7 +144,8 @@ def _build_result(
             confusions=True,
         )[0],
         breakdowns=tuple(
-            _build_breakdown([memberships[i] for i in chosen], given, references, config) for chosen in sets
+            _build_breakdown([memberships[i] for i in chosen], given, references, config)
+            for chosen in breakdown_positions(len(memberships))
         ),
         seed=config.seed,
         seconds=time.perf_counter() - started,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.groups.breakdown import Gap
-from evenhand.groups.gaps import GroupComparison, difference_gap, mean_gap
+from evenhand.groups.gaps import GroupComparison, describe_simultaneity, difference_gap, mean_gap, widest_gap
 from evenhand.groups.label_result import LabelGap
 from evenhand.groups.labels.names import LABEL_RATE_GAPS
 from evenhand.groups.metrics import NO_LABEL, GroupCounts, GroupMoments, RateCounts, measure_rates
@@ -21,7 +21,6 @@ from evenhand.stats import (
     bonferroni,
     count_pairs,
     distribution_distances,
-    largest_difference,
     mean_of_proportions,
     observed_means,
     total_variation,
@@ -394,18 +393,17 @@ def _gap_of_tables(
     pairs = count_pairs(len(usable))
     level = bonferroni(comparison.confidence, pairs)
     found = np.array([measure(i, level) for i in usable.tolist()])
-    low, high = largest_difference(found[:, 0], found[:, 1], found[:, 2])
-    best, worst = int(np.argmax(found[:, 0])), len(usable) - 1 - int(np.argmin(found[::-1, 0]))
-    value = Observed(
-        value=float(found[best, 0] - found[worst, 0]),
-        n=int(counts.labelled[usable].sum()),
-        low=low,
-        high=high,
+    gap = widest_gap(
+        name,
+        metric,
+        [counts.labels[i] for i in usable],
+        (found[:, 0], found[:, 1], found[:, 2]),
+        people=int(counts.labelled[usable].sum()),
         confidence=comparison.confidence,
-        method=method + _together(pairs),
+        method=method + describe_simultaneity(pairs),
+        left_out=left_out,
     )
-    named = [counts.labels[usable[i]] for i in (best, worst)]
-    return LabelGap(name=name, metric=metric, value=value, best=named[0], worst=named[1], not_assessable=left_out)
+    return _plain(gap)
 
 
 def _why_not_in_pairs(comparison: LabelComparison, large: int) -> str | None:
@@ -443,10 +441,6 @@ def _distance_gap(
         low=found.low,
         high=found.high,
         confidence=comparison.confidence,
-        method=method + _together(count_pairs(len(large)), correction),
+        method=method + describe_simultaneity(count_pairs(len(large)), correction),
     )
     return LabelGap(name=name, metric="labels", value=value, best=best, worst=worst, not_assessable=comparison.left_out)
-
-
-def _together(pairs: int, correction: str = " (Bonferroni)") -> str:
-    return "" if pairs == 1 else f", simultaneous over {pairs} comparisons{correction}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
@@ -86,7 +87,7 @@ def measure_rankings(
     """
     started = time.perf_counter()
     config = RankingConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     people, schema = rankings.people, rankings.people.schema
     at = _choose_places(rankings, config)
     memberships = [

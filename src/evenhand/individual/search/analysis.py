@@ -13,6 +13,7 @@ import numpy as np
 
 from evenhand import models
 from evenhand.core import WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import WhiteBoxScorer, find_flips, find_real, stand_in
 from evenhand.individual.noise import ASKED_AGAIN, NoiseRecorder, confirm_flips, first_difference
@@ -138,7 +139,7 @@ def search(
         asked = stand_in(scorer, white_box, compared)
     # The inside of a model has an account of its own: what is asked of it costs nothing.
     account = ledger if asked is scorer else QuestionLedger(config.budget)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     findings = FindingCollector(space, len(scorer.classes))
     rates: tuple[SampledFlipRate, ...] = ()
     stopped_by: StoppedBy = "plan"

@@ -27,6 +27,7 @@ from evenhand.core import (
     Text,
     WorkClock,
 )
+from evenhand.core.progress import ignore_progress
 from evenhand.datasets import (
     IdentityCategory,
     SwapTemplate,
@@ -280,7 +281,7 @@ def search_texts(
     """
     started = time.perf_counter()
     config = TextSearchConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     timer = WorkClock.start(clock, config)
     loaded = load_text_model(model, trust=trust)
     answers = TextAnswers(loaded, config.labels, config.favourable, timer.limit(config.time_limit), config.budget)

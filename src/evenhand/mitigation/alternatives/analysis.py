@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.mitigation.alternatives.choice import RULE, Standing, find_baseline, rank_candidates
 from evenhand.mitigation.alternatives.config import AlternativesConfig
@@ -113,7 +114,7 @@ def find_alternatives(
     ledger = find_ledger(subject.model) or subject.ledger
     before = ledger.settled
     with ledger.within(config.budget):
-        search = _Search(subject, config, test, out, progress or (lambda what, share: None), started)
+        search = _Search(subject, config, test, out, progress or ignore_progress, started)
         proposals, candidates, standing, changes = search.run()
         result = search.record(proposals, candidates, standing, changes, test_name, ledger.sent - before)
     ledger.settle()

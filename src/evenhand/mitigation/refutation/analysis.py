@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.mitigation.refutation.config import POINTS, RefutationConfig
 from evenhand.mitigation.refutation.features import (
@@ -83,7 +84,7 @@ def refute_alternatives(
     """
     started = time.perf_counter()
     config = RefutationConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     people = subject.people if isinstance(subject, Subject) else subject
     favourable = require_labels(people)
     file = read_features(features, people.schema)

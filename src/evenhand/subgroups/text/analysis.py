@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core import TimeLimit, WorkClock
+from evenhand.core.progress import ignore_progress
 from evenhand.datasets import IdentityCategory, resolve_categories
 from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.models import TextAnswers, check_texts, load_text_model
@@ -70,7 +71,7 @@ def find_text_subgroups(
     """
     started = time.perf_counter()
     config = TextSubgroupConfig.of(config, settings)
-    say = progress or (lambda what, share: None)
+    say = progress or ignore_progress
     every = check_texts(texts)
     truth, clusters = _check_length(truth, len(every), "truth"), _check_length(clusters, len(every), "clusters")
     if truth is None and config.measure in ("false-negative", "false-positive"):
