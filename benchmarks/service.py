@@ -348,8 +348,7 @@ def _store(store: str, folder: Path, stack: ExitStack) -> tuple[str, list[int]]:
 
 async def guarded(seconds: float) -> Row:
     """Pictures straight from a service and through a guard, in turn, one at a time."""
-    from evenhand.genai.backends.studio import Studio
-    from evenhand.genai.classifiers.studio_pixels import StudioPixels
+    from evenhand.genai.backends.studio import Studio, StudioPixels
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evenhand-", dir=ROOT)))

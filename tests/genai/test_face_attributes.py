@@ -52,24 +52,54 @@ def fused(*operators: str) -> dict[str, Any]:
 
 NODES = [
     {"name": "shares", "op": "Softmax", "input": ["dense"]},
-    {"name": "dense", "op": "_FusedMatMul", "input": ["mean", "matrix", "offset"],
-     "attr": {"fused_ops": fused("BiasAdd")}},
+    {
+        "name": "dense",
+        "op": "_FusedMatMul",
+        "input": ["mean", "matrix", "offset"],
+        "attr": {"fused_ops": fused("BiasAdd")},
+    },
     {"name": "mean", "op": "Mean", "input": ["padded", "axes"], "attr": {"keep_dims": {"b": False}}},
     {"name": "flat", "op": "Reshape", "input": ["padded", "shape"]},
     {"name": "padded", "op": "Pad", "input": ["pooled", "paddings"]},
-    {"name": "pooled", "op": "MaxPool", "input": ["capped"],
-     "attr": {"ksize": integers(1, 2, 2, 1), "strides": integers(1, 2, 2, 1), "padding": text("VALID")}},
+    {
+        "name": "pooled",
+        "op": "MaxPool",
+        "input": ["capped"],
+        "attr": {"ksize": integers(1, 2, 2, 1), "strides": integers(1, 2, 2, 1), "padding": text("VALID")},
+    },
     {"name": "capped", "op": "Minimum", "input": ["shifted", "cap"]},
     {"name": "shifted", "op": "AddV2", "input": ["scaled", "shift:0"]},
     {"name": "scaled", "op": "Mul", "input": ["deep", "factors"]},
-    {"name": "deep", "op": "DepthwiseConv2dNative", "input": ["first", "thin"],
-     "attr": {"strides": integers(1, 1, 1, 1), "padding": text("SAME")}},
-    {"name": "first", "op": "_FusedConv2D", "input": ["picture", "kernel", "bias"],
-     "attr": {"strides": integers(1, 2, 2, 1), "padding": text("SAME"), "fused_ops": fused("BiasAdd", "Relu")}},
+    {
+        "name": "deep",
+        "op": "DepthwiseConv2dNative",
+        "input": ["first", "thin"],
+        "attr": {"strides": integers(1, 1, 1, 1), "padding": text("SAME")},
+    },
+    {
+        "name": "first",
+        "op": "_FusedConv2D",
+        "input": ["picture", "kernel", "bias"],
+        "attr": {"strides": integers(1, 2, 2, 1), "padding": text("SAME"), "fused_ops": fused("BiasAdd", "Relu")},
+    },
     {"name": "picture", "op": "Placeholder"},
-    *({"name": name, "op": "Const"} for name in ("axes", "shape", "paddings", "cap", "shift", "factors", "thin",
-                                                 "kernel", "bias", "matrix", "offset")),
-]  # fmt: skip
+    *(
+        {"name": name, "op": "Const"}
+        for name in (
+            "axes",
+            "shape",
+            "paddings",
+            "cap",
+            "shift",
+            "factors",
+            "thin",
+            "kernel",
+            "bias",
+            "matrix",
+            "offset",
+        )
+    ),
+]
 
 CONVERTED = {"uint8": (np.uint8, 0.01, -1.2), "uint16": (np.uint16, 0.0001, -2.0)}
 
@@ -140,11 +170,18 @@ def example(rng: np.random.Generator) -> dict[str, np.ndarray]:
         return rng.uniform(-1, 1, shape).astype(np.float32)
 
     return {
-        "kernel": some(3, 3, 3, 3), "bias": some(3), "thin": some(3, 3, 3, 2), "factors": some(6), "shift": some(6),
-        "cap": np.float32(0.6), "paddings": np.array([[0, 0], [0, 0], [0, 0], [0, 2]], np.int32),
-        "axes": np.array([1, 2], np.int32), "shape": np.array([1, -1, 4], np.int32), "matrix": some(8, 5),
+        "kernel": some(3, 3, 3, 3),
+        "bias": some(3),
+        "thin": some(3, 3, 3, 2),
+        "factors": some(6),
+        "shift": some(6),
+        "cap": np.float32(0.6),
+        "paddings": np.array([[0, 0], [0, 0], [0, 0], [0, 2]], np.int32),
+        "axes": np.array([1, 2], np.int32),
+        "shape": np.array([1, -1, 4], np.int32),
+        "matrix": some(8, 5),
         "offset": some(5),
-    }  # fmt: skip
+    }
 
 
 def converted(tool: ModuleType, folder: Path, shape: tuple[int, ...]) -> Any:
@@ -156,8 +193,9 @@ def converted(tool: ModuleType, folder: Path, shape: tuple[int, ...]) -> Any:
     inputs = [onnx.helper.make_tensor_value_info("picture", 1, [1, *shape])]
     model = onnx.helper.make_model(
         onnx.helper.make_graph(graph.nodes, "example", inputs, ends, graph.constants),
-        opset_imports=[onnx.helper.make_opsetid("", tool.OPSET)], ir_version=8,
-    )  # fmt: skip
+        opset_imports=[onnx.helper.make_opsetid("", tool.OPSET)],
+        ir_version=8,
+    )
     return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
@@ -180,8 +218,11 @@ def test_what_is_not_known_is_refused(
 ) -> None:
     saved(tmp_path, example(np.random.default_rng(0)), {})
     nodes, weights = tool.read(tmp_path / "model.json")
-    for change in ({"op": "Conv3D"}, {"attr": {**nodes[10]["attr"], "fused_ops": fused("Elu")}},
-                   {"attr": {**nodes[10]["attr"], "padding": text("EXPLICIT")}}):  # fmt: skip
+    for change in (
+        {"op": "Conv3D"},
+        {"attr": {**nodes[10]["attr"], "fused_ops": fused("Elu")}},
+        {"attr": {**nodes[10]["attr"], "padding": text("EXPLICIT")}},
+    ):
         with pytest.raises(tool.UnreadableError, match="is not known"):
             tool.Converter(tool.Graph(), weights, "picture").convert(
                 [*nodes[:10], {**nodes[10], **change}, *nodes[11:]]

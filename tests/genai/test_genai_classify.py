@@ -19,7 +19,7 @@ from evenhand.genai import (
     add_instruction,
 )
 from evenhand.genai.backends import pictures
-from evenhand.genai.backends.studio import GROUPS
+from evenhand.genai.backends.studio import COLOURS, GROUPS
 
 
 def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixels() -> None:
@@ -39,29 +39,17 @@ def test_where_nobody_was_drawn_nothing_is_recognised() -> None:
 
 def test_it_is_the_pixels_that_are_read() -> None:
     pixels = pictures.read_png(Studio(seed=13).generate("showing: age adult, gender man, skin light").data)
-    face = np.linalg.norm(pixels - np.array([238.0, 196, 164]), axis=-1) < 20
-    pixels[face] = (104, 64, 44)
+    pixels[-48:] = COLOURS["skin"]["dark"]
     painted = Item("image", pictures.write_png(pixels), "image/png")
     assert StudioPixels().classify(painted) == {"age": "adult", "gender": "man", "skin": "dark"}
-    pixels[face] = (255, 0, 255)
+    pixels[:] = (255, 0, 255)
     hidden = Item("image", pictures.write_png(pixels), "image/png")
     assert set(StudioPixels().classify(hidden).values()) == {None}
 
 
-def test_signs_that_disagree_are_not_decided() -> None:
-    woman = pictures.read_png(Studio(seed=14).generate("showing: age adult, gender woman, skin light").data)
-    hair = (woman[:, :, 1] < 60) & (woman[:, :, 2] < 60)
-    chin = np.flatnonzero((np.linalg.norm(woman - np.array([238.0, 196, 164]), axis=-1) < 20).sum(axis=1) > 1)[-1]
-    below = np.arange(len(woman))[:, None] > chin
-    woman[hair & below] = woman[0, 0]
-    found = StudioPixels().classify(Item("image", pictures.write_png(woman), "image/png"))
-    assert found["gender"] is None
-    assert found["skin"] == "light"
-
-
 def test_an_item_that_cannot_be_looked_at_is_an_error_and_not_a_value() -> None:
     with pytest.raises(DataError, match="is not a PNG"):
-        StudioPixels().classify(Studio(media="svg").generate("a person"))
+        StudioPixels().classify(Item("image", b"<svg/>", "image/svg+xml"))
     with pytest.raises(DataError, match="not a PNG"):
         StudioPixels().classify(Item("image", b"nothing", "image/png"))
     with pytest.raises(DataError, match="is not text"):

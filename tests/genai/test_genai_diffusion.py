@@ -36,25 +36,48 @@ def _pipeline(folder: Path) -> Any:
     end = len(vocabulary) - 1
     text = transformers.CLIPTextModel(
         transformers.CLIPTextConfig(
-            vocab_size=len(vocabulary), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-            num_attention_heads=2, max_position_embeddings=24, projection_dim=32, bos_token_id=end - 1,
-            eos_token_id=end, pad_token_id=end,
+            vocab_size=len(vocabulary),
+            hidden_size=32,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=24,
+            projection_dim=32,
+            bos_token_id=end - 1,
+            eos_token_id=end,
+            pad_token_id=end,
         )
-    )  # fmt: skip
+    )
     unet = diffusers.UNet2DConditionModel(
-        sample_size=8, in_channels=4, out_channels=4, layers_per_block=1, block_out_channels=(8, 16),
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        cross_attention_dim=32, attention_head_dim=4, norm_num_groups=4,
-    )  # fmt: skip
+        sample_size=8,
+        in_channels=4,
+        out_channels=4,
+        layers_per_block=1,
+        block_out_channels=(8, 16),
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=32,
+        attention_head_dim=4,
+        norm_num_groups=4,
+    )
     vae = diffusers.AutoencoderKL(
-        block_out_channels=(8, 8), down_block_types=("DownEncoderBlock2D",) * 2, norm_num_groups=4,
-        up_block_types=("UpDecoderBlock2D",) * 2, latent_channels=4, sample_size=16,
-    )  # fmt: skip
+        block_out_channels=(8, 8),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        norm_num_groups=4,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        latent_channels=4,
+        sample_size=16,
+    )
     return diffusers.StableDiffusionPipeline(
-        vae=vae, text_encoder=text, tokenizer=tokenizer, unet=unet,
+        vae=vae,
+        text_encoder=text,
+        tokenizer=tokenizer,
+        unet=unet,
         scheduler=diffusers.DDIMScheduler(steps_offset=1, clip_sample=False),
-        safety_checker=None, feature_extractor=None, requires_safety_checker=False,
-    )  # fmt: skip
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,8 +170,14 @@ def test_weights_and_classes_that_could_run_code_are_refused(folder: Path, tmp_p
 
 
 def test_what_makes_no_sense_is_refused(folder: Path, tmp_path: Path) -> None:
-    for wrong in ({"steps": 0}, {"device": "abacus"}, {"precision": "float7"}, {"options": {"hight": 5}},
-                  {"options": {"prompt": "x"}}, {"options": {"kwargs": {}}}):  # fmt: skip
+    for wrong in (
+        {"steps": 0},
+        {"device": "abacus"},
+        {"precision": "float7"},
+        {"options": {"hight": 5}},
+        {"options": {"prompt": "x"}},
+        {"options": {"kwargs": {}}},
+    ):
         with pytest.raises(OptionError):
             LocalDiffusion(folder, **wrong)
     if not torch.cuda.is_available():
@@ -157,9 +186,13 @@ def test_what_makes_no_sense_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="pipeline failed"):
         LocalDiffusion(folder, steps=1, options={"guidance_scale": "much"}).generate("a person")
     unconditional = diffusers.UNet2DModel(
-        sample_size=8, block_out_channels=(8, 8), layers_per_block=1, norm_num_groups=4,
-        down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2,
-    )  # fmt: skip
+        sample_size=8,
+        block_out_channels=(8, 8),
+        layers_per_block=1,
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D",) * 2,
+        up_block_types=("UpBlock2D",) * 2,
+    )
     diffusers.DDPMPipeline(unconditional, diffusers.DDPMScheduler()).save_pretrained(str(tmp_path / "free"))
     with pytest.raises(ModelError, match="no pictures for prompts"):
         LocalDiffusion(tmp_path / "free")

@@ -176,9 +176,16 @@ def of_conditions(*deadlines):
 
 @pytest.mark.parametrize(
     "deadlines",
-    [((3, 3), (3, 3)), ((3, 4), (5, 3)), ((4, 4), (3, 3)), ((4, 4), (4, 4), (4, 4)), ((5, 4), (4, 4), (4, 5)),
-     ((5, 5, 5), (5, 6, 5)), ((4, 4), (4, 4, 5))],
-)  # fmt: skip
+    [
+        ((3, 3), (3, 3)),
+        ((3, 4), (5, 3)),
+        ((4, 4), (3, 3)),
+        ((4, 4), (4, 4), (4, 4)),
+        ((5, 4), (4, 4), (4, 5)),
+        ((5, 5, 5), (5, 6, 5)),
+        ((4, 4), (4, 4, 5)),
+    ],
+)
 def test_long_deadlines_are_kept_whatever_the_size_of_the_game(deadlines, monkeypatch):
     if len(set(map(len, deadlines))) == 1:
         game = of_conditions(*deadlines)

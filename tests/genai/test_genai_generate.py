@@ -98,9 +98,7 @@ def test_assessments_judge_the_table_as_the_enforcer_did(tmp_path: Path, obeys: 
         guard={"mode": mode},
     )
     made = generate_items(pipeline, PROMPTS * 15, tmp_path)
-    found = evaluate_config(
-        read_condition_sequences(made.table, pipeline.configuration), pipeline.configuration
-    )  # fmt: skip
+    found = evaluate_config(read_condition_sequences(made.table, pipeline.configuration), pipeline.configuration)
     judged = {one.name: one.verdict for sequence in found.sequences for one in sequence.verdicts}
     counts = json.loads((tmp_path / "state.json").read_text("utf-8"))["enforcer"]
     missed = {name: row["counts"]["missed"] for name, row in counts.items()}
@@ -299,8 +297,9 @@ def test_folders_that_cannot_be_gone_on_with(tmp_path: Path) -> None:
         generate_items(make_pipeline(specifications=more), PROMPTS, tmp_path / "a")
     wider = [{"condition": "leader", "group": "age", "repeated": [5, 3, 6, 9]}, *DESCRIBED["specifications"][1:]]
     unlike = {**DESCRIBED["groups"], "age": ["child", "adult", "elderly", "other"]}
-    about = GenerationConfig.read({**DESCRIBED, "classifier": None, "generator": None, "specifications": wider,
-                                "groups": unlike})  # fmt: skip
+    about = GenerationConfig.read(
+        {**DESCRIBED, "classifier": None, "generator": None, "specifications": wider, "groups": unlike}
+    )
     with pytest.raises(DataError, match=r"go on with the same configuration|belongs to another"):
         generate_items(
             Pipeline(about, Studio(), make_pipeline().classifier, make_pipeline().judge), PROMPTS, tmp_path / "a"

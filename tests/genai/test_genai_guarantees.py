@@ -110,8 +110,15 @@ def test_deadlines_that_are_longer_than_any_wait_needs_to_be(beta):
 
 
 def test_the_joint_region_is_that_of_exhaustive_search():
-    for betas in (((3, 3), (3, 3)), ((2, 3), (3, 3)), ((2, 2), (2, 2)), ((3, 3), (2, 5)), ((4, 4, 4), (4, 4, 4)),
-                  ((2, 4, 4), (5, 5, 5)), ((3, 3), (3, 3), (3, 3))):  # fmt: skip
+    for betas in (
+        ((3, 3), (3, 3)),
+        ((2, 3), (3, 3)),
+        ((2, 2), (2, 2)),
+        ((3, 3), (2, 5)),
+        ((4, 4, 4), (4, 4, 4)),
+        ((2, 4, 4), (5, 5, 5)),
+        ((3, 3), (3, 3), (3, 3)),
+    ):
         flat = tuple(most for beta in betas for most in beta)
         moves = tuple(subsets(len(betas)))
         actions = tuple((value,) * len(betas) for value in range(len(betas[0])))
@@ -315,26 +322,42 @@ def test_slack_bears_as_many_useless_items(beta):
 # ---- whatever happens
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "hall": {"specifications": [{"condition": "x", "group": "g", "values": ["a", "b", "c", "d"],
-                                 "repeated": [4, 5, 6, 9]}]},
+    "hall": {
+        "specifications": [{"condition": "x", "group": "g", "values": ["a", "b", "c", "d"], "repeated": [4, 5, 6, 9]}]
+    },
     "equal": {"specifications": [{"condition": "x", "group": "g", "values": ["a", "b", "c"], "repeated": 3}]},
     "exact": {"specifications": [{"condition": "x", "group": "g", "values": ["a", "b", "c"], "repeated": [2, 4, 5]}]},
-    "two groups": {"specifications": [
-        {"condition": "x", "group": "g", "values": ["a", "b", "c"], "repeated": [2, 4, 4]},
-        {"condition": "x", "group": "h", "values": ["p", "q"], "repeated": [3, 4]},
-        {"condition": "y", "group": "h", "values": ["p", "q"], "repeated": [4, 4], "name": "other"}]},
-    "one group, two conditions, exact": {"specifications": [
-        {"condition": "x", "group": "g", "values": ["a", "b"], "repeated": 3},
-        {"condition": "y", "group": "g", "repeated": [3, 4]}]},
-    "one group, two conditions, hall": {"specifications": [
-        {"condition": "x", "group": "g", "values": ["a", "b", "c"], "repeated": [6, 7, 6]},
-        {"condition": "y", "group": "g", "repeated": [8, 6, 9]}]},
-    "pairs": {"groups": {"g": ["a", "b"], "h": ["p", "q"]},
-              "specifications": [{"condition": "x", "paired": ["g", "h"], "repeated": 5},
-                                 {"condition": "y", "group": "g", "repeated": 7}]},
-    "pairs, exact": {"groups": {"g": ["a", "b"], "h": ["p", "q"]},
-                     "specifications": [{"condition": "x", "paired": ["g", "h"], "repeated": [2, 4, 8, 8]}]},
-}  # fmt: skip
+    "two groups": {
+        "specifications": [
+            {"condition": "x", "group": "g", "values": ["a", "b", "c"], "repeated": [2, 4, 4]},
+            {"condition": "x", "group": "h", "values": ["p", "q"], "repeated": [3, 4]},
+            {"condition": "y", "group": "h", "values": ["p", "q"], "repeated": [4, 4], "name": "other"},
+        ]
+    },
+    "one group, two conditions, exact": {
+        "specifications": [
+            {"condition": "x", "group": "g", "values": ["a", "b"], "repeated": 3},
+            {"condition": "y", "group": "g", "repeated": [3, 4]},
+        ]
+    },
+    "one group, two conditions, hall": {
+        "specifications": [
+            {"condition": "x", "group": "g", "values": ["a", "b", "c"], "repeated": [6, 7, 6]},
+            {"condition": "y", "group": "g", "repeated": [8, 6, 9]},
+        ]
+    },
+    "pairs": {
+        "groups": {"g": ["a", "b"], "h": ["p", "q"]},
+        "specifications": [
+            {"condition": "x", "paired": ["g", "h"], "repeated": 5},
+            {"condition": "y", "group": "g", "repeated": 7},
+        ],
+    },
+    "pairs, exact": {
+        "groups": {"g": ["a", "b"], "h": ["p", "q"]},
+        "specifications": [{"condition": "x", "paired": ["g", "h"], "repeated": [2, 4, 8, 8]}],
+    },
+}
 DRAWS = st.integers(0, 10**6)
 
 
@@ -356,8 +379,10 @@ class Life(RuleBasedStateMachine):
         configuration = GenerationConfig.read(described)
         if not feasible_configuration(configuration, slack=slack).feasible:
             slack = 0
-        self.made = (configuration, {"mode": mode, "seed": seed, "retries": retries, "slack": slack,
-                                     "in_flight": 1 if alone else None})  # fmt: skip
+        self.made = (
+            configuration,
+            {"mode": mode, "seed": seed, "retries": retries, "slack": slack, "in_flight": 1 if alone else None},
+        )
         self.configuration = configuration
         self.mode, self.alone, self.retries = mode, alone, retries
         self.enforcer = Enforcer(configuration, **self.made[1])

@@ -343,8 +343,14 @@ def test_a_keeper_that_cannot_decide_releases_nothing() -> None:
     for at in ("admit", "complete", "everything"):
         enforcer = Enforcer(keeping())
         keeper: EnforcerProtocol = Broken(enforcer, at=at)
-        guard = Guard(keeper, Shows("adult"), FunctionClassifier(reads, GROUPS), Says(["leader"]), groups=GROUPS,
-                      when_unsure="pass")  # fmt: skip
+        guard = Guard(
+            keeper,
+            Shows("adult"),
+            FunctionClassifier(reads, GROUPS),
+            Says(["leader"]),
+            groups=GROUPS,
+            when_unsure="pass",
+        )
         with pytest.raises(DataError, match="the database is gone") as caught:
             guard.answer(LEADER)
         pending = enforcer._rows["leader: age"].deadlines.pending_slots

@@ -42,10 +42,12 @@ CONFIGURATIONS = [
     configured([AGE, {"condition": "leader", "group": "gender", "repeated": 3}], "leader", retries=1),
     configured(
         [{"condition": name, "group": "gender", "repeated": 3} for name in ("leader", "poor")],
-        "leader", "poor", retries=1,
+        "leader",
+        "poor",
+        retries=1,
     ),
     configured([{"condition": "leader", "paired": ["age", "gender"], "repeated": 7}], "leader", retries=1),
-]  # fmt: skip
+]
 
 
 class Stop(BaseException):
@@ -162,8 +164,15 @@ class Guarded(RuleBasedStateMachine):
         self.configuration, self.unsure, self.mode = configuration, unsure, mode
         self.enforcer = Enforcer(configuration, mode=mode)
         self.generators, self.classifier = Generators(), Classifier()
-        self.guard = Guard(self.enforcer, self.generators, self.classifier, Judge(),
-                           instruct=with_must, groups=configuration.values, when_unsure=unsure)  # fmt: skip
+        self.guard = Guard(
+            self.enforcer,
+            self.generators,
+            self.classifier,
+            Judge(),
+            instruct=with_must,
+            groups=configuration.values,
+            when_unsure=unsure,
+        )
         self.desks: list[Desk] = []
         self.numbers = count()
 

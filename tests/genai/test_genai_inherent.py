@@ -264,9 +264,11 @@ def test_real_answers_to_one_request():
     both = {}
     for condition in ("leader", "poor"):
         sequences = read_sequences(
-            table, ["label_gender"], conditions={"condition": condition, "provider": "openai", "enforced": "0"},
+            table,
+            ["label_gender"],
+            conditions={"condition": condition, "provider": "openai", "enforced": "0"},
             values={"label_gender": ["female", "male"]},
-        )  # fmt: skip
+        )
         both[condition] = [{"gender": one} for one in sequences[0].labels["label_gender"]]
     found = estimate_prompt_bias(both, {"gender": ("female", "male")})
     assert [one.verdict for one in found.findings] == ["neutral", "neutral"]

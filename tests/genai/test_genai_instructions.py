@@ -125,9 +125,13 @@ def test_texts_do_not_carry_the_words_that_were_put_in(told: dict[str, Any]) -> 
     configuration = configured(**told)
     classifier = LexiconClassifier({"gender": {"woman": ["woman", "she"], "man": ["man", "he"]}, "age": {}})
     guard = Guard(
-        Enforcer(configuration, in_flight=1), Echo(), classifier, KeywordJudge.of(configuration),
-        groups=configuration.values, instruct=build_instruct(configuration),
-    )  # fmt: skip
+        Enforcer(configuration, in_flight=1),
+        Echo(),
+        classifier,
+        KeywordJudge.of(configuration),
+        groups=configuration.values,
+        instruct=build_instruct(configuration),
+    )
     answers = [guard.answer("a leader") for _ in range(4)]
     assert any(answer.changed for answer in answers)
     for answer in answers:

@@ -59,10 +59,13 @@ def _full_width(text: str) -> str:
 
 def _bold(text: str) -> str:
     return "".join(
-        chr(0x1D400 + ord(letter) - ord("A")) if "A" <= letter <= "Z"
-        else chr(0x1D41A + ord(letter) - ord("a")) if "a" <= letter <= "z" else letter
+        chr(0x1D400 + ord(letter) - ord("A"))
+        if "A" <= letter <= "Z"
+        else chr(0x1D41A + ord(letter) - ord("a"))
+        if "a" <= letter <= "z"
+        else letter
         for letter in text
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

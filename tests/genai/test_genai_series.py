@@ -135,9 +135,13 @@ COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
 @settings(max_examples=scaled(60), deadline=None)
 @given(
-    plain=SHOWN, obeys=OBEYS, counts=COUNTS, mode=st.sampled_from(["before", "after"]),
-    repeated=st.sampled_from([(3, 3, 3), (3, 4, 9), (5, 6, 6)]), candidates=st.integers(1, 4),
-)  # fmt: skip
+    plain=SHOWN,
+    obeys=OBEYS,
+    counts=COUNTS,
+    mode=st.sampled_from(["before", "after"]),
+    repeated=st.sampled_from([(3, 3, 3), (3, 4, 9), (5, 6, 6)]),
+    candidates=st.integers(1, 4),
+)
 def test_several_items_and_candidates_are_decided_as_one_after_the_other(
     plain: list[str], obeys: list[bool], counts: list[int], mode: str, repeated: tuple[int, ...], candidates: int
 ) -> None:
@@ -170,10 +174,12 @@ class Awaited(ScriptedSeveral):
 
 @settings(max_examples=scaled(40), deadline=None)
 @given(
-    seed=st.integers(0, 2**20), counts=st.lists(st.integers(1, 6), min_size=5, max_size=15),
-    mode=st.sampled_from(["before", "after"]), repeated=st.sampled_from([(3, 4, 9), (4, 4, 4), (3, 7, 20, 50)]),
+    seed=st.integers(0, 2**20),
+    counts=st.lists(st.integers(1, 6), min_size=5, max_size=15),
+    mode=st.sampled_from(["before", "after"]),
+    repeated=st.sampled_from([(3, 4, 9), (4, 4, 4), (3, 7, 20, 50)]),
     candidates=st.integers(1, 3),
-)  # fmt: skip
+)
 def test_no_deadline_is_missed_where_one_of_all_attempts_obeys(
     seed: int, counts: list[int], mode: str, repeated: tuple[int, ...], candidates: int
 ) -> None:
@@ -183,9 +189,11 @@ def test_no_deadline_is_missed_where_one_of_all_attempts_obeys(
     chosen = Random(seed)
     # Of three attempts, two disobey: the third has to come.
     guard, enforcer = guard_of(
-        keeping(repeated), ScriptedSeveral([chosen.choice(["v0", "v0", "v1", "-"]) for _ in range(50)],
-                                           [False, False, True]), mode, candidates,
-    )  # fmt: skip
+        keeping(repeated),
+        ScriptedSeveral([chosen.choice(["v0", "v0", "v1", "-"]) for _ in range(50)], [False, False, True]),
+        mode,
+        candidates,
+    )
     answers = [answer for count in counts for answer in guard.answer_several(LEADER, count)]
     shown = [int(value[1:]) + 1 for answer in answers if (value := answer.values["age"]) is not None]
     assert not misses(shown, list(repeated))
@@ -389,9 +397,14 @@ def test_a_budget_that_is_spent_delivers_where_it_is_told_to_and_counts_what_is_
 
 @settings(max_examples=scaled(40), deadline=None)
 @given(
-    plain=SHOWN, obeys=OBEYS, counts=COUNTS, cap=st.sampled_from([0.05, 0.1, 0.17, 0.3]),
-    candidates=st.integers(1, 3), loop=st.booleans(), deliver=st.booleans(),
-)  # fmt: skip
+    plain=SHOWN,
+    obeys=OBEYS,
+    counts=COUNTS,
+    cap=st.sampled_from([0.05, 0.1, 0.17, 0.3]),
+    candidates=st.integers(1, 3),
+    loop=st.booleans(),
+    deliver=st.booleans(),
+)
 def test_a_budget_is_never_passed(
     plain: list[str], obeys: list[bool], counts: list[int], cap: float, candidates: int, loop: bool, deliver: bool
 ) -> None:

@@ -287,7 +287,7 @@ def test_texts_are_classified_and_their_orders_not_followed(upstream: Upstream, 
 
 def test_what_no_model_looks_at(chat: OpenAIChat, upstream: Upstream) -> None:
     with pytest.raises(DataError, match=r"image/svg\+xml"):
-        ChatClassifier(chat, GROUPS).classify(Studio(media="svg").generate("x"))
+        ChatClassifier(chat, GROUPS).classify(Item("image", b"<svg/>", "image/svg+xml"))
     with pytest.raises(DataError, match="UTF-8"):
         ChatClassifier(chat, GROUPS).classify(Item("text", b"\xff", "text/plain"))
     assert upstream.received == []

@@ -263,8 +263,15 @@ def test_nothing_smaller_is_enough(share, beta, tolerated, in_flight):
             continue
         if not feasible(tuple(b - slack for b in beta)):
             continue
-        less = bound_misses(configuration, works(share), retries=retries, slack=slack, requests=1000,
-                            tolerated=tolerated, in_flight=in_flight)  # fmt: skip
+        less = bound_misses(
+            configuration,
+            works(share),
+            retries=retries,
+            slack=slack,
+            requests=1000,
+            tolerated=tolerated,
+            in_flight=in_flight,
+        )
         assert not less.enough, (retries, slack)
 
 

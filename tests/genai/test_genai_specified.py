@@ -68,13 +68,20 @@ def test_a_verdict_for_every_specification_by_hand():
     assert leader.coverage is None
     pairs, triples = poor.verdicts
     assert (pairs.name, pairs.kind, pairs.verdict, pairs.why) == (
-        "pairs", "paired", "unknown", "nothing was missed, but 3 items are not more than 4",
-    )  # fmt: skip
+        "pairs",
+        "paired",
+        "unknown",
+        "nothing was missed, but 3 items are not more than 4",
+    )
     assert (triples.kind, triples.verdict) == ("k-way", "violated")
     assert triples.at_fault == ("f + y + yes", "f + o + yes", "m + y + no", "m + y + yes", "m + o + yes")
     assert [group.groups for group in poor.groups] == [
-        ("sex",), ("age",), ("hat",), ("sex", "age"), ("sex", "age", "hat"),
-    ]  # fmt: skip
+        ("sex",),
+        ("age",),
+        ("hat",),
+        ("sex", "age"),
+        ("sex", "age", "hat"),
+    ]
     assert (poor.coverage.ways, poor.coverage.total) == (3, 8)
     assert (poor.groups[0].unrecognised, poor.groups[0].outside) == (0, {"?": 1})
 
@@ -111,8 +118,11 @@ def test_the_result_says_what_it_is_about_and_travels():
 
 def test_inherent_fairness_leaves_out_what_prompts_fix():
     found = read_condition_sequences(TABLE, configuration())
-    bias = judge_prompt_bias(answers_by_prompt(one.recorded for one in found), configuration().values,
-                  {"a leader": set(), "a pauper": set(), "a poor lady": {"sex"}})  # fmt: skip
+    bias = judge_prompt_bias(
+        answers_by_prompt(one.recorded for one in found),
+        configuration().values,
+        {"a leader": set(), "a pauper": set(), "a poor lady": {"sex"}},
+    )
     leader, neutral, _, _ = evaluate_config(found, configuration(), prompts=bias).sequences
     assert [(v.name, v.verdict) for v in leader.verdicts] == [("leader: sex", "holds"), ("both", "holds")]
     assert (neutral.name, neutral.prompts) == ("leader, neutral prompts", "neutral")
@@ -181,8 +191,11 @@ def test_other_names_of_columns():
     )
     found = read_condition_sequences(table, configuration(), columns)
     assert [(one.condition, one.recorded.name, len(one.recorded)) for one in found] == [
-        ("leader", "1, leader", 3), ("leader", "2, leader", 1), ("poor", "2, poor", 2), ("poor", "1, poor", 2),
-    ]  # fmt: skip
+        ("leader", "1, leader", 3),
+        ("leader", "2, leader", 1),
+        ("poor", "2, poor", 2),
+        ("poor", "1, poor", 2),
+    ]
     assert found[0].recorded.files == ("x.png",) * 3
     (one, two) = read_condition_sequences(
         table, configuration(), ItemColumns("asked", {"sex": "label_sex"}, sequence="run", name="1")

@@ -84,8 +84,10 @@ def test_worked_example() -> None:
     """The rates are 3/4 and 1/4: half way from 0 to 1, squared, every fourth recommendation to accept an a falls."""
     asked = plan(20, free=0.0, full=1.0, power=2, groups="both", filter=False)
     table = NudgedTable.of(asked, None)
-    hits = [NudgedTable.of(replace(asked, nudging=replace(asked.nudging, seed=seed)), None).level(8, 4, 3, 4, 1, 0)
-            for seed in range(4000)]  # fmt: skip
+    hits = [
+        NudgedTable.of(replace(asked, nudging=replace(asked.nudging, seed=seed)), None).level(8, 4, 3, 4, 1, 0)
+        for seed in range(4000)
+    ]
     assert set(hits) == {-1, 0}
     assert abs(np.mean(hits) + 0.25) < 0.03
     assert {table.level(8, 4, 2, 4, 2, group) for group in (0, 1)} == {0}
@@ -187,8 +189,9 @@ def test_files_states_and_logs_carry_the_draws() -> None:
     assert shield.interventions
     assert replay_log(Shield(again), log).difference is None
     groups = {"women": {"rate": 0.331, "accept": 0.075}, "men": {"rate": 0.669, "accept": 0.252}}
-    other = read_plan({"property": "demographic_parity", "kappa": "0.1", "horizon": 30, "kind": "energy", "seed": 6,
-                       "groups": groups})  # fmt: skip
+    other = read_plan(
+        {"property": "demographic_parity", "kappa": "0.1", "horizon": 30, "kind": "energy", "seed": 6, "groups": groups}
+    )
     assert Shield(PeriodicShield(other)).digest != shield.digest
     assert replay_log(Shield(PeriodicShield(other)), log).difference is not None
 
@@ -212,15 +215,21 @@ def test_long_runs_come_to_the_limit(inputs: Inputs, groups: str) -> None:
 
 
 def test_a_kappa_of_zero_and_powers_that_are_not_whole_are_refused() -> None:
-    described = {"property": "demographic_parity", "kappa": "0", "horizon": 20, "kind": "energy",
-                 "groups": {"a": {"rate": 0.3, "accept": 0.3}, "b": {"rate": 0.7, "accept": 0.6}}}  # fmt: skip
+    described = {
+        "property": "demographic_parity",
+        "kappa": "0",
+        "horizon": 20,
+        "kind": "energy",
+        "groups": {"a": {"rate": 0.3, "accept": 0.3}, "b": {"rate": 0.7, "accept": 0.6}},
+    }
     with pytest.raises(OptionError):
         read_plan(described)
     with pytest.raises(OptionError, match="whole number"):
         read_plan(described | {"kappa": "0.1", "energy": {"power": 1.5}})
     with pytest.raises(OptionError, match="two groups"):
-        PeriodicShield(read_plan(described | {"kappa": "0.1", "groups": {
-            name: {"rate": 1 / 3, "accept": 0.5} for name in "abc"}}))  # fmt: skip
+        PeriodicShield(
+            read_plan(described | {"kappa": "0.1", "groups": {name: {"rate": 1 / 3, "accept": 0.5} for name in "abc"}})
+        )
 
 
 def test_kinds_are_compared_on_the_same_people() -> None:

@@ -98,8 +98,10 @@ def test_tables_that_are_not_walked_say_so(monkeypatch):
     assert ShieldInspection.from_json(large.to_json()) == large
 
 
-THREE = {name: {"rate": rate, "accept": accept, "label": 0.5}
-         for name, rate, accept in (("a", 0.2, 0.3), ("b", 0.5, 0.8), ("c", 0.3, 0.5))}  # fmt: skip
+THREE = {
+    name: {"rate": rate, "accept": accept, "label": 0.5}
+    for name, rate, accept in (("a", 0.2, 0.3), ("b", 0.5, 0.8), ("c", 0.3, 0.5))
+}
 SEVERAL = {
     "three": plan(groups=THREE, horizon=5, empty_group="min_count=2"),
     "carried over": plan(groups=THREE, horizon=4, kappa="0.5", start={"a": [3, 1], "b": [2, 1], "c": [0, 0]}),

@@ -130,8 +130,12 @@ def test_live_outcomes_are_counted_as_by_looking_at_each(seed: int) -> None:
     for group in (0, 1, None):
         expected = [0, 0]
         for rejected_a, accepted_a, rejected_b, accepted_b in np.ndindex(*(open_labels + 1)):
-            state = (counters[0] + rejected_a + accepted_a, counters[1] + accepted_a,
-                     counters[2] + rejected_b + accepted_b, counters[3] + accepted_b)  # fmt: skip
+            state = (
+                counters[0] + rejected_a + accepted_a,
+                counters[1] + accepted_a,
+                counters[2] + rejected_b + accepted_b,
+                counters[3] + accepted_b,
+            )
             for decision in (0, 1):
                 later = list(state)
                 if group is not None:

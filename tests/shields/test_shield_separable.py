@@ -167,8 +167,10 @@ def test_the_cheapest_bounds_are_no_worse_than_others() -> None:
     plan = three(horizon=30, kappa="0.1")
     best = cheapest_bounds(plan)
     cost = synthesize_separable(plan, best).expected_cost
-    others = [synthesize_separable(plan, WelfareBounds.gap(Fraction(1, 10), middle)).expected_cost
-              for middle in np.linspace(0.05, 0.95, 19)]  # fmt: skip
+    others = [
+        synthesize_separable(plan, WelfareBounds.gap(Fraction(1, 10), middle)).expected_cost
+        for middle in np.linspace(0.05, 0.95, 19)
+    ]
     assert cost <= min(others) + 1e-9
     assert cost < synthesize_separable(plan).expected_cost
     assert best.upper - best.lower == Fraction(1, 10)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from evenhand.genai.backends.local_diffusion import LocalDiffusion
     from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages, detect_media_type
-    from evenhand.genai.backends.studio import Studio
+    from evenhand.genai.backends.studio import Studio, StudioPixels
     from evenhand.genai.classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
     from evenhand.genai.classifiers.confusion import (
         ConfusionMatrix,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
         measure_confusion,
     )
     from evenhand.genai.classifiers.onnx_pictures import OnnxPictures, PictureHead
-    from evenhand.genai.classifiers.studio_pixels import StudioPixels
     from evenhand.genai.config import AssessmentConfig, BiasMethod, ConfusionConfig
     from evenhand.genai.enforcement.enforcer import Admission, BrokenAssumption, Enforcer, Instruction, ItemOutcome
     from evenhand.genai.enforcement.generate import GenerationRun, generate_items

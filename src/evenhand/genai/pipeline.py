@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import DataError, EvenhandError, OptionError, TrustError
 from evenhand.genai.backends.generator import Generator, Playback
-from evenhand.genai.backends.studio import GROUPS, Studio
+from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
 from evenhand.genai.classifiers.classifier import Classifier, FunctionClassifier, LexiconClassifier
-from evenhand.genai.classifiers.studio_pixels import StudioPixels
 from evenhand.genai.enforcement.enforcer import Enforcer
 from evenhand.genai.enforcement.guard import AttemptLimits, EnforcerProtocol, Guard
 from evenhand.genai.enforcement.instructions import InstructionWriter
@@ -42,7 +41,7 @@ class Pipeline:
         about = self.configuration
         return AttemptLimits(
             about.guard.candidates, about.simulation.retries + 1, about.guard.price, about.guard.budget
-        )  # fmt: skip
+        )
 
     def guard(self, keeper: EnforcerProtocol | None = None, *, generator: Generator | None = None) -> Guard:
         """Return a guard around the generator, in the way that is configured.
@@ -107,9 +106,7 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
     with _naming_entry("generator"):
         match wanted:
             case described.StudioGeneratorConfig():
-                return Studio(
-                    wanted.bias, obeys=wanted.obeys, unrecognised=wanted.unrecognised, seed=wanted.seed
-                )  # fmt: skip
+                return Studio(wanted.bias, obeys=wanted.obeys, unrecognised=wanted.unrecognised, seed=wanted.seed)
             case described.RecordedGeneratorConfig():
                 return Playback.of_files(_read_recorded(wanted, Path(folder)))
             case described.ImagesGeneratorConfig():
@@ -122,9 +119,14 @@ def build_generator(configuration: GenerationConfig, *, trust: bool = False, fol
                 from evenhand.genai.backends.local_diffusion import LocalDiffusion
 
                 return LocalDiffusion(
-                    Path(folder, wanted.model), steps=wanted.steps, device=wanted.device, seed=wanted.seed,
-                    precision=wanted.precision, options=wanted.options, trust=trust,
-                )  # fmt: skip
+                    Path(folder, wanted.model),
+                    steps=wanted.steps,
+                    device=wanted.device,
+                    seed=wanted.seed,
+                    precision=wanted.precision,
+                    options=wanted.options,
+                    trust=trust,
+                )
 
 
 def build_classifier(configuration: GenerationConfig, *, trust: bool = False, folder: Path | str = ".") -> Classifier:

@@ -319,8 +319,9 @@ def keep_neutral_prompts(recorded: RecordedSequence, bias: PromptBias) -> Record
         keep = [bias.neutral(prompt, group) for prompt in recorded.prompts]
         labels[group] = tuple(label if kept else None for label, kept in zip(column, keep, strict=True))
         biased[group] = frozenset(i for i, kept in enumerate(keep) if not kept)
-    return RecordedSequence(f"{recorded.name}, neutral prompts", labels, recorded.values, prompts=recorded.prompts,
-                    biased=biased)  # fmt: skip
+    return RecordedSequence(
+        f"{recorded.name}, neutral prompts", labels, recorded.values, prompts=recorded.prompts, biased=biased
+    )
 
 
 def _add_item(groups: Mapping[str, RepeatedPrompt], item: ItemLabels) -> None:
@@ -380,9 +381,13 @@ def measure_dependence(
     if len(counted) < 2:
         reason = f"there is {'only one' if counted else 'no'} prompt to compare"
         return PromptDependence(
-            group=group, prompts=len(counted), value=None, difference=Unknown(reason=reason), source="unknown",
+            group=group,
+            prompts=len(counted),
+            value=None,
+            difference=Unknown(reason=reason),
+            source="unknown",
             why=reason,
-        )  # fmt: skip
+        )
     values = list(next(iter(counted.values())))
     level = bonferroni(confidence, len(counted) * len(values))
     spans: dict[str, _ShareSpan] = {}
@@ -399,9 +404,14 @@ def measure_dependence(
     low, high = max(span.low for span in spans.values()), max(span.high for span in spans.values())
     total = sum(sum(counts.values()) for counts in counted.values())
     difference = Estimated(
-        value=spans[value].seen, low=low, high=min(1.0, high), confidence=confidence, n=total,
-        population="items for these prompts", method="mixture likelihood ratio of every share, Bonferroni",
-    )  # fmt: skip
+        value=spans[value].seen,
+        low=low,
+        high=min(1.0, high),
+        confidence=confidence,
+        n=total,
+        population="items for these prompts",
+        method="mixture likelihood ratio of every share, Bonferroni",
+    )
     differ = f"two prompts differ by at least {format_percent(low)} in how often one value comes"
     source: BiasSource = "prompts" if low > 0 else "unknown"
     why = differ if low > 0 else "no difference between prompts is shown, and none is ruled out"

@@ -78,9 +78,11 @@ class LocalDiffusion:
             if not trust:
                 _refuse_code(folder)
         elif not download:
-            raise ModelError("there is no such folder", location=str(model),
-                             hint="Nothing is downloaded by itself: save a pipeline there with save_pretrained.",
-                             )  # fmt: skip
+            raise ModelError(
+                "there is no such folder",
+                location=str(model),
+                hint="Nothing is downloaded by itself: save a pipeline there with save_pretrained.",
+            )
         self.name = folder.name
         self._pipeline = _load_pipeline(model, device, precision, download=download, trust=trust)
         self._steps, self._seed = steps, seed
@@ -128,17 +130,21 @@ class LocalDiffusion:
         try:
             # Noise from the processor is the same whatever the device.
             made = self._pipeline(
-                prompt=prompt, generator=torch.Generator("cpu").manual_seed(seed),
-                num_inference_steps=self._steps, output_type="np", **self._options,
-            )  # fmt: skip
+                prompt=prompt,
+                generator=torch.Generator("cpu").manual_seed(seed),
+                num_inference_steps=self._steps,
+                output_type="np",
+                **self._options,
+            )
         except Exception as error:
             raise ModelError(f"the pipeline failed: {summarize_error(error)}", location=self.name) from error
         if any(getattr(made, "nsfw_content_detected", None) or ()):
             raise ModelError("the model's own safety checker withheld the picture", location=self.name)
         pixels = np.asarray(made.images[0], dtype=np.float64)
         if pixels.ndim != 3 or pixels.shape[2] != 3 or not np.isfinite(pixels).all():
-            raise ModelError(f"the pipeline made no picture but numbers of shape {pixels.shape}, or none",
-                             location=self.name)  # fmt: skip
+            raise ModelError(
+                f"the pipeline made no picture but numbers of shape {pixels.shape}, or none", location=self.name
+            )
         colours: pictures.Pixels = np.rint(255 * pixels.clip(0, 1)).astype(np.uint8)
         return colours
 
@@ -150,8 +156,11 @@ def _refuse_code(folder: Path) -> None:
         described = json.loads(index.read_text("utf-8"))
         parts = {name: part for name, part in described.items() if not name.startswith("_")}
     except (OSError, ValueError, AttributeError) as error:
-        raise ModelError("the folder holds no pipeline of diffusers", location=str(folder),
-                         hint="It needs a model_index.json, as save_pretrained writes.") from error  # fmt: skip
+        raise ModelError(
+            "the folder holds no pipeline of diffusers",
+            location=str(folder),
+            hint="It needs a model_index.json, as save_pretrained writes.",
+        ) from error
     hint = "Trust it only if you know where it is from."
     if not isinstance(described.get("_class_name"), str):
         raise TrustError("the pipeline's class is code of its own", location=index.name, hint=hint)

@@ -1,42 +1,57 @@
-"""A small studio that draws people: a generator with a known bias that needs no account, no model and no network.
+"""A small studio for tests and tutorials: a generator with a known bias that needs no account, no model and no network.
 
-What is shown is in the picture and nowhere else: age by the body's proportions and grey hair, gender by the length of
-hair and the cut of clothes, skin tone by its colour. These are signs that drawings use, not claims about people.
+It makes cards of three coloured bands, one for each concept group; what is shown is in the pixels and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import count
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.errors import OptionError
+from evenhand.errors import DataError, OptionError
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import Item, parse_instruction
+from evenhand.typing import Floats
 
-PictureFormat: TypeAlias = Literal["png", "svg"]
+Colour: TypeAlias = tuple[int, int, int]
+
+COLOURS: Mapping[str, Mapping[str, Colour]] = {
+    "age": {"child": (236, 186, 60), "adult": (40, 70, 170), "elderly": (158, 158, 164)},
+    "gender": {"woman": (150, 30, 110), "man": (30, 120, 70)},
+    "skin": {"light": (238, 196, 164), "medium": (188, 128, 84), "dark": (104, 64, 44)},
+}
+"""The colour of every value, by concept group; bands lie in this order from the top."""
+GROUPS: Mapping[str, tuple[str, ...]] = {group: tuple(colours) for group, colours in COLOURS.items()}
+BLANK: Colour = (244, 244, 244)
+"""Of a card that shows nothing."""
+
+WIDTH, HEIGHT = 96, 144
+
+_NOISE = 4.0
+"""Standard deviation of every channel of every pixel."""
+
+_MAX_COLOUR_DISTANCE = 40.0
+"""A band farther from the colours of all values shows none of them."""
 
 
 class Studio:
-    """Draws one person for every prompt.
+    """Makes one card for every prompt.
 
-    The picture depends on the seed, on how many were drawn before, and on what the prompt asks for.
+    The card depends on the seed, on how many were made before, and on what the prompt asks for.
 
     Args:
-        bias: by concept group of ``GROUPS``, how often each value is drawn if nothing is asked for, as weights; values
-            left out are not drawn, groups left out are even.
-        obeys: how likely it is that what a prompt asks for (see ``parse_instruction``) is drawn; else the bias decides
+        bias: by concept group of ``GROUPS``, how often each value is shown if nothing is asked for, as weights; values
+            left out are not shown, groups left out are even.
+        obeys: how likely it is that what a prompt asks for (see ``parse_instruction``) is shown; else the bias decides
             as if nothing were asked for.
-        unrecognised: probability that the drawing shows no person.
+        unrecognised: probability that the card is blank.
         seed: of the randomness.
-        media: ``png`` or ``svg``.
 
     Raises:
-        OptionError: a group or value that cannot be drawn, or a number that is not a probability or weight.
+        OptionError: a group or value that it does not know, or a number that is not a probability or weight.
     """
 
     def __init__(
@@ -46,49 +61,45 @@ class Studio:
         obeys: float = 1.0,
         unrecognised: float = 0.0,
         seed: int = 0,
-        media: PictureFormat = "png",
     ) -> None:
         for name, chance in (("obeys", obeys), ("unrecognised", unrecognised)):
             if not 0 <= chance <= 1:
                 raise OptionError(f"{name} is {chance}, which is not a probability", hint="Give a number from 0 to 1.")
-        if media not in ("png", "svg"):
-            raise OptionError(f"the studio cannot draw {media!r}", hint="It draws png and svg.")
         given = dict(bias or {})
         unknown = sorted(given.keys() - GROUPS.keys())
         if unknown:
             raise OptionError(f"the studio draws no {', '.join(unknown)}", hint=f"It knows {', '.join(GROUPS)}.")
         self._weights = {group: _value_weights(group, given.get(group)) for group in GROUPS}
-        self._obeys, self._unrecognised = obeys, unrecognised
-        self._seed, self._media = seed, media
+        self._obeys, self._unrecognised, self._seed = obeys, unrecognised, seed
         self._drawn = count()
 
     def resume(self, made: int) -> None:
-        """Go on as if so many pictures had been drawn already."""
+        """Go on as if so many cards had been made already."""
         self._drawn = count(made)
 
     def generate(self, prompt: str) -> Item:
-        """Return the next picture."""
+        """Return the next card."""
         random = np.random.default_rng([self._seed, next(self._drawn)])
         # Everything is drawn whether it is needed or not, so that a prompt changes what it asks for and nothing else.
         unrecognised, obeyed = random.random(2) < (self._unrecognised, self._obeys)
         places = random.random(len(GROUPS))
         asked = parse_instruction(prompt, GROUPS) if obeyed else {}
-        shown = {}
+        bands = []
         for (group, values), place in zip(GROUPS.items(), places, strict=True):
             weights = self._weights[group]
             if group in asked:
                 among = np.array([value in asked[group] for value in values], dtype=float)
-                # A value that is never drawn by itself is drawn when it is asked for.
+                # A value that is never shown by itself is shown when it is asked for.
                 weights = weights * among if (weights * among).sum() > 0 else among
             edges = np.cumsum(weights) / weights.sum()
-            shown[group] = values[min(int(np.searchsorted(edges, place, side="right")), len(values) - 1)]
-        shapes = draw_blot(random) if unrecognised else draw_person(shown, random)
-        if self._media == "svg":
-            return Item("image", to_svg(shapes).encode(), "image/svg+xml")
-        return Item("image", pictures.write_png(to_pixels(shapes, random)), "image/png")
+            shown = values[min(int(np.searchsorted(edges, place, side="right")), len(values) - 1)]
+            bands.append(BLANK if unrecognised else COLOURS[group][shown])
+        card = np.repeat(np.array(bands, dtype=float), HEIGHT // len(bands), axis=0)[:, None, :]
+        noisy = card + random.normal(0, _NOISE, (HEIGHT, WIDTH, 3))
+        return Item("image", pictures.write_png(np.clip(np.rint(noisy), 0, 255).astype(np.uint8)), "image/png")
 
 
-def _value_weights(group: str, given: Mapping[str, float] | None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _value_weights(group: str, given: Mapping[str, float] | None) -> Floats:
     values = GROUPS[group]
     if given is None:
         return np.ones(len(values))
@@ -107,141 +118,24 @@ def _value_weights(group: str, given: Mapping[str, float] | None) -> np.ndarray[
     return weights
 
 
-# People as a few shapes, and the shapes as SVG or as pixels.
+class StudioPixels:
+    """Reads the studio's cards, by the colours of their bands; where one is no value's colour it cannot tell."""
 
+    def classify(self, item: Item) -> dict[str, str | None]:
+        """Return the value of every group on a card.
 
-Colour: TypeAlias = tuple[int, int, int]
-
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "age": ("child", "adult", "elderly"),
-    "gender": ("woman", "man"),
-    "skin": ("light", "medium", "dark"),
-}
-"""The concept groups of a drawn person, and the values of each."""
-
-WIDTH, HEIGHT = 96, 144
-SKIN: Mapping[str, Colour] = {"light": (238, 196, 164), "medium": (188, 128, 84), "dark": (104, 64, 44)}
-GREY: Colour = (158, 158, 164)
-HAIR: tuple[Colour, ...] = ((24, 20, 26), (150, 30, 30))
-CLOTHES: tuple[Colour, ...] = ((40, 70, 170), (30, 120, 70), (120, 40, 140))
-BACKGROUNDS: tuple[Colour, ...] = ((224, 236, 246), (230, 244, 228), (244, 238, 250))
-
-_NOISE = 4.0
-"""Standard deviation of every channel of every pixel."""
-
-
-@dataclass(frozen=True)
-class Ellipse:
-    """A filled ellipse: its centre and radii, in pixels."""
-
-    x: float
-    y: float
-    across: float
-    down: float
-    colour: Colour
-
-
-@dataclass(frozen=True)
-class Trapezium:
-    """A filled trapezium with level edges: its middle, the edges' heights, and half their lengths, in pixels."""
-
-    x: float
-    top: float
-    bottom: float
-    half_top: float
-    half_bottom: float
-    colour: Colour
-
-
-Shape: TypeAlias = Ellipse | Trapezium
-
-
-def draw_person(shown: Mapping[str, str], random: np.random.Generator) -> list[Shape]:
-    """Return the shapes of one person, from back to front, the background first.
-
-    Args:
-        shown: the value of every group of ``GROUPS``.
-    """
-    scale = random.uniform(0.85, 1.0)
-    head = 13 * scale
-    x = WIDTH / 2 + random.uniform(-8, 8)
-    # A child's body is about two heads long, a grown person's four.
-    body = head * (2.0 if shown["age"] == "child" else 4.6)
-    floor = HEIGHT - random.uniform(4, 9)
-    neck = floor - body
-    middle = neck - 0.9 * head
-    hair, clothes, background = (
-        _pick_colour(HAIR, random),
-        _pick_colour(CLOTHES, random),
-        _pick_colour(BACKGROUNDS, random),
-    )
-    if shown["age"] == "elderly":
-        hair = GREY
-    long = shown["gender"] == "woman"
-    shapes: list[Shape] = [_background_shape(background)]
-    if long:
-        shapes.append(Trapezium(x, middle, neck + 0.8 * head, 1.25 * head, 1.35 * head, hair))
-    shapes += [
-        Trapezium(x, neck, floor, 0.6 * head, (1.7 if long else 0.75) * head, clothes),
-        Ellipse(x, middle - 0.25 * head, 1.22 * head, 1.15 * head, hair),
-        Ellipse(x, middle, 0.95 * head, head, SKIN[shown["skin"]]),
-    ]
-    return shapes
-
-
-def draw_blot(random: np.random.Generator) -> list[Shape]:
-    """Return shapes that show no person."""
-    shapes: list[Shape] = [_background_shape(_pick_colour(BACKGROUNDS, random))]
-    for _ in range(6):
-        x, y, across, down = random.uniform((10, 10, 4, 4), (WIDTH - 10, HEIGHT - 10, 30, 30))
-        shapes.append(Ellipse(x, y, across, down, _pick_colour(CLOTHES, random)))
-    return shapes
-
-
-def to_svg(shapes: Sequence[Shape]) -> str:
-    """Return the shapes as an SVG picture."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">'
-        + "".join(_svg_tag(shape) for shape in shapes)
-        + "</svg>"
-    )
-
-
-def to_pixels(shapes: Sequence[Shape], random: np.random.Generator) -> NDArray[np.uint8]:
-    """Return the shapes as pixels ``(height, width, 3)``, with a little noise."""
-    y, x = np.mgrid[0:HEIGHT, 0:WIDTH] + 0.5
-    pixels = np.zeros((HEIGHT, WIDTH, 3))
-    for shape in shapes:
-        if isinstance(shape, Ellipse):
-            inside = ((x - shape.x) / shape.across) ** 2 + ((y - shape.y) / shape.down) ** 2 <= 1
-        else:
-            part = (y - shape.top) / (shape.bottom - shape.top)
-            half = shape.half_top + part * (shape.half_bottom - shape.half_top)
-            inside = (part >= 0) & (part <= 1) & (np.abs(x - shape.x) <= half)
-        pixels[inside] = shape.colour
-    noisy = pixels + random.normal(0, _NOISE, pixels.shape)
-    return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
-
-
-def _svg_tag(shape: Shape) -> str:
-    fill = "#" + "".join(f"{part:02x}" for part in shape.colour)
-    if isinstance(shape, Ellipse):
-        return (
-            f'<ellipse cx="{shape.x:.1f}" cy="{shape.y:.1f}" rx="{shape.across:.1f}" ry="{shape.down:.1f}"'
-            f' fill="{fill}"/>'
-        )
-    corners = (
-        (shape.x - shape.half_top, shape.top),
-        (shape.x + shape.half_top, shape.top),
-        (shape.x + shape.half_bottom, shape.bottom),
-        (shape.x - shape.half_bottom, shape.bottom),
-    )
-    return f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}"/>'
-
-
-def _background_shape(colour: Colour) -> Shape:
-    return Trapezium(WIDTH / 2, 0, HEIGHT, WIDTH / 2, WIDTH / 2, colour)
-
-
-def _pick_colour(colours: Sequence[Colour], random: np.random.Generator) -> Colour:
-    return colours[int(random.integers(len(colours)))]
+        Raises:
+            DataError: it is not a PNG as the studio makes them.
+        """
+        if item.media_type != "image/png":
+            raise DataError(f"an item of type {item.media_type} is not a PNG", hint="Give a card of the studio.")
+        pixels = pictures.read_png(item.data)
+        if len(pixels) < len(GROUPS):
+            return dict.fromkeys(GROUPS)
+        found: dict[str, str | None] = {}
+        for (group, colours), band in zip(COLOURS.items(), np.array_split(pixels, len(GROUPS)), strict=True):
+            seen = np.median(band.reshape(-1, 3), axis=0)
+            distances = {value: float(np.linalg.norm(seen - colour)) for value, colour in colours.items()}
+            nearest = min(distances, key=distances.__getitem__)
+            found[group] = nearest if distances[nearest] <= _MAX_COLOUR_DISTANCE else None
+        return found

@@ -25,16 +25,21 @@ from evenhand.models import summarize_error
 PictureLayout: TypeAlias = Literal["nchw", "nhwc"]
 ScoreKind: TypeAlias = Literal["probabilities", "softmax", "sigmoid"]
 
-_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
-          "tensor(uint8)": np.uint8}  # fmt: skip
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(uint8)": np.uint8,
+}
 
 _PROBABILITIES = frozenset(
     {"Sigmoid", "Softmax", "LinearClassifier", "TreeEnsembleClassifier", "SVMClassifier", "Normalizer", "ZipMap"}
 )
 """Operators whose results are probabilities."""
 
-_SHAPING = frozenset({"Cast", "Clip", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
-                      "Transpose", "Unsqueeze"})  # fmt: skip
+_SHAPING = frozenset(
+    {"Cast", "Clip", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+)
 """Operators that change the shape of their input and not its numbers."""
 
 _SUMS = frozenset({"Add", "Conv", "Gemm", "GlobalAveragePool", "LogSoftmax", "MatMul", "ReduceMean"})
@@ -228,18 +233,21 @@ def _open_model(path: Path) -> tuple[Any, Any]:
         return session, onnx.load(str(path), load_external_data=False).graph
     except Exception as error:
         raise ModelError(
-            f"onnxruntime cannot run it: {summarize_error(error)}", location=path.name,
+            f"onnxruntime cannot run it: {summarize_error(error)}",
+            location=path.name,
             hint="the file may be truncated, or newer than onnxruntime",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _build_reader(group: str, head: PictureHead, session: Any, graph: Any, *, name: str) -> _HeadReader:
     given = session.get_inputs()
     if len(given) != 1 or given[0].type not in _TYPES or len(given[0].shape) != 4:
         inputs = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in given)
-        raise ModelError(f"the model takes no pictures alone: {inputs}", location=name,
-                         hint="It must have one input (pictures, 3, height, width) or (pictures, height, width, 3).",
-                         )  # fmt: skip
+        raise ModelError(
+            f"the model takes no pictures alone: {inputs}",
+            location=name,
+            hint="It must have one input (pictures, 3, height, width) or (pictures, height, width, 3).",
+        )
     shape = [size if isinstance(size, int) and size > 0 else None for size in given[0].shape]
     if shape[0] not in (None, 1):
         raise ModelError(f"the model takes {shape[0]} pictures at once", location=name, hint="export it for one")
@@ -260,8 +268,11 @@ def _detect_layout(head: PictureHead, shape: list[int | None], name: str) -> Pic
         return head.layout
     fitting: list[PictureLayout] = [layout for layout, colours in places.items() if colours == 3]
     if len(fitting) != 1:
-        raise ModelError(f"where its colours stand cannot be seen from its pictures {shape}", location=name,
-                         hint="say layout: nchw or nhwc")  # fmt: skip
+        raise ModelError(
+            f"where its colours stand cannot be seen from its pictures {shape}",
+            location=name,
+            hint="say layout: nchw or nhwc",
+        )
     return fitting[0]
 
 
@@ -270,12 +281,16 @@ def _detect_size(head: PictureHead, sides: list[int | None], name: str) -> tuple
     found = []
     for side, asked in zip(sides, wanted, strict=True):
         if side is not None and asked not in (side, None):
-            raise ModelError(f"the model's pictures are {sides[0]} x {sides[1]}, not {wanted[0]} x {wanted[1]}",
-                             location=name)  # fmt: skip
+            raise ModelError(
+                f"the model's pictures are {sides[0]} x {sides[1]}, not {wanted[0]} x {wanted[1]}", location=name
+            )
         known = side or asked
         if known is None:
-            raise ModelError("the model leaves the size of its pictures open", location=name,
-                             hint="say the size that it was trained with, as size: 224")  # fmt: skip
+            raise ModelError(
+                "the model leaves the size of its pictures open",
+                location=name,
+                hint="say the size that it was trained with, as size: 224",
+            )
         found.append(known)
     return found[0], found[1]
 
@@ -295,9 +310,11 @@ def _choose_output(head: PictureHead, session: Any, name: str) -> str:
     fitting = [output for output, width in widths.items() if width in fits]
     fitting = fitting or [output for output, width in widths.items() if width is None]
     if len(fitting) != 1:
-        raise ModelError(f"{len(fitting)} outputs of the model could have the scores of {len(head.labels)} labels",
-                         location=name, hint=f"name one as output, and as many labels as it has scores: {listed}",
-                         )  # fmt: skip
+        raise ModelError(
+            f"{len(fitting)} outputs of the model could have the scores of {len(head.labels)} labels",
+            location=name,
+            hint=f"name one as output, and as many labels as it has scores: {listed}",
+        )
     return fitting[0]
 
 
@@ -321,8 +338,11 @@ def _detect_scores(graph: Any, output: str, name: str) -> ScoreKind:
         return "probabilities"
     if end in _SUMS:
         return "softmax"
-    raise ModelError(f"the graph ends in {end}, which does not say what its scores are", location=name,
-                     hint="say scores: probabilities, softmax or sigmoid")  # fmt: skip
+    raise ModelError(
+        f"the graph ends in {end}, which does not say what its scores are",
+        location=name,
+        hint="say scores: probabilities, softmax or sigmoid",
+    )
 
 
 # ---- a picture
@@ -355,8 +375,9 @@ def _probabilities_by_value(reader: _HeadReader, answer: NDArray[Any]) -> dict[s
     labels = reader.head.labels
     raw = np.asarray(answer, dtype=np.float64).reshape(-1)
     if raw.size not in (len(labels), 1) or (raw.size == 1 and len(labels) != 2):
-        raise ModelError(f"{reader.output!r} gave {raw.size} scores for {len(labels)} labels",
-                         location=reader.head.file.name)  # fmt: skip
+        raise ModelError(
+            f"{reader.output!r} gave {raw.size} scores for {len(labels)} labels", location=reader.head.file.name
+        )
     if not np.isfinite(raw).all():
         raise ModelError(f"{reader.output!r} gave scores that are not numbers", location=reader.head.file.name)
     alone = raw.size == 1
@@ -366,8 +387,11 @@ def _probabilities_by_value(reader: _HeadReader, answer: NDArray[Any]) -> dict[s
     elif reader.scores != "probabilities":
         raw = 1 / (1 + np.exp(-np.clip(raw, -500, 500)))
     if raw.min() < -_ROUNDING or raw.max() > 1 + _ROUNDING:
-        raise ModelError(f"{reader.output!r} gave scores from {raw.min():.3g} to {raw.max():.3g}, no probabilities",
-                         location=reader.head.file.name, hint="say scores: softmax or sigmoid")  # fmt: skip
+        raise ModelError(
+            f"{reader.output!r} gave scores from {raw.min():.3g} to {raw.max():.3g}, no probabilities",
+            location=reader.head.file.name,
+            hint="say scores: softmax or sigmoid",
+        )
     each = np.array([1 - raw[0], raw[0]]) if alone else raw
     found = dict.fromkeys(reader.head.values, 0.0)
     for label, probability in zip(labels, each, strict=True):

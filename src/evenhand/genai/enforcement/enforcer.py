@@ -62,8 +62,10 @@ class Admission:
     @property
     def reason(self) -> str:
         """Why something must be asked for; empty if nothing must."""
-        several = (f"{group}: only {', '.join(values)} now lets every deadline be kept" for group, values in
-                   self.allowed.items())  # fmt: skip
+        several = (
+            f"{group}: only {', '.join(values)} now lets every deadline be kept"
+            for group, values in self.allowed.items()
+        )
         return "; ".join(several)
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,8 +143,15 @@ class _SpecificationState:
         self.name = name
         self.labels = labels
         self.deadlines = DeadlineTracker(repeated)
-        self.counts = {"asked": 0, "obeyed": 0, "disobeyed": 0, "unrecognised": 0, "failed": 0, "in-flight": 0,
-                       "missed": 0}  # fmt: skip
+        self.counts = {
+            "asked": 0,
+            "obeyed": 0,
+            "disobeyed": 0,
+            "unrecognised": 0,
+            "failed": 0,
+            "in-flight": 0,
+            "missed": 0,
+        }
         self.reasons: list[tuple[str, str]] = []
 
     def record_break(self, what: str, reason: str) -> None:
@@ -581,6 +590,9 @@ def _describe_success(enforcer: Enforcer) -> list[str]:
         lines.append(now.statement())
         if not now.enough:
             better = choose_retries(configuration, success, in_flight=enforcer.in_flight, about=about)
-            lines.append(f"none are enough: {better.reason}" if isinstance(better, Unknown) else
-                         f"enough are {better.statement()}")  # fmt: skip
+            lines.append(
+                f"none are enough: {better.reason}"
+                if isinstance(better, Unknown)
+                else f"enough are {better.statement()}"
+            )
     return lines

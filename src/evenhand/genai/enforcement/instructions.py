@@ -91,8 +91,11 @@ def _name_values(wording: WordingConfig, must: Mapping[str, Sequence[str]]) -> s
         words = wording.values.get(group, {})
         named = wording.either.join(words.get(value, value) for value in values)
         # Words that somebody chose stand for themselves; a bare value needs its group beside it.
-        parts.append(named if all(value in words for value in values)
-                     else wording.part.replace(GROUP, group).replace(VALUE, named))  # fmt: skip
+        parts.append(
+            named
+            if all(value in words for value in values)
+            else wording.part.replace(GROUP, group).replace(VALUE, named)
+        )
     return wording.also.join(parts)
 
 

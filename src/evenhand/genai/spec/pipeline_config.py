@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from evenhand.core import first_fault
 from evenhand.errors import OptionError
-from evenhand.genai.spec.entries import ConfigPart, Name, Names, Number, Share, Whole
+from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share
 from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class RemoteConfig(ConfigPart):
     url: Address
     model: Name
     key: Variable | None = None
-    timeout: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = 60.0
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     options: Options = Field(default_factory=dict)
 
 
@@ -82,7 +82,7 @@ class CacheConfig(ConfigPart):
         file: where they are kept, beside the configuration; None: in memory alone.
     """
 
-    entries: Annotated[Whole, Field(ge=1)] = 10_000
+    entries: Annotated[int, Field(ge=1)] = 10_000
     file: Name | None = None
 
 
@@ -90,10 +90,10 @@ class StudioGeneratorConfig(ConfigPart):
     """The built-in studio; see ``Studio``."""
 
     kind: Literal["studio"]
-    bias: dict[Name, dict[Name, Annotated[Number, Field(ge=0, allow_inf_nan=False)]]] = Field(default_factory=dict)
+    bias: dict[Name, dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]]] = Field(default_factory=dict)
     obeys: Share = 1.0
     unrecognised: Share = 0.0
-    seed: Annotated[Whole, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0)] = 0
 
 
 class ImagesGeneratorConfig(RemoteConfig):
@@ -127,9 +127,9 @@ class DiffusersGeneratorConfig(ConfigPart):
 
     kind: Literal["diffusers"]
     model: Name
-    steps: Annotated[Whole, Field(ge=1)] = 20
+    steps: Annotated[int, Field(ge=1)] = 20
     device: Name = "cpu"
-    seed: Annotated[Whole, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     options: Options = Field(default_factory=dict)
 
@@ -301,7 +301,7 @@ class GuardConfig(ConfigPart):
     mode: Literal["before", "after"] = "before"
     when_unsure: WhenUnsure = "refuse"
     instruction: InstructionConfig = Field(default_factory=InstructionConfig)
-    candidates: Annotated[Whole, Field(ge=1, le=16)] = 1
+    candidates: Annotated[int, Field(ge=1, le=16)] = 1
     price: PriceConfig = PriceConfig()
     budget: BudgetConfig = BudgetConfig()
 

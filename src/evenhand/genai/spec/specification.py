@@ -19,7 +19,6 @@ from evenhand.genai.spec.entries import (
     Name,
     Names,
     Share,
-    Whole,
     list_to_tuple,
 )
 from evenhand.genai.spec.pipeline_config import (
@@ -90,7 +89,7 @@ class Specification(ConfigPart):
     repeated: Deadlines = None
     eventual: bool = False
     paired: Names | None = None
-    ways: Annotated[Whole, Field(ge=2)] = 2
+    ways: Annotated[int, Field(ge=2)] = 2
     name: Name | None = None
 
 
@@ -110,9 +109,9 @@ class SimulationConfig(ConfigPart):
     generator: dict[Name, Annotated[tuple[Share, ...], BeforeValidator(list_to_tuple)]] = Field(default_factory=dict)
     obeys: Share = 1.0
     unrecognised: Share = 0.0
-    retries: Annotated[Whole, Field(ge=0)] = 2
-    slack: Annotated[Whole, Field(ge=0, le=1000)] = 0
-    in_flight: Annotated[Whole, Field(ge=1)] = 1
+    retries: Annotated[int, Field(ge=0)] = 2
+    slack: Annotated[int, Field(ge=0, le=1000)] = 0
+    in_flight: Annotated[int, Field(ge=1)] = 1
 
 
 class ToleranceConfig(ConfigPart):
@@ -126,7 +125,7 @@ class ToleranceConfig(ConfigPart):
 
     labels: Annotated[Share, Field(lt=1)] = 0.05
     misses: Annotated[Share, Field(gt=0, lt=1)] = 0.01
-    requests: Annotated[Whole, Field(ge=1)] = 100_000
+    requests: Annotated[int, Field(ge=1)] = 100_000
 
 
 @dataclass(frozen=True)
@@ -365,8 +364,9 @@ class GenerationConfig(ConfigPart):
                 plain = f"{specification.condition}: {about}"
                 given = specification.name
                 name = plain if given is None else given if len(several) == 1 else f"{given}: {about}"
-                requirement = Requirement(name, specification.condition, groups,
-                                          tuple(self.values[group] for group in groups), None)  # fmt: skip
+                requirement = Requirement(
+                    name, specification.condition, groups, tuple(self.values[group] for group in groups), None
+                )
                 deadlines = _expand_deadlines(specification.repeated, requirement, f"specifications.{i}.repeated")
                 found.append(Requirement(name, specification.condition, groups, requirement.values, deadlines))
         return tuple(found)

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from evenhand.errors import OptionError
-from evenhand.genai.spec.entries import ConfigPart, Number, list_to_tuple
+from evenhand.genai.spec.entries import ConfigPart, list_to_tuple
 
-Money: TypeAlias = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
-Cap: TypeAlias = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
+Money: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Cap: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class PriceConfig(ConfigPart):
@@ -65,5 +65,6 @@ class BudgetConfig(ConfigPart):
             if cap < least:
                 raise OptionError(
                     f"{cap:g} does not pay for one item, which costs {least:g}",
-                    location=f"guard.budget.{name}", hint="raise it, or correct price",
-                )  # fmt: skip
+                    location=f"guard.budget.{name}",
+                    hint="raise it, or correct price",
+                )

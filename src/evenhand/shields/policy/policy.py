@@ -71,8 +71,18 @@ class ShieldPolicy:
         """Of all that decides: shields with the same digest decide alike in every state."""
         plan = self.plan
         kept = plan.property
-        said = [kept.kind, str(kept.kappa), str(kept.empty_group), plan.inputs.groups, plan.inputs.costs, plan.horizon,
-                plan.kind, plan.times, plan.start, self.actions.form]  # fmt: skip
+        said = [
+            kept.kind,
+            str(kept.kappa),
+            str(kept.empty_group),
+            plan.inputs.groups,
+            plan.inputs.costs,
+            plan.horizon,
+            plan.kind,
+            plan.times,
+            plan.start,
+            self.actions.form,
+        ]
         if plan.label_wait != LABEL_WAIT:
             said.append(plan.label_wait)
         hashed = hashlib.sha256(json.dumps(said).encode())

@@ -110,8 +110,9 @@ def replay_log(shield: Shield, log: Iterable[Mapping[str, Any]]) -> ShieldReplay
         if not isinstance(entry, Mapping):
             raise DataError(f"a {type(entry).__name__} is not an entry of a log", location=f"entry {number}")
         labelled = "label" in entry
-        missing = [field for field in (("id",) if labelled else ("group", "recommendation", "decision"))
-                   if field not in entry]  # fmt: skip
+        missing = [
+            field for field in (("id",) if labelled else ("group", "recommendation", "decision")) if field not in entry
+        ]
         if missing:
             raise DataError(
                 f"there is no {missing[0]!r}",

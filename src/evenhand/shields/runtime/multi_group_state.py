@@ -184,9 +184,14 @@ class MultiGroupShieldState:
         several = len(self.groups)
         counters, past, recommended, past_recommended, open_ = (
             check_counts(read_numbers(state, name, length))
-            for name, length in (("counters", 2 * several), ("past", 2 * several), ("recommended", several),
-                                 ("past_recommended", several), ("open", 4 * several))
-        )  # fmt: skip
+            for name, length in (
+                ("counters", 2 * several),
+                ("past", 2 * several),
+                ("recommended", several),
+                ("past_recommended", several),
+                ("open", 4 * several),
+            )
+        )
         period, step, open_now = check_counts([state.get("period"), state.get("step"), state.get("open_now")])
         known = sum(counters[::2]) + open_now
         possible = all(

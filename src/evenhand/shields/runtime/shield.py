@@ -119,8 +119,23 @@ class Shield:
         expired_labels: Number of decisions whose label did not come within the plan's ``label_wait`` decisions.
     """
 
-    __slots__ = ("_costs", "_course", "_decisions", "_group", "_ids", "_largest", "_needs_id", "_only", "_pending",
-                 "_period", "_wait", "advisory", "cost", "expired_labels", "interventions")  # fmt: skip
+    __slots__ = (
+        "_costs",
+        "_course",
+        "_decisions",
+        "_group",
+        "_ids",
+        "_largest",
+        "_needs_id",
+        "_only",
+        "_pending",
+        "_period",
+        "_wait",
+        "advisory",
+        "cost",
+        "expired_labels",
+        "interventions",
+    )
 
     def __init__(self, policy: ShieldPolicy | PeriodicShield | ShieldState, *, advisory: bool = False) -> None:
         course = initial_state(policy)

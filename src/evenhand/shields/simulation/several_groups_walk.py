@@ -184,7 +184,11 @@ def _walk_group(
             unfair = reached & ~allowed[: len(reached)]
             small = reached & (n[: len(reached)] < bounds.least_seen)
             check = ReachabilityCheck(
-                t + 1, int(reached.sum()), int(unfair.sum()), float(chance[unfair].sum()),
-                int(small.sum()), float(chance[small].sum()),
-            )  # fmt: skip
+                t + 1,
+                int(reached.sum()),
+                int(unfair.sum()),
+                float(chance[unfair].sum()),
+                int(small.sum()),
+                float(chance[small].sum()),
+            )
         yield t + 1, before, against, spent, check

@@ -95,9 +95,12 @@ def build_document(result: ShieldInspection, name: str = "") -> Document:
     blocks += [Heading("Which file this is", anchor="file"), _file_facts(result)]
     blocks += [Heading("What it was made for", anchor="plan", detail=True), _plan_facts(result)]
     return Document(
-        f"Shield {name}".rstrip(), describe_plan(result), tuple(blocks), "Evenhand shield",
+        f"Shield {name}".rstrip(),
+        describe_plan(result),
+        tuple(blocks),
+        "Evenhand shield",
         f"Made by evenhand {result.evenhand}.",
-    )  # fmt: skip
+    )
 
 
 def describe_plan(result: ShieldInspection) -> str:

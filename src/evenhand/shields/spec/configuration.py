@@ -29,24 +29,11 @@ EXAMPLE = "{rate: 0.3, accept: 0.35}"
 """What the description of a group looks like."""
 
 
-def _check_number(given: object) -> object:
-    """Return a number; truth values and texts are refused."""
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ValueError(f"expected a number, got {given!r}")
-    return given
-
-
 def _parse_exact(given: object) -> object:
     """Return an exact number from a text, or from a number as it is written."""
     if isinstance(given, bool) or not isinstance(given, str | int | float | Fraction):
         raise ValueError(f"expected a number, got {given!r}")
     return _raise_as_value_error(lambda: parse_kappa(given))
-
-
-def _check_whole(given: object) -> object:
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"expected a whole number, got {given!r}")
-    return given
 
 
 def _parse_empty_group(given: object) -> object:
@@ -61,10 +48,9 @@ def _raise_as_value_error(make: Callable[[], object]) -> object:
         raise ValueError(error.message) from None
 
 
-Number: TypeAlias = Annotated[float, BeforeValidator(_check_number), Field(allow_inf_nan=False)]
-Share: TypeAlias = Annotated[float, BeforeValidator(_check_number), Field(ge=0, le=1)]
+Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Exact: TypeAlias = Annotated[Fraction, BeforeValidator(_parse_exact), Field(strict=False)]
-Whole: TypeAlias = Annotated[int, BeforeValidator(_check_whole)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
@@ -114,8 +100,8 @@ class EnergyConfig(_StrictModel):
 
     free: Annotated[Number, Field(ge=0, le=1)] = 0.0
     full: Annotated[Number, Field(ge=0, le=1)] | None = None
-    power: Annotated[Whole, Field(ge=1, le=16)] = 2
-    first: Annotated[Whole, Field(alias="from", ge=0)] = 0
+    power: Annotated[int, Field(ge=1, le=16)] = 2
+    first: Annotated[int, Field(alias="from", ge=0)] = 0
 
 
 class LabelConfig(_StrictModel):
@@ -125,7 +111,7 @@ class LabelConfig(_StrictModel):
         wait: Maximum number of decisions that await their label. If there are more, the oldest ones expire.
     """
 
-    wait: Annotated[Whole, Field(ge=1)] = LABEL_WAIT
+    wait: Annotated[int, Field(ge=1)] = LABEL_WAIT
 
 
 class ShieldConfig(_StrictModel):
@@ -133,20 +119,20 @@ class ShieldConfig(_StrictModel):
 
     property: Annotated[PropertyKind, BeforeValidator(_check_property)]
     kappa: Exact
-    horizon: Annotated[Whole, Field(ge=1)]
+    horizon: Annotated[int, Field(ge=1)]
     kind: PlanKind = "finite"
     empty_group: Annotated[str, BeforeValidator(_parse_empty_group)] = "zero"
     cost: Annotated[Number, Field(ge=0)] | None = None
     costs: Annotated[list[Annotated[Number, Field(ge=0)]], Field(min_length=1)] | None = None
     groups: Annotated[dict[Name, ShieldGroupConfig], Field(min_length=2)]
-    checks: Literal["end", "anytime"] | list[Whole] = "end"
+    checks: Literal["end", "anytime"] | list[int] = "end"
     terminal: TerminalKind = "strict"
     bounds: Annotated[list[Exact], Field(min_length=2, max_length=2)] | None = None
-    start: dict[Name, Annotated[list[Annotated[Whole, Field(ge=0)]], Field(min_length=2, max_length=2)]] | None = None
+    start: dict[Name, Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]] | None = None
     energy: EnergyConfig | None = None
     nudge: Literal["smaller", "both"] | None = None
     filter: bool | None = None
-    seed: Annotated[Whole, Field(ge=0, lt=2**63)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     labels: LabelConfig | None = None
 
     def plan(self) -> ShieldPlan:
