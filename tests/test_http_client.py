@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import http
+from evenhand.coroutines import call
 from evenhand.errors import FetchError, ModelError
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -98,7 +99,7 @@ def ask(server: Server, *, timeout: float = 30.0, retries_when_late: bool = Fals
 
     async def ask_in_loop() -> bytes:
         try:
-            return await client.ask_async("GET", server.url, {"X-Asked": "yes"}, ["hidden", ""])
+            return await call(client.ask, "GET", server.url, {"X-Asked": "yes"}, ["hidden", ""])
         finally:
             await http.close_loop_connections()
 

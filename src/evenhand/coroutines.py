@@ -1,7 +1,7 @@
 """Code that is written once, as coroutines, and either runs in an event loop or blocks its caller.
 
-Whatever waits asks `is_blocking` and waits in one way or the other. A method that has a twin with the suffix ``_async``
-is awaited in an event loop; every other function runs in a thread there, so that it holds up nothing else.
+Whatever waits asks `is_blocking` and waits in one way or the other. A method made by `blocks` is awaited in an event
+loop; every other function runs in a thread there, so that it holds up nothing else.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, ParamSpec, TypeVar, cast
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Owner = TypeVar("Owner")
 
 _blocking: ContextVar[bool] = ContextVar("evenhand_blocking", default=False)
 
@@ -40,28 +42,43 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine that was to block waited for an event loop")
 
 
-def twin_of(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]] | None:
-    """Return what does the same as a method and is awaited; None if there is nothing such."""
+def blocks(
+    method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Owner, P], T]:
+    """Return a method that waits for a coroutine; `call` awaits the coroutine itself in an event loop."""
+
+    @wraps(method)
+    def wait(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run_blocking(method(owner, *args, **kwargs))
+
+    wait.awaited = method  # type: ignore[attr-defined]  # where `call` finds it
+    return wait
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]] | None:
+    """Return what does the same as a function and is awaited; None if there is nothing such."""
+    # An object that can be called has its method behind it.
+    if not hasattr(function, "__name__"):
+        function = cast(Any, function).__call__
+    found = getattr(function, "awaited", None)
     owner = getattr(function, "__self__", None)
-    name = getattr(function, "__name__", "call") if owner is not None else "call"
-    found = getattr(function if owner is None else owner, f"{name}_async", None)
-    return found if callable(found) else None
+    return found if found is None or owner is None else partial(found, owner)
 
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns: from its twin or a thread where an event loop waits, and else directly."""
+    """Return what a function returns: awaited or from a thread where an event loop waits, and else directly."""
     if is_blocking():
         return function(*args, **kwargs)
-    twin = twin_of(function)
-    if twin is not None:
-        return cast(T, await twin(*args, **kwargs))
+    awaited = _awaited(function)
+    if awaited is not None:
+        return cast(T, await awaited(*args, **kwargs))
     return await _call_in_thread(lambda: function(*args, **kwargs))
 
 
 async def call_quick(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns that does not wait: from its twin where there is one, and else directly."""
-    twin = None if is_blocking() else twin_of(function)
-    return function(*args, **kwargs) if twin is None else cast(T, await twin(*args, **kwargs))
+    """Return what a function returns that does not wait: awaited where it can be, and else directly."""
+    awaited = None if is_blocking() else _awaited(function)
+    return function(*args, **kwargs) if awaited is None else cast(T, await awaited(*args, **kwargs))
 
 
 async def _call_in_thread(work: Callable[[], T]) -> T:

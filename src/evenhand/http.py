@@ -17,7 +17,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from evenhand.coroutines import is_blocking, run_blocking
+from evenhand.coroutines import blocks, is_blocking
 from evenhand.errors import EvenhandError, FetchError, FetchFailure, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class HttpClient:
     hints: Mapping[int, str]
     hint: str
 
-    def ask(
+    @blocks
+    async def ask(
         self,
         method: str,
         url: str,
@@ -91,24 +92,6 @@ class HttpClient:
         Raises:
             FetchError: The server does not answer, or responds with an error status.
             ModelError: The response is too large or compressed.
-        """
-        return run_blocking(self.ask_async(method, url, headers, secrets, body, count=count))
-
-    async def ask_async(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        secrets: Sequence[str],
-        body: bytes | None = None,
-        *,
-        count: Callable[[int], None] = lambda tries: None,
-    ) -> bytes:
-        """Do the same as ``ask`` without blocking the event loop.
-
-        Raises:
-            EvenhandError: As for ``ask``.
-            MissingExtraError: aiohttp is not installed.
         """
         tried = 0
         headers = {**_OWN_HEADERS, **headers}

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from evenhand.coroutines import run_blocking
+from evenhand.coroutines import blocks, call
 from evenhand.errors import FetchError, ModelError, OptionError
 from evenhand.http import HttpClient, parse_json_response, quote_answer
 
@@ -91,7 +91,8 @@ class ServiceConnection:
         if self.retries < 0:
             raise OptionError(f"asking {self.retries} times again is impossible", location="retries", hint="0 or more")
 
-    def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
+    @blocks
+    async def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Return what the service answers at a path under its URL, such as ``/images/generations``.
 
         Args:
@@ -104,17 +105,13 @@ class ServiceConnection:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is not a JSON object, or too large.
         """
-        return run_blocking(self.post_async(path, body, key=key))
-
-    async def post_async(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-        """Return what ``post`` returns, without holding up the event loop."""
         try:
             asked = json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise OptionError(f"what is asked of {self.url} cannot be written as JSON: {error}") from None
         answer, said = None, b""
         for _ in range(1 + self.retries * self.repeatable):
-            said = await self.send_async(path, asked, "application/json", key=key)
+            said = await call(self.send, path, asked, "application/json", key=key)
             try:
                 answer = parse_json_response(said)
                 break
@@ -135,7 +132,8 @@ class ServiceConnection:
             raise failed
         return answer
 
-    def send(self, path: str, body: bytes, content_type: str, *, key: str | None = None) -> bytes:
+    @blocks
+    async def send(self, path: str, body: bytes, content_type: str, *, key: str | None = None) -> bytes:
         """Return the bytes that the service answers to others, at a path under its URL.
 
         Raises:
@@ -143,24 +141,17 @@ class ServiceConnection:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is too large.
         """
-        return run_blocking(self.send_async(path, body, content_type, key=key))
-
-    async def send_async(self, path: str, body: bytes, content_type: str, *, key: str | None = None) -> bytes:
-        """Return what ``send`` returns, without holding up the event loop."""
         headers = {"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})}
         return await self._ask("POST", self.url.rstrip("/") + path, body, headers)
 
-    def fetch(self, address: str) -> bytes:
+    @blocks
+    async def fetch(self, address: str) -> bytes:
         """What lies at an address that the service gave in an answer, if that is on the service's own host and port.
 
         Raises:
             FetchError: it lies elsewhere, or the service does not give it.
             ModelError: it is not an address, or what lies there is too large.
         """
-        return run_blocking(self.fetch_async(address))
-
-    async def fetch_async(self, address: str) -> bytes:
-        """Return what ``fetch`` returns, without holding up the event loop."""
         own, found = urlsplit(self.url), _split_url(address, self.url)
         if found is None:
             raise ModelError("the address in the answer is not a URL", location=self.url)
@@ -228,7 +219,7 @@ class ServiceConnection:
         if secret is not None:
             headers = {**headers, "Authorization": f"Bearer {secret}"}
         try:
-            return await self._client.ask_async(method, url, headers, [secret or ""], body)
+            return await call(self._client.ask, method, url, headers, [secret or ""], body)
         except FetchError as error:
             refused = None
             if error.status in (400, 403, 422, 451):
@@ -350,31 +341,25 @@ class ChatService:
     def __post_init__(self) -> None:
         check_reserved_options(self.options, ("model", "messages", "n", "stream"))
 
-    def reply(self, content: str | Sequence[Mapping[str, Any]]) -> str:
+    @blocks
+    async def reply(self, content: str | Sequence[Mapping[str, Any]]) -> str:
         """Return what the model says to a message: a text, or parts as the service takes them.
 
         Raises:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
-        return run_blocking(self.reply_async(content))
+        return self.text_of(await call(self.ask, [*self.messages, {"role": "user", "content": content}]))
 
-    async def reply_async(self, content: str | Sequence[Mapping[str, Any]]) -> str:
-        """Return what ``reply`` returns, without holding up the event loop."""
-        return self.text_of(await self.ask_async([*self.messages, {"role": "user", "content": content}]))
-
-    def ask(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    @blocks
+    async def ask(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the whole answer to a conversation; its own ``messages`` are not part of it.
 
         Raises:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer is not a JSON object.
         """
-        return run_blocking(self.ask_async(messages))
-
-    async def ask_async(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return what ``ask`` returns, without holding up the event loop."""
-        return await self.wire.post_async("/chat/completions", self.request(messages))
+        return await call(self.wire.post, "/chat/completions", self.request(messages))
 
     def request(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the body of a request about a conversation, as ``ask`` sends it."""

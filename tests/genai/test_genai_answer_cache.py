@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.coroutines import call
 from evenhand.errors import FetchError
 from evenhand.genai import GenerationConfig, Item, Studio, build_classifier, build_judge
 from evenhand.models import AnswerStore, ModelReply
@@ -68,7 +69,7 @@ def test_the_file_is_shared_with_another_run_and_not_with_another_judge(upstream
     first = build_classifier(configured(upstream, cache), folder=tmp_path).classify(PICTURE)
     # As an assessment does after the service has looked, in an event loop or not.
     again = build_classifier(configured(upstream, cache), folder=tmp_path)
-    assert asyncio.run(again.classify_async(PICTURE)) == first  # type: ignore[attr-defined]  # this kind has it
+    assert asyncio.run(call(again.classify, PICTURE)) == first
     assert questions(upstream) == 1
     build_classifier(configured(upstream, cache, model="another"), folder=tmp_path).classify(PICTURE)
     build_classifier(configured(upstream, cache, questions={"age": "How old?"}), folder=tmp_path).classify(PICTURE)

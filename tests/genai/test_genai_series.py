@@ -15,8 +15,8 @@ from genai_reference import misses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.coroutines import run_blocking
-from evenhand.errors import BudgetError, FetchError, ModelError, OptionError
+from evenhand.coroutines import blocks, run_blocking
+from evenhand.errors import BudgetError, FetchError, OptionError
 from evenhand.genai import (
     AnswerSeries,
     AttemptLimits,
@@ -165,11 +165,13 @@ def test_an_event_loop_decides_the_same(plain: list[str], obeys: list[bool], cou
 class Awaited(ScriptedSeveral):
     """The same for an event loop."""
 
-    async def generate_async(self, prompt: str) -> Item:
-        return self.generate(prompt)
+    @blocks
+    async def generate(self, prompt: str) -> Item:
+        return super().generate(prompt)
 
-    async def generate_several_async(self, prompt: str, count: int) -> list[Item]:
-        return self.generate_several(prompt, count)
+    @blocks
+    async def generate_several(self, prompt: str, count: int) -> list[Item]:
+        return super().generate_several(prompt, count)
 
 
 @settings(max_examples=scaled(40), deadline=None)
@@ -223,10 +225,8 @@ class Slow:
         self.asked: list[str] = []
         self.open: list[asyncio.Future[Item]] = []
 
-    def generate(self, prompt: str) -> Item:
-        raise ModelError("this would block")
-
-    async def generate_async(self, prompt: str) -> Item:
+    @blocks
+    async def generate(self, prompt: str) -> Item:
         self.asked.append(prompt)
         self.open.append(asyncio.get_running_loop().create_future())
         return await self.open[-1]

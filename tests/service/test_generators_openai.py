@@ -13,6 +13,7 @@ openai = pytest.importorskip("openai", reason="needs openai")
 
 from in_thread import Running, running, until
 
+from evenhand.coroutines import blocks
 from evenhand.genai import (
     Item,
     OpenAIChat,
@@ -264,7 +265,8 @@ def test_words_go_around_the_texts_of_a_message_with_a_picture(sent, texts):
     asked: list[Any] = []
 
     class Chat(OpenAIChat):
-        async def ask_async(self, messages):
+        @blocks
+        async def ask(self, messages):
             asked.extend(messages)
             return {"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}
 
@@ -297,7 +299,8 @@ def test_consecutive_messages_of_the_user_are_read_together(messages, prompt, se
     asked: list[Any] = []
 
     class Chat(OpenAIChat):
-        async def ask_async(self, messages):
+        @blocks
+        async def ask(self, messages):
             asked.extend(messages)
             return {"choices": [{"message": {"content": "so"}, "finish_reason": "stop"}]}
 

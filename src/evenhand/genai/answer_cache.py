@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
-from evenhand.coroutines import call, run_blocking
+from evenhand.coroutines import blocks, call
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.judges import Judge
@@ -90,24 +90,18 @@ class CachedJudge:
     def __init__(self, judge: Judge, cache: AnswerCache) -> None:
         self._judge, self.cache = judge, cache
 
-    def conditions(self, prompt: str) -> frozenset[str]:
+    @blocks
+    async def conditions(self, prompt: str) -> frozenset[str]:
         """Return the conditions that hold, as the judge says, or said before."""
-        return run_blocking(self.conditions_async(prompt))
-
-    async def conditions_async(self, prompt: str) -> frozenset[str]:
-        """Return the same, without holding up the event loop."""
 
         async def ask() -> list[str]:
             return sorted(await call(self._judge.conditions, prompt))
 
         return frozenset(await self.cache.answer(["conditions", prompt], ask))
 
-    def fixed_groups(self, prompt: str) -> frozenset[str]:
+    @blocks
+    async def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the concept groups that the prompt fixes, as the judge says, or said before."""
-        return run_blocking(self.fixed_groups_async(prompt))
-
-    async def fixed_groups_async(self, prompt: str) -> frozenset[str]:
-        """Return the same, without holding up the event loop."""
 
         async def ask() -> list[str]:
             return sorted(await call(self._judge.fixed_groups, prompt))
@@ -126,12 +120,9 @@ class CachedClassifier:
     def __init__(self, classifier: Classifier, cache: AnswerCache) -> None:
         self._classifier, self.cache = classifier, cache
 
-    def classify(self, item: Item) -> dict[str, str | None]:
+    @blocks
+    async def classify(self, item: Item) -> dict[str, str | None]:
         """Return the value of every concept group, as the classifier says, or said before."""
-        return run_blocking(self.classify_async(item))
-
-    async def classify_async(self, item: Item) -> dict[str, str | None]:
-        """Return the same, without holding up the event loop."""
 
         async def ask() -> dict[str, str | None]:
             return dict(await call(self._classifier.classify, item))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from evenhand.chat_answers import read_choice
-from evenhand.coroutines import gather, run_blocking
+from evenhand.coroutines import blocks, call, gather
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai.backends.generator import WordMatcher
 from evenhand.genai.backends.openai_service import (
@@ -92,23 +92,17 @@ class KeywordJudge:
             _value_words(configuration.values, words or {}),
         )
 
-    def conditions(self, prompt: str) -> frozenset[str]:
+    @blocks
+    async def conditions(self, prompt: str) -> frozenset[str]:
         """Return the conditions with a keyword in the prompt."""
         return frozenset(condition for condition, words in self._words.items() if words.is_in(prompt))
 
-    async def conditions_async(self, prompt: str) -> frozenset[str]:
-        """Return the same; that takes no time worth a thread."""
-        return self.conditions(prompt)
-
-    def fixed_groups(self, prompt: str) -> frozenset[str]:
+    @blocks
+    async def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups with words for one of their values in the prompt."""
         return frozenset(
             group for group, values in self._fixing.items() if any(words.is_in(prompt) for words in values)
         )
-
-    async def fixed_groups_async(self, prompt: str) -> frozenset[str]:
-        """Return the same; that takes no time worth a thread."""
-        return self.fixed_groups(prompt)
 
 
 class FunctionJudge:
@@ -217,30 +211,24 @@ class ChatJudge:
         }
         return cls(chat, questions, configuration.values)
 
-    def conditions(self, prompt: str) -> frozenset[str]:
+    @blocks
+    async def conditions(self, prompt: str) -> frozenset[str]:
         """Return the conditions that the model says the prompt asks for.
 
         Raises:
             FetchError: the service does not answer, or refuses.
             ModelError: it cannot say, or its answer holds no text.
         """
-        return run_blocking(self.conditions_async(prompt))
-
-    async def conditions_async(self, prompt: str) -> frozenset[str]:
-        """Return what ``conditions`` returns; all questions are asked at the same time."""
         return await self._find_affirmed(prompt, self._questions)
 
-    def fixed_groups(self, prompt: str) -> frozenset[str]:
+    @blocks
+    async def fixed_groups(self, prompt: str) -> frozenset[str]:
         """Return the groups that the model says the prompt fixes.
 
         Raises:
             FetchError: the service does not answer, or refuses.
             ModelError: it cannot say, or its answer holds no text.
         """
-        return run_blocking(self.fixed_groups_async(prompt))
-
-    async def fixed_groups_async(self, prompt: str) -> frozenset[str]:
-        """Return what ``fixed_groups`` returns; all questions are asked at the same time."""
         asked = {
             group: f"Does this prompt itself say which {group} must be shown, one of: {', '.join(values)}?"
             for group, values in self._groups.items()
@@ -253,7 +241,7 @@ class ChatJudge:
         return frozenset(name for name, yes in zip(questions, said, strict=True) if yes)
 
     async def _ask_yes_no(self, prompt: str, name: str, question: str) -> bool:
-        reply = await self._chat.reply_async(quote_text("prompt", prompt, choice_question(question, _ANSWERS)))
+        reply = await call(self._chat.reply, quote_text("prompt", prompt, choice_question(question, _ANSWERS)))
         answer = read_choice(reply, _ANSWERS, entry=name)
         if answer is None:
             said = " ".join(reply.split())

@@ -191,7 +191,7 @@ class _TracedCalls:
 
 
 def _trace_function(tracing: Tracing, function: Callable[..., Any], name: str, stream: str) -> Callable[..., Any]:
-    def blocks(*given: Any, **named: Any) -> Any:
+    def traced(*given: Any, **named: Any) -> Any:
         with tracing.span(name, stream=stream):
             return function(*given, **named)
 
@@ -199,5 +199,5 @@ def _trace_function(tracing: Tracing, function: Callable[..., Any], name: str, s
         with tracing.span(name, stream=stream):
             return await call(function, *given, **named)
 
-    blocks.call_async = waits  # type: ignore[attr-defined]  # how `call` finds what it can wait for
-    return blocks
+    traced.awaited = waits  # type: ignore[attr-defined]  # how `call` finds what it can wait for
+    return traced

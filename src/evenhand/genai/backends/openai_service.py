@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evenhand.coroutines import run_blocking
+from evenhand.coroutines import blocks, call
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.genai.backends.generator import Item
 from evenhand.services import ChatService, ServiceConnection, build_request, check_reserved_options, read_usage
@@ -22,18 +22,15 @@ class OpenAIChat(ChatService):
     ``dataclasses.replace`` makes one with a request's own messages and options; the connections are shared.
     """
 
-    def generate(self, prompt: str) -> Item:
+    @blocks
+    async def generate(self, prompt: str) -> Item:
         """Return the answer to the prompt.
 
         Raises:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
-        return run_blocking(self.generate_async(prompt))
-
-    async def generate_async(self, prompt: str) -> Item:
-        """Return what ``generate`` returns, without holding up the event loop."""
-        answer = await self.ask_async([*self.messages, {"role": "user", "content": prompt}])
+        answer = await call(self.ask, [*self.messages, {"role": "user", "content": prompt}])
         return Item.of_text(self.text_of(answer), read_usage(answer))
 
 
@@ -88,20 +85,18 @@ class OpenAIImages:
     def __post_init__(self) -> None:
         check_reserved_options(self.options, ("model", "prompt", "n", "stream"))
 
-    def generate(self, prompt: str) -> Item:
+    @blocks
+    async def generate(self, prompt: str) -> Item:
         """Return a picture: PNG, JPEG, WebP or GIF.
 
         Raises:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no picture.
         """
-        return run_blocking(self.generate_async(prompt))
+        return (await call(self.generate_several, prompt, 1))[0]
 
-    async def generate_async(self, prompt: str) -> Item:
-        """Return what ``generate`` returns, without holding up the event loop."""
-        return (await self.generate_several_async(prompt, 1))[0]
-
-    def generate_several(self, prompt: str, count: int) -> list[Item]:
+    @blocks
+    async def generate_several(self, prompt: str, count: int) -> list[Item]:
         """Return several pictures for the same prompt, from one request where the service makes so many at once.
 
         Where it answers with fewer, it is asked again for the rest; where that fails, only some are returned. What a
@@ -111,10 +106,6 @@ class OpenAIImages:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no picture.
         """
-        return run_blocking(self.generate_several_async(prompt, count))
-
-    async def generate_several_async(self, prompt: str, count: int) -> list[Item]:
-        """Return what ``generate_several`` returns, without holding up the event loop."""
         made: list[Item] = []
         while len(made) < count:
             missing = count - len(made)
@@ -128,7 +119,7 @@ class OpenAIImages:
 
     async def _ask_pictures(self, prompt: str, count: int) -> list[Item]:
         asked = {"model": self.model, "prompt": prompt, **({"n": count} if count > 1 else {})}
-        answer = await self.wire.post_async("/images/generations", build_request(asked, self.options))
+        answer = await call(self.wire.post, "/images/generations", build_request(asked, self.options))
         found = answer.get("data")
         if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
             raise ModelError("the answer has no list of pictures as data", location=self.wire.url)
@@ -140,7 +131,7 @@ class OpenAIImages:
             given = described.get(name)
             if isinstance(given, str) and given:
                 inside = name == "b64_json" or given.startswith("data:")
-                item = self._picture(self._decode_image(given) if inside else await self.wire.fetch_async(given))
+                item = self._picture(self._decode_image(given) if inside else await call(self.wire.fetch, given))
                 revised = described.get("revised_prompt")
                 return replace(item, revised_prompt=revised if isinstance(revised, str) else "")
         raise ModelError("the picture in the answer has neither b64_json nor url", location=self.wire.url)

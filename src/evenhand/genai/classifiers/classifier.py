@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from evenhand.chat_answers import choice_parser, read_choice
-from evenhand.coroutines import gather, run_blocking
+from evenhand.coroutines import blocks, call, gather
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item, WordMatcher
 from evenhand.genai.backends.openai_service import (
@@ -86,7 +86,8 @@ class LexiconClassifier:
             group: {value: WordMatcher(words) for value, words in values.items()} for group, values in groups.items()
         }
 
-    def classify(self, item: Item) -> dict[str, str | None]:
+    @blocks
+    async def classify(self, item: Item) -> dict[str, str | None]:
         """Return the value of every group.
 
         Raises:
@@ -98,10 +99,6 @@ class LexiconClassifier:
             named = [value for value, words in values.items() if words.is_in(text)]
             found[group] = named[0] if len(named) == 1 else None
         return found
-
-    async def classify_async(self, item: Item) -> dict[str, str | None]:
-        """Return the same; that takes no time worth a thread."""
-        return self.classify(item)
 
 
 # What a model says that a picture or a text shows.
@@ -150,7 +147,8 @@ class ChatClassifier:
         self._groups = {group: tuple(values) for group, values in groups.items()}
         self._questions = dict(questions or {})
 
-    def classify(self, item: Item) -> dict[str, str | None]:
+    @blocks
+    async def classify(self, item: Item) -> dict[str, str | None]:
         """Return the value of every group; None where the model cannot tell.
 
         Raises:
@@ -158,15 +156,11 @@ class ChatClassifier:
             FetchError: the service does not answer, or refuses.
             ModelError: its answer holds no text, or the model declines.
         """
-        return run_blocking(self.classify_async(item))
-
-    async def classify_async(self, item: Item) -> dict[str, str | None]:
-        """Return what ``classify`` returns; all questions are asked at the same time."""
         said = await gather(*(self._ask_value(item, group, values) for group, values in self._groups.items()))
         return dict(zip(self._groups, said, strict=True))
 
     async def _ask_value(self, item: Item, group: str, values: Sequence[str]) -> str | None:
-        reply = await self._chat.reply_async(self._question(item, group, values))
+        reply = await call(self._chat.reply, self._question(item, group, values))
         answer = read_choice(reply, _with_unsure(values), entry=group)
         return answer if answer in values else None
 

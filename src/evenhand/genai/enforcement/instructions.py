@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from evenhand.coroutines import run_blocking
+from evenhand.coroutines import blocks, call
 from evenhand.errors import EvenhandError
 from evenhand.genai.backends.generator import Item, WordMatcher
 from evenhand.genai.spec.pipeline_config import InstructionConfig, WordingConfig
@@ -40,12 +40,9 @@ class InstructionWriter:
     wording: InstructionConfig = field(default_factory=InstructionConfig)
     rewriter: OpenAIChat | None = None
 
-    def __call__(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
+    @blocks
+    async def __call__(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
         """Return the prompt that asks for values; unchanged if nothing must be asked for."""
-        return run_blocking(self.call_async(prompt, must))
-
-    async def call_async(self, prompt: str, must: Mapping[str, Sequence[str]]) -> str:
-        """Return the same, without holding up the event loop."""
         if not must:
             return prompt
         return await self._rewrite(prompt, must) or self.insert(prompt, must)
@@ -79,7 +76,7 @@ class InstructionWriter:
 
         question = REWRITE.replace(VALUES, _name_values(self._wording_of(prompt), must))
         try:
-            reply = await self.rewriter.reply_async(quote_text("prompt", prompt, question))
+            reply = await call(self.rewriter.reply, quote_text("prompt", prompt, question))
         except EvenhandError:
             return ""
         return reply.rpartition("</think>")[2].strip().strip('"').strip()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from evenhand.coroutines import call, run_blocking
+from evenhand.coroutines import blocks, call
 from evenhand.errors import ModelError
 from evenhand.genai import ContentRefusedError, Generator, Item, LocalDiffusion, OpenAIChat, OpenAIImages, Studio
 from evenhand.service.api.error_handlers import ServiceHTTPException
@@ -112,16 +112,13 @@ class ConversationGenerator:
             self._chat, self.ignored = None, sorted(options.keys() - {"user", "metadata", "safety_identifier"})
         self._generator = generator
 
-    def generate(self, prompt: str) -> Item:
+    @blocks
+    async def generate(self, prompt: str) -> Item:
         """Generate the next message, with the prompt in place of the text of the user.
 
         Raises:
             EvenhandError: There is no message.
         """
-        return run_blocking(self.generate_async(prompt))
-
-    async def generate_async(self, prompt: str) -> Item:
-        """Do the same as ``generate`` without blocking the event loop."""
         if self._chat is None:
             return await call(self._generator.generate, prompt)
         messages = [*self._messages]
@@ -129,8 +126,8 @@ class ConversationGenerator:
         for k, before, after in zip(self._user, texts, replace_texts(texts, prompt), strict=True):
             messages[k] = {**messages[k], "content": _replace_text(messages[k].get("content"), before, after)}
         # Messages whose text a rewritten prompt took over may be empty.
-        answer = await self._chat.ask_async(
-            [one for k, one in enumerate(messages) if k not in self._user or one["content"]]
+        answer = await call(
+            self._chat.ask, [one for k, one in enumerate(messages) if k not in self._user or one["content"]]
         )
         try:
             text = self._chat.text_of(answer)

@@ -120,7 +120,7 @@ class Guardrail:
         try:
             conditions = frozenset(await call_part(pipeline.judge.conditions, prompt))
             fixed = frozenset(await call_part(pipeline.judge.fixed_groups, prompt)) if conditions else frozenset()
-            admission = await keeper.admit_async(conditions, fixed=fixed)
+            admission = await call_part(keeper.admit, conditions, fixed=fixed)
         except StoreError as error:
             return self._without_store(call, error)
         except DecisionError:
@@ -129,7 +129,7 @@ class Guardrail:
             # An OptionError of the keeper's is the judge's too: it names a condition that there is none of.
             failure = PartFailure.of("judge", error)
             return self._undecided_verdict(str(failure), failure.summary, notes)
-        sent = await pipeline.instruct.call_async(prompt, admission.must)
+        sent = await call_part(pipeline.instruct, prompt, admission.must)
         if sent == prompt:
             verdict = GuardrailVerdict("NONE", "ok", prompt)
         elif prompt:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
 
-from evenhand.coroutines import is_blocking, run_blocking
+from evenhand.coroutines import blocks, call, is_blocking
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.genai import Admission, Instruction, InstructionWriter, ItemAttempt, ItemOutcome
 from evenhand.http import SecretRedactor
@@ -66,7 +66,8 @@ class StoredEnforcer:
         self.number: int | None = None
         self.withdrawn = False
 
-    def admit(
+    @blocks
+    async def admit(
         self,
         conditions: Collection[str],
         *,
@@ -78,16 +79,6 @@ class StoredEnforcer:
         Raises:
             StoreError: the store failed.
         """
-        return run_blocking(self.admit_async(conditions, fixed=fixed, prefer=prefer))
-
-    async def admit_async(
-        self,
-        conditions: Collection[str],
-        *,
-        fixed: Collection[str] = (),
-        prefer: Mapping[str, Sequence[str]] | None = None,
-    ) -> StoredAdmission:
-        """Do the same without holding up the event loop."""
         self.number = None
         self.call = self._given or uuid4().hex
         operation: dict[str, Any] = {
@@ -109,26 +100,20 @@ class StoredEnforcer:
         self.number = done.number
         return _stored_admission(done.answer["admission"], done.number, self.call)
 
-    def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
+    @blocks
+    async def complete(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
         """As ``Enforcer.complete``, durably.
 
         Raises:
             StoreError: the store failed, or the request was given up meanwhile; the item must not be delivered.
         """
-        return run_blocking(self.complete_async(admission, values))
-
-    async def complete_async(self, admission: Admission, values: Mapping[str, str | None]) -> ItemOutcome:
-        """Do the same without holding up the event loop."""
         if self.withdrawn:
-            return await self.fail_async(admission)
+            return await call(self.fail, admission)
         return await self._submit_outcome(admission, {"op": "complete", "values": dict(values)})
 
-    def fail(self, admission: Admission) -> ItemOutcome:
+    @blocks
+    async def fail(self, admission: Admission) -> ItemOutcome:
         """Fail a request, as ``Enforcer.fail``, durably."""
-        return run_blocking(self.fail_async(admission))
-
-    async def fail_async(self, admission: Admission) -> ItemOutcome:
-        """Do the same without holding up the event loop."""
         final = {"final": True, "withdrawn": True} if self.withdrawn else {}
         return await self._submit_outcome(admission, {"op": "fail", **final})
 

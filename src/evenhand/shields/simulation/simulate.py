@@ -27,14 +27,12 @@ from evenhand.shields.simulation.simulated_shields import (
     PeriodPolicy,
     RunCounters,
     SimulatedShield,
-    is_fair,
-    largest_bias,
     simulated_shield_for,
 )
 from evenhand.shields.simulation.streams import ArrivalSource, ArrivalStream, Order, synthetic_source
 from evenhand.shields.spec.configuration import format_exact
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
-from evenhand.shields.spec.properties import FairnessProperty
+from evenhand.shields.spec.properties import FairnessProperty, is_fair, largest_bias
 from evenhand.stats import Estimated, Proved, Quantity, Unknown, estimated_rate, student_interval
 from evenhand.typing import Booleans, Floats, Integers, Progress
 from evenhand.workers import UnitsDone, Workforce, fingerprint_of

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
+from evenhand.coroutines import call
 from evenhand.errors import EvenhandError, FetchError, FetchFailure
 from evenhand.genai import ContentRefusedError, OpenAIChat, OpenAIImages, ServiceConnection
 from evenhand.service.api.context import Here, ServiceContext, example_response
@@ -92,7 +93,7 @@ async def edit_images(request: Request, here: Here) -> Response:
             hint="send the picture as a form with files",
         )  # fmt: skip
     body = await request.body()
-    said = await _ask_behind(here, lambda wire: wire.send_async("/images/edits", body, kind), OpenAIImages)
+    said = await _ask_behind(here, lambda wire: call(wire.send, "/images/edits", body, kind), OpenAIImages)
     # With stream=true among the fields the answer has events.
     events = said.startswith((b"event:", b"data:"))
     return Response(said, media_type="text/event-stream" if events else "application/json", headers=PASSED_HEADERS)
@@ -100,7 +101,7 @@ async def edit_images(request: Request, here: Here) -> Response:
 
 async def _pass_on_json(path: str, asked: PassedRequest, here: ServiceContext) -> Response:
     body = asked.model_dump(exclude_unset=True)
-    answer = await _ask_behind(here, lambda wire: wire.post_async(path, body), OpenAIImages | OpenAIChat)
+    answer = await _ask_behind(here, lambda wire: call(wire.post, path, body), OpenAIImages | OpenAIChat)
     return JSONResponse(answer, headers=PASSED_HEADERS)
 
 
