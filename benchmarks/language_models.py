@@ -29,7 +29,7 @@ from evenhand.llm.asking import AskingPlan, ask_sweeps, tabulate
 from evenhand.llm.design import CHOICE, REFUSED, AnswerBatch, Design, Interviewer, QuestionBatch
 from evenhand.llm.estimates import AnswerTable, estimate_flips, estimate_gap, estimate_gap_here
 from evenhand.llm.findings import sign_flip_p
-from evenhand.llm.stopping import LOOKS, DecisionRule, anytime_half_width
+from evenhand.llm.stopping import LOOKS, DecisionRule
 from evenhand.stats import bonferroni, multiway_mean
 from evenhand.typing import Floats
 
@@ -369,13 +369,11 @@ def measure_gates(world: World, sweeps: int, rng: np.random.Generator) -> Measur
                 claimed.setdefault("pairs independent at each look", sweep)
             if rule.stop([gap], sweep, sweeps):
                 claimed.setdefault("alpha spending", sweep)
-        if abs(gap.mean) > anytime_half_width(gap, sweep, sweeps, 0.95):
-            claimed.setdefault("confidence sequence", sweep)
         if sweep == sweeps and (low > 0 or high < 0):
             claimed["fixed size"] = sweep
     names = ("fixed size", "our interval at each look", "pairs independent at each look", "alpha spending")
     measured: Measured = {}
-    for name in (*names, "confidence sequence"):
+    for name in names:
         measured[name] = float(name in claimed)
         measured[f"calls, {name}"] = 2.0 * world.templates * claimed.get(name, sweeps)
     return measured

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.llm.stopping import DecisionRule, PrecisionRule, advise, anytime_half_width, project_variance
+from evenhand.llm.stopping import DecisionRule, PrecisionRule, advise, project_variance
 from evenhand.stats import MultiwayMean, MultiwayVariance, bonferroni
 
 
@@ -52,7 +52,6 @@ def test_what_is_spent_follows_the_projected_variance():
     assert rule.levels([now], 5, 20) == (level,)
     (final,) = rule.levels([gap(0.0, 0.0002, (0.0, 0.0001))], 20, 20)
     assert 0.95 < final < level
-    assert anytime_half_width(now, 5, 20, 0.95) > now.half_width(level) > now.half_width(0.95)
 
 
 def test_advice_by_hand():

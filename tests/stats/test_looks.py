@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal, norm
 from tests.support import scaled
 
 from evenhand.errors import OptionError
-from evenhand.stats import AlphaSpending, anytime_confidence
+from evenhand.stats import AlphaSpending
 
 
 def reach(level):
@@ -57,29 +57,3 @@ def test_who_looks_at_every_step_is_seldom_wrong():
     walks = rng.normal(size=(20_000, 20)).cumsum(axis=1) / np.sqrt(np.arange(1, 21))
     assert (np.abs(walks) > edges).any(axis=1).mean() == pytest.approx(0.05, abs=0.005)
     assert (np.abs(walks) > 1.96).any(axis=1).mean() > 0.2
-
-
-def test_the_confidence_sequence_holds_at_any_time():
-    rng = np.random.default_rng(3)
-    steps = np.unique(np.geomspace(1, 3000, 200).astype(int))
-    edges = np.array([reach(anytime_confidence(1 / step, 1 / 300, 0.9)) for step in steps])
-    walks = rng.normal(size=(2000, 3000)).cumsum(axis=1)[:, steps - 1] / np.sqrt(steps)
-    missed = (np.abs(walks) > edges).any(axis=1).mean()
-    assert 0.03 < missed < 0.1
-
-
-def test_the_confidence_sequence_by_hand_and_at_its_best():
-    """Where r = 1 the reach is sqrt(2 log(2 / alpha^2)); at the variance asked for no other choice is shorter."""
-    ratio = -float(np.real(lambert(-(0.05**2) / np.e))) - 1
-    assert reach(anytime_confidence(ratio, 1.0)) == pytest.approx(np.sqrt(2 * np.log(2 / 0.05**2)), rel=1e-6)
-    at_best = anytime_confidence(1.0, 1.0)
-    assert all(anytime_confidence(1.0, other) > at_best for other in (0.2, 0.5, 0.9, 1.1, 2.0, 5.0))
-
-
-def lambert(value):
-    """The lower branch of w e^w = value, by halving."""
-    low, high = -50.0, -1.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if middle * np.exp(middle) > value else (low, middle)
-    return high

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from evenhand.stats import AlphaSpending, MultiwayMean, anytime_confidence, bonferroni
+from evenhand.stats import AlphaSpending, MultiwayMean, bonferroni
 
 LOOKS = (1, 2, 3, 5, 8, 12, 20)
 """Sweeps after which a decision is looked for; also after the last."""
@@ -92,11 +92,6 @@ class DecisionRule:
 def project_variance(gap: MultiwayMean, sweep: int, last: int) -> float:
     """Return the variance that a gap will have after the last sweep."""
     return gap.total - gap.variance.own * (1 - sweep / last)
-
-
-def anytime_half_width(gap: MultiwayMean, sweep: int, last: int, confidence: float) -> float:
-    """Return half the width of an interval that may be looked at whenever one likes, for the display of progress."""
-    return gap.half_width(anytime_confidence(gap.total, project_variance(gap, sweep, last), confidence))
 
 
 class NarrowingAdvice(NamedTuple):

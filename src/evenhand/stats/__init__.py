@@ -136,7 +136,6 @@ from evenhand.stats.score_difference import (
 )
 from evenhand.stats.sequential import (
     AlphaSpending,
-    anytime_confidence,
     betting_bounds,
     betting_martingales,
     largest_deviation,
@@ -185,7 +184,6 @@ __all__ = [
     "Unknown",
     "adjusted_mean_interval",
     "adjusted_p",
-    "anytime_confidence",
     "auc",
     "auc_difference",
     "auc_of_counts",

@@ -1,11 +1,10 @@
 """Statistics that may be looked at while data still come: bets, alpha spent at looks, confidence sequences."""
 
 from evenhand.stats.sequential.betting import betting_bounds, betting_martingales, sequential_rate
-from evenhand.stats.sequential.looks import AlphaSpending, anytime_confidence, largest_deviation, log_evidence
+from evenhand.stats.sequential.looks import AlphaSpending, largest_deviation, log_evidence
 
 __all__ = [
     "AlphaSpending",
-    "anytime_confidence",
     "betting_bounds",
     "betting_martingales",
     "largest_deviation",

@@ -1,7 +1,7 @@
-"""Intervals of an estimate that is looked at while its data come in: at several looks, or at any time.
+"""Intervals of an estimate that is looked at several times while its data come in.
 
-An interval of 95 % that is looked at seven times misses at one of them far more often than in 5 % of cases. Two ways
-out are here. Both give the level at which the ordinary interval of an estimate is to be built at a look, so that all
+An interval of 95 % that is looked at seven times misses at one of them far more often than in 5 % of cases.
+``AlphaSpending`` gives the level at which the ordinary interval of an estimate is to be built at a look, so that all
 looks together keep the level wanted; the estimate's information is one over its variance.
 """
 
@@ -92,30 +92,6 @@ def _quadrature() -> tuple[Floats, Floats]:
     """Return the nodes between -1 and 1, and their weights."""
     grid, weights = np.polynomial.legendre.leggauss(NODES)
     return grid, weights
-
-
-def anytime_confidence(variance: float, best: float, confidence: float = 0.95) -> float:
-    """Return the confidence level of an interval that belongs to a confidence sequence: valid at every time at once.
-
-    With information I = 1 / V the interval of the normal mixture reaches ``sqrt((1 + r) log((1 + r) / (r alpha^2)))``
-    standard errors, where ``r I`` is the precision of the mixing distribution (Robbins, "Statistical methods related to
-    the law of the iterated logarithm", Annals of Mathematical Statistics 1970; which precision is best at a given time:
-    Howard, Ramdas, McAuliffe & Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of
-    Statistics 2021). It holds for jointly normal estimates with independent increments, whatever the reason to stop.
-
-    Args:
-        variance: of the estimate now, above 0.
-        best: the variance at which the interval is to be as short as it can be.
-        confidence: of all times together.
-    """
-    from scipy.special import lambertw
-
-    alpha = 2 * tail_probability(confidence)
-    # r is proportional to the variance. At a given time the reach is least for r = 1 / (-W(-alpha^2 / e) - 1), W being
-    # the lower branch of Lambert's function: the root of log((1 + r) / (r alpha^2)) = 1 / r.
-    ratio = variance / best / (-float(lambertw(-(alpha**2) / np.e, -1).real) - 1)
-    edge = np.sqrt((1 + ratio) * np.log((1 + ratio) / (ratio * alpha**2)))
-    return float(2 * normal_cdf(min(float(edge), FARTHEST)) - 1)
 
 
 # Intervals for averages of bounded outcomes whose expectation may drift, valid at every moment at once.
