@@ -58,8 +58,8 @@ docs: $(stamps)/docs  ## build the documentation into site/
 notebooks: $(tested)  ## execute the notebooks of the documentation and write their outputs
 	$(bin)/python tools/run_notebooks.py
 
-reproduce: $(stamps)/plain  ## make the tables of a paper again: PAPER=fairquant, with TABLE="II" only that one, with QUICK=1 in minutes
-	$(bin)/python -m reproductions $(PAPER) $(if $(TABLE),--table "$(TABLE)") $(if $(QUICK),--quick)
+reproduce: $(stamps)/plain  ## make the tables of a paper again: PAPER=fairquant; TABLE=II: only that one; QUICK=1: in minutes
+	@$(bin)/python -m reproductions $(PAPER) $(if $(TABLE),--table "$(TABLE)") $(if $(QUICK),--quick)
 
 dist: $(stamps)/dist  ## build the sdist, and from it the wheel, into dist/
 	@rm -rf dist

@@ -1,0 +1,433 @@
+"""What the scripts share: pieces of work that are kept, figures beside the published ones, and pages of tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import yaml
+
+from evenhand import __version__
+from evenhand.errors import DataError, FetchError, MissingExtraError, OptionError
+from evenhand.files import write_atomically
+from evenhand.stats import Proved, Quantity, Unknown
+from evenhand.text import format_duration, format_significant
+from evenhand.version import without_commit
+
+FOLDER = Path(__file__).resolve().parent
+DATA = FOLDER / "data"
+PAGES = FOLDER.parent / "docs" / "reproductions"
+
+PAPERS = ("fairquant", "conditional_fairness", "shields", "maft", "testsgd")
+"""Names of the scripts, in the order of the index."""
+
+Values: TypeAlias = dict[str, Any]
+"""What a piece of work found, as plain JSON."""
+
+Found: TypeAlias = Mapping[str, Values]
+"""Name of a piece -> what it found; pieces may be missing."""
+
+Results: TypeAlias = dict[str, Any]
+"""A file in ``results``: version, seed, seconds of every piece, pieces left out with why, figures of every table."""
+
+Kind: TypeAlias = Literal["proved", "observed", "estimated", "measured"]
+Verdict: TypeAlias = Literal["agrees", "better", "differs", "not compared"]
+VERDICTS: tuple[Verdict, ...] = ("agrees", "better", "differs", "not compared")
+"""``agrees``: within what chance and rounding explain; ``better``: the published figure is reached and passed."""
+
+NOT_DONE = "not done in this run"
+
+
+# Figures.
+
+
+@dataclass(frozen=True)
+class Own:
+    """A figure of ours, in the unit of the published one.
+
+    Attributes:
+        value: the figure.
+        kind: ``proved``, ``observed`` on given people or runs, ``estimated`` from a random sample, or ``measured``, as
+            times and sizes are.
+        low, high: its 95 % interval; None without one.
+        basis: what it rests on: ``on 5,000 people``.
+    """
+
+    value: float
+    kind: Kind
+    low: float | None = None
+    high: float | None = None
+    basis: str = ""
+
+    @classmethod
+    def of_quantity(cls, quantity: Quantity, *, scale: float = 1.0) -> Own | None:
+        """Return a quantity of the package, times a scale; None where it is unknown."""
+        if isinstance(quantity, Unknown):
+            return None
+        if isinstance(quantity, Proved):
+            return cls(scale * quantity.value, "proved", basis=quantity.how)
+        low, high = scale * quantity.low, scale * quantity.high
+        return cls(scale * quantity.value, quantity.kind, low, high, f"on {quantity.n:,}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A published figure, and ours.
+
+    Attributes:
+        row: the row of the table, or the line of the drawing.
+        measure: what is measured; figures of a table with one measure are listed together.
+        published: the figure of the paper; None where it has none.
+        ours: by the published method.
+        default: by the method that Evenhand uses unless told otherwise; None where it is the published one.
+        verdict: how ours compares.
+        unit: ``%``, ``s``, or empty for counts and plain numbers.
+        printed: the published figure in words, where it is more than a number: ``at most 40``.
+        note: why it differs or is not compared, in a sentence.
+        at: the place on the horizontal axis, for drawings.
+    """
+
+    row: str
+    measure: str
+    published: float | None = None
+    ours: Own | None = None
+    default: Own | None = None
+    verdict: Verdict = "not compared"
+    unit: Literal["%", "s", ""] = ""
+    printed: str = ""
+    note: str = ""
+    at: float | None = None
+
+
+def judge(
+    published: float, ours: float, *, better: str = "", within: float = 0.0, interval: tuple[float, float] | None = None
+) -> Verdict:
+    """Compare a figure with the published one.
+
+    Args:
+        published, ours: in the same unit.
+        better: ``higher`` or ``lower``, where one of them is an improvement.
+        within: how far apart they may be and agree: the paper's rounding, or the noise of its own runs.
+        interval: of ours; the published figure inside of it agrees.
+    """
+    low, high = (ours, ours) if interval is None else interval
+    if low - within <= published <= high + within:
+        return "agrees"
+    if (better == "higher" and ours > published) or (better == "lower" and ours < published):
+        return "better"
+    return "differs"
+
+
+def compare(
+    row: str,
+    measure: str,
+    published: float | None,
+    ours: Own | None,
+    *,
+    better: str = "",
+    within: float = 0.0,
+    note: str = "",
+    missing: str = NOT_DONE,
+    **more: Any,
+) -> Figure:
+    """Return a figure with its verdict: ours, or the published figure inside its interval, may agree.
+
+    Args:
+        row, measure, published, ours: as of ``Figure``.
+        better, within: as of ``judge``.
+        note: why it is better or differs.
+        missing: why there is none of ours.
+        more: other attributes of the figure.
+    """
+    if published is None or ours is None:
+        return Figure(row, measure, published, ours, note=note if ours else missing, **more)
+    interval = None if ours.low is None or ours.high is None else (ours.low, ours.high)
+    verdict = judge(published, ours.value, better=better, within=within, interval=interval)
+    return Figure(row, measure, published, ours, verdict=verdict, note="" if verdict == "agrees" else note, **more)
+
+
+def claim(row: str, measure: str, printed: str, ours: Own, *, holds: bool, note: str = "", **more: Any) -> Figure:
+    """Compare a statement of the text with a figure of ours: it holds, or it does not, because of something."""
+    verdict: Verdict = "agrees" if holds else "differs"
+    return Figure(row, measure, None, ours, verdict=verdict, printed=printed, note="" if holds else note, **more)
+
+
+def summarize_verdicts(verdicts: Iterable[str]) -> Verdict:
+    """Return the verdict of a table from those of its figures: it differs where one of them does.
+
+    >>> summarize_verdicts(["agrees", "better", "not compared"])
+    'better'
+    """
+    there = set(verdicts)
+    ranked: tuple[Verdict, ...] = ("differs", "better", "agrees")
+    return next((verdict for verdict in ranked if verdict in there), "not compared")
+
+
+# Pieces of work, and the papers that they are for.
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a piece may depend on besides itself.
+
+    Attributes:
+        quick: whether to spend minutes on the whole paper instead of the published effort.
+        seed: of its random numbers.
+        data_home: the folder of data and networks that are not bundled; None: the usual one.
+    """
+
+    quick: bool = False
+    seed: int = 0
+    data_home: Path | None = None
+
+
+class Piece(NamedTuple):
+    """A piece of work that ends within ten minutes on one core.
+
+    Attributes:
+        name: unique in the paper; also of its file.
+        tables: the numbers of the tables that need it.
+        run: does it, and returns what tables are made of.
+        quick: whether a quick run does it too.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    run: Callable[[Context], Values]
+    quick: bool = True
+
+
+@cache
+def read_published(name: str) -> Any:
+    """Return what a paper says: title, place, titles of its tables, and its figures."""
+    return yaml.safe_load((FOLDER / "published" / f"{name}.yaml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper whose tables can be made again.
+
+    Attributes:
+        name: of its script.
+        pieces: the work behind its tables.
+        comparisons: number of a table -> what makes its figures from what the pieces found. Tables that the published
+            file names and that are not here have nothing to compare.
+    """
+
+    name: str
+    pieces: tuple[Piece, ...] = field(repr=False)
+    comparisons: Mapping[str, Callable[[Found], Iterable[Figure]]] = field(repr=False)
+
+    @property
+    def published(self) -> Any:
+        """What the paper says."""
+        return read_published(self.name)
+
+    def choose(self, numbers: Sequence[str]) -> list[str]:
+        """Return the numbers of the tables that are named, by ``II``, ``table ii`` or ``figure 4``; all if none is.
+
+        Raises:
+            OptionError: the paper has no such table.
+        """
+        chosen = []
+        for number in numbers:
+            wanted = number.casefold().split()
+            found = [one for one in self.comparisons if wanted and one.casefold().split()[-len(wanted) :] == wanted]
+            if not found:
+                raise OptionError(
+                    f"expected a table of {self.name} that can be compared, got {number!r}",
+                    hint=", ".join(self.comparisons),
+                )
+            chosen += found
+        return [number for number in self.comparisons if number in chosen or not numbers]
+
+
+def run_piece(piece: Piece, context: Context, folder: Path | None) -> Values:
+    """Return what a piece found: ``values`` and ``seconds``, or ``missing``; from its file where there is one.
+
+    Args:
+        piece: which.
+        context: what it depends on.
+        folder: of the files; a file of another version or seed is written again.
+    """
+    about = {"evenhand": without_commit(__version__), "seed": context.seed, "quick": context.quick}
+    path = None if folder is None else folder / f"{piece.name}.json"
+    if path is not None and path.is_file():
+        kept: Values = json.loads(path.read_text("utf-8"))
+        if kept["about"] == about:
+            return kept
+    started = time.perf_counter()
+    try:
+        values = piece.run(context)
+    except (MissingExtraError, FetchError, DataError) as error:
+        return {"missing": str(error).splitlines()[0]}
+    done = {"about": about, "seconds": round(time.perf_counter() - started, 1), "values": values}
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(done, allow_nan=False) + "\n")
+    return done
+
+
+def reproduce(
+    paper: Paper, tables: Sequence[str] = (), context: Context | None = None, folder: Path | None = None
+) -> Results:
+    """Do the pieces that some tables need and that are not done yet, and compare.
+
+    Args:
+        paper: which.
+        tables: numbers of its tables; by default all.
+        context: what the pieces depend on.
+        folder: pieces are kept there, a file each; None: they are not kept.
+
+    Raises:
+        OptionError: there is no such table.
+    """
+    context = context or Context()
+    numbers = paper.choose(tables)
+    wanted = [
+        piece for piece in paper.pieces if set(numbers) & set(piece.tables) and (piece.quick or not context.quick)
+    ]
+    done = {}
+    for piece in wanted:
+        done[piece.name] = run_piece(piece, context, folder)
+        said = done[piece.name].get("missing") or format_duration(done[piece.name]["seconds"])
+        print(f"{piece.name}: {said}", file=sys.stderr)
+    found = {name: one["values"] for name, one in done.items() if "values" in one}
+    return {
+        "evenhand": without_commit(__version__),
+        "seed": context.seed,
+        "pieces": {name: done[name]["seconds"] for name in found},
+        "left_out": {name: one["missing"] for name, one in done.items() if "missing" in one},
+        "tables": {number: [_as_json(one) for one in paper.comparisons[number](found)] for number in numbers},
+    }
+
+
+def _as_json(figure: Figure) -> Values:
+    def filled(values: Values) -> Values:
+        return {key: value for key, value in values.items() if value not in (None, "")}
+
+    return filled({key: filled(value) if isinstance(value, dict) else value for key, value in asdict(figure).items()})
+
+
+def read_results(name: str) -> Results:
+    """Return the committed results of a paper."""
+    found: Results = json.loads((FOLDER / "results" / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def write_results(name: str, results: Results) -> None:
+    """Write the results of a paper, a line for each figure."""
+    tables = [
+        json.dumps(number) + ": [" + ",".join("\n  " + json.dumps(figure) for figure in figures) + "\n ]"
+        for number, figures in results["tables"].items()
+    ]
+    head = [f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in results.items() if key != "tables"]
+    text = "{\n" + "".join(head) + ' "tables": {\n ' + ",\n ".join(tables) + "\n }\n}\n"
+    write_atomically(FOLDER / "results" / f"{name}.json", text)
+
+
+# Pages.
+
+
+def build_page(name: str, results: Results) -> str:
+    """Return the page of a paper, in Markdown."""
+    published, address = read_published(name), name.replace("_", "-")
+    lines = [
+        f"# {published['title']}",
+        f"<!-- Written by make reproduce from reproductions/results/{name}.json. -->",
+        f"Published figures beside ours: {published['where']}. [The method](../methods/{address}.md) has a page of its "
+        "own.",
+        f"```console\n$ make reproduce PAPER={name}\n```",
+        *([published["about"].strip()] if "about" in published else []),
+        "\n".join(_overview(published["tables"], results)),
+    ]
+    for why in dict.fromkeys(results["left_out"].values()):
+        names = ", ".join(name for name, reason in results["left_out"].items() if reason == why)
+        lines.append(f"Left out: {names}: {why}.")
+    for number in results["tables"]:
+        lines += build_table(name, number, results)
+    seconds = format_duration(sum(results["pieces"].values()))
+    lines.append(f"*Evenhand {results['evenhand']}, seed {results['seed']}; {seconds} of work.*")
+    return "\n\n".join(lines) + "\n"
+
+
+def _overview(tables: Mapping[str, Any], results: Results) -> Iterator[str]:
+    yield "| table | shows | agree | better | differ | not compared |\n|---|---|---:|---:|---:|---:|"
+    for number, about in tables.items():
+        counts = Counter(figure["verdict"] for figure in results["tables"].get(number, ()))
+        said = about.get("text", "") if number not in results["tables"] else ""
+        numbers = " | ".join(str(counts[verdict]) for verdict in VERDICTS)
+        yield f"| {number} | {about['title']}{': ' if said else ''}{said} | {numbers} |"
+
+
+def build_table(name: str, number: str, results: Results) -> Iterator[str]:
+    """Yield the blocks of one table of a paper: a heading, what is compared, and a table for each measure."""
+    about, figures = read_published(name)["tables"][number], results["tables"][number]
+    yield f"## {number}: {about['title']}"
+    if "text" in about:
+        yield about["text"].strip()
+    reasons = [why for why, many in Counter(one["note"] for one in figures if "note" in one).items() if many > 1]
+    for measure in dict.fromkeys(figure["measure"] for figure in figures):
+        own = [figure for figure in figures if figure["measure"] == measure]
+        unit = {"%": ", in percent", "s": ", in seconds", "": ""}[own[0].get("unit", "")]
+        head = (
+            "| row | published | published method | Evenhand's method | verdict | note |\n|---|---:|---:|---:|---|---|"
+        )
+        yield f"**{measure[:1].upper()}{measure[1:]}{unit}.**"
+        yield "\n".join([head, *(_table_row(figure, reasons) for figure in own)])
+    if reasons:
+        yield "\n".join(f"- Reason {place}: {why}" for place, why in enumerate(reasons, 1))
+
+
+def _table_row(figure: Values, reasons: Sequence[str]) -> str:
+    note = figure.get("note", "")
+    published = figure.get("printed") or (format_significant(figure["published"]) if "published" in figure else "-")
+    row = f"{figure['row']} at {figure['at']:g}" if "at" in figure else figure["row"]
+    cells = [row, published, _own_cell(figure.get("ours")), _own_cell(figure.get("default")), figure["verdict"]]
+    return "| " + " | ".join([*cells, f"reason {reasons.index(note) + 1}" if note in reasons else note]) + " |"
+
+
+def _own_cell(own: Values | None) -> str:
+    if own is None:
+        return "-"
+    said = format_significant(own["value"])
+    if "low" in own and "high" in own:
+        said += f" ({format_significant(own['low'])} to {format_significant(own['high'])})"
+    kind = "" if own["kind"] == "measured" else own["kind"]
+    return " ".join(filter(None, (said, kind, own.get("basis", ""))))
+
+
+BEGIN, END = "<!-- papers: listed by make reproduce -->", "<!-- end of papers -->"
+
+
+def build_index(text: str) -> str:
+    """Return the page with the list of papers, with today's counts between its marks."""
+    lines = [
+        "| paper | tables | agree | better | differ | not compared | work |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name in PAPERS:
+        published, results = read_published(name), read_results(name)
+        counts = Counter(
+            summarize_verdicts(figure["verdict"] for figure in results["tables"].get(number, ()))
+            for number in published["tables"]
+        )
+        page = f"[{published['title']}]({name.replace('_', '-')}.md), {published['where']}"
+        numbers = [str(len(published["tables"])), *(str(counts[verdict]) for verdict in VERDICTS)]
+        lines.append(f"| {' | '.join([page, *numbers, format_duration(sum(results['pieces'].values()))])} |")
+    before, _, after = text.partition(BEGIN)
+    return before + "\n".join([BEGIN, "", *lines, "", END]) + after.partition(END)[2]
+
+
+def write_pages(name: str) -> None:
+    """Write the page of a paper and the list of papers, from the results that are committed."""
+    write_atomically(PAGES / f"{name.replace('_', '-')}.md", build_page(name, read_results(name)))
+    index = PAGES / "index.md"
+    write_atomically(index, build_index(index.read_text("utf-8")))
