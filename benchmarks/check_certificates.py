@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from evenhand import certification, checker
-from reproductions.fairquant.networks import load_network
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from reproductions.fairquant import load_network
 
 
 def main() -> None:
@@ -28,7 +32,7 @@ def main() -> None:
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for name in options.names:
-        model = load_network(name, None)
+        model = load_network(name)
         with tempfile.TemporaryDirectory() as place:
             path = Path(place) / "boxes.cert"
             # Once for the compiler.

@@ -55,7 +55,10 @@ from evenhand.mitigation.training.fair_classifier import FairClassifier
 from evenhand.models import AdditiveNetwork, Scorer
 from evenhand.schema import People, Schema, encode
 from mitigation_network import flips, flips_tables
-from reproductions.mitigation.record import CASES, ExperimentCase, load_people
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from reproductions.testsgd_people import CASES, ExperimentCase, load_people
 
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = {

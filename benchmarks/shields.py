@@ -43,7 +43,10 @@ from rich.table import Table
 
 from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, Shield, ShieldPlan, ShieldPolicy, synthesize
 from evenhand.view import drawing as charts
-from reproductions.shields import recursion
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from reproductions import shields_recursion
 
 ROOT = Path(__file__).resolve().parent.parent
 KAPPA = Fraction(1, 10)
@@ -129,7 +132,7 @@ def synthesis(case: Case, horizon: int) -> Callable[[], ShieldPolicy]:
 
 def by_reference(case: Case, horizon: int) -> Callable[[], float]:
     """The published recursion for the same problem; its value is the expected cost."""
-    return lambda: recursion.solve(case.kept, KAPPA, horizon, inputs(case)).cost
+    return lambda: shields_recursion.solve(case.kept, KAPPA, horizon, inputs(case)).cost
 
 
 WAYS: dict[str, Callable[[Case, int], Callable[[], Any]]] = {

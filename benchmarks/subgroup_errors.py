@@ -55,7 +55,10 @@ from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.measures import minimum_sizes
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin
 from evenhand.subgroups.tabulate import OccupiedCells, find_occupied_cells, sum_rule_sets, tabulate_people
-from reproductions.mitigation.record import CASES, load_people
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from reproductions.testsgd_people import CASES, load_people
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared"))

@@ -49,8 +49,10 @@ from evenhand.models import Scorer, WrappedScorer, predict_labels
 from evenhand.schema import People
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.result import Finding, SubgroupResult
-from reproductions.mitigation.record import CASES, ExperimentCase, MitigationExperimentSettings, load_people
-from reproductions.mitigation.subgroups import PublishedNetworkLearner
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from reproductions.testsgd_people import CASES, FULL, ExperimentCase, PublishedNetworkLearner, load_people
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("EVENHAND_SHARED", ROOT.parent / "shared"))
@@ -82,7 +84,7 @@ def case(name: str) -> Case | None:
     except FetchError:
         return None
     parts = split_people(people, seed=0)
-    model = PublishedNetworkLearner(MitigationExperimentSettings()).fit(TrainingSet.plain(parts.train), seed=0)
+    model = PublishedNetworkLearner(FULL).fit(TrainingSet.plain(parts.train), seed=0)
     right = (predict_labels(model, parts.test.individuals) == model.favourable) == parts.test.favourable
     return Case(name, SOURCES[name], people, model, float(right.mean()))
 

@@ -523,7 +523,9 @@ def compare_coverage(found: Found) -> Iterator[Figure]:
     """Compare the coverage of pairs with the published bounds, at some places of Figure 3."""
     curves, saturated = found.get("coverage", {}).get("curves", {}), PUBLISHED["saturated_at"]
     below, never = PUBLISHED["coverage_below"], PUBLISHED["coverage_never"]
-    gains = {name: 100 * (curve[-1] - curve[saturated - 1]) for name, curve in curves.items() if len(curve) > saturated}
+    gains = {
+        name: 100 * curve[-1] - 100 * curve[saturated - 1] for name, curve in curves.items() if len(curve) > saturated
+    }
     late = sum(gain > 5 for gain in gains.values())
     for name, curve in curves.items():
         for at in sorted({*(one for one in READ_OFF if one < len(curve)), min(len(curve), READ_OFF[-1])}):

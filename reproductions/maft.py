@@ -603,7 +603,7 @@ def compare_networks(found: Found) -> Iterator[Figure]:
         ours, name = done.get(key), theirs["name"]
         missing = NOT_HERE if key in ("heart", "students") else NOT_PASSED_ON
         for measure in ("individuals", "features"):
-            count = None if ours is None else Own(ours[measure], "observed")
+            count = None if ours is None or ours[measure] is None else Own(ours[measure], "observed")
             note = f"the data set has {count.value:,}, and the paper prints {theirs[measure]:,}" if count else ""
             yield compare(name, measure, theirs[measure], count, note=note, missing=missing)
         yield _compare_accuracy(name, theirs["accuracy"], ours, missing)
@@ -644,10 +644,10 @@ def compare_steps(found: Found) -> Iterator[Figure]:
     for name, counts in PUBLISHED["program"].items():
         for method, profiles in counts.items() if name in done else ():
             runs = done[name]["runs"]
-            own = average(_column(runs["default"], "profiles"), PLAUSIBLE) if method == "MAFT" else None
+            other = average(_column(runs["default"], "profiles"), PLAUSIBLE) if method == "MAFT" else None
             ours = average(_column(runs["MAFT 1" if method == "MAFT" else method], "profiles"))
             measure = "profiles, beside a run of the authors' program"
-            yield Figure(f"{name}, {method}", measure, profiles, ours, own, note=RERUN)
+            yield Figure(f"{name}, {method}", measure, profiles, ours, other, note=RERUN)
 
 
 def _by_round(done: Mapping[str, Values], label: str, measure: str) -> list[float]:

@@ -427,8 +427,8 @@ def compare_losses(found: Found) -> Iterator[Figure]:
             row, measure = f"{SHORT[kept]}, {shield}, ERM", "mean utility loss of periodic shields"
             if shield == DYNAMIC:
                 holds = own.value == min(one.value for name, one in means.items() if name != DYNAMIC_STRICT)
-                note, default = "another loses less here", means.get(DYNAMIC_STRICT)
-                yield claim(row, measure, "least", own, holds=holds, note=note, default=default, unit="%")
+                note, strict = "another loses less here", means.get(DYNAMIC_STRICT)
+                yield claim(row, measure, "least", own, holds=holds, note=note, default=strict, unit="%")
             elif shield != DYNAMIC_STRICT:
                 yield Figure(row, measure, ours=own, unit="%", printed="picture", note=LOST)
 
@@ -528,6 +528,8 @@ def compare_bias(found: Found) -> Iterator[Figure]:
 def _explain_gaps(found: Found, kept: str) -> str:
     """Return how wide the gaps of our classifiers and of the published ones are."""
     trained = _trained(found)
+    if not trained:
+        return ""
     ours = float(np.mean([100 * one[kept] for one in trained]))
     theirs = float(np.mean([PUBLISHED["classifiers"][one["environment"]][one["classifier"]][kept] for one in trained]))
     return f"the mean gap of our classifiers is {ours:.1f} points, published {theirs:.1f} (Tables 5 to 8)"
@@ -717,7 +719,9 @@ def compare_thresholds(found: Found) -> Iterator[Figure]:
         yield from _order_thresholds(label, means, kappas)
 
 
-def _order_thresholds(label: str, means: Mapping[tuple[str, str], float], kappas: Sequence[str]) -> Iterator[Figure]:
+def _order_thresholds(
+    label: str, means: Mapping[tuple[PropertyName, str], float], kappas: Sequence[str]
+) -> Iterator[Figure]:
     """Yield whether losses fall from the smallest to the largest threshold, and are smaller for demographic parity."""
     if not means:
         return

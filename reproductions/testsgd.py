@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from evenhand.stats import clopper_pearson, difference_interval, normal_quantile
 from evenhand.subgroups import Perturbation, SubgroupConfig, methods
 from evenhand.text import format_count
 from evenhand.typing import Floats, Integers
-from reproductions.common import NOT_DONE, Context, Figure, Found, Own, Paper, Piece, Values, compare, judge
+from reproductions.common import NOT_DONE, Context, Figure, Found, Own, Paper, Piece, Values, Verdict, compare, judge
 from reproductions.testsgd_people import (
     COMBINATIONS,
     EVERY,
@@ -252,7 +252,7 @@ def _unsigned(gap: float, low: float, high: float, kind: Literal["observed", "es
     return Own(100 * abs(gap), kind, 100 * low, 100 * high, basis)
 
 
-def _near(published: float, ours: Own | None, within: float, better: str = "") -> Any:
+def _near(published: float, ours: Own | None, within: float, better: str = "") -> Verdict:
     """Judge a score by its value alone, whatever its interval."""
     return "not compared" if ours is None else judge(published, ours.value, within=within, better=better)
 
@@ -715,7 +715,7 @@ def compare_methods(found: Found) -> Iterator[Figure]:
 
 def _compare_themis(title: str, published: float | None, done: Values, default: Own | None) -> Figure:
     if COMBINATIONS in done:
-        verdict: Any = "agrees" if published is None else "differs"
+        verdict: Verdict = "agrees" if published is None else "differs"
         printed = "more than 24 hours" if published is None else ""
         note = f"not measured here either: {done[COMBINATIONS]}"
         return Figure(title, "THEMIS", published, None, default, verdict, unit="%", printed=printed, note=note)
@@ -728,7 +728,7 @@ def _compare_themis(title: str, published: float | None, done: Values, default: 
 def _compare_score(
     row: str, measure: str, published: float | None, ours: Own | None, default: Own | None, note: str
 ) -> Figure:
-    verdict = "not compared" if published is None else _near(published, ours, NEAR)
+    verdict: Verdict = "not compared" if published is None else _near(published, ours, NEAR)
     note = note if verdict == "agrees" else f"{OTHER_NETWORK}; {note}"
     return Figure(row, measure, published, ours, default, verdict, unit="%", note=note)
 

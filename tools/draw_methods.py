@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw the charts of docs/methods from the figures in docs/reproductions: docs/images/method-*.svg.
+"""Draw the charts of docs/methods from the figures in reproductions/results: docs/images/method-*.svg.
 
 tools/draw_methods.py
 """
@@ -36,9 +36,8 @@ BENCHMARKS = {
 
 def read_table(paper: str, number: str, measure: str) -> list[Row]:
     """Return the compared figures of one measure."""
-    found = json.loads((ROOT / "docs" / "reproductions" / f"{paper}.json").read_text("utf-8"))
-    (table,) = (table for table in found["tables"] if table["number"] == number)
-    return [figure for figure in table["figures"] if figure["measure"] == measure]
+    found = json.loads((ROOT / "reproductions" / "results" / f"{paper}.json").read_text("utf-8"))
+    return [figure for figure in found["tables"][number] if figure["measure"] == measure]
 
 
 def find_undecided() -> Points:
@@ -46,7 +45,7 @@ def find_undecided() -> Points:
     return {
         figure["row"]: (figure["published"], figure["ours"]["value"], figure["default"]["value"])
         for figure in read_table("fairquant", "Table II", "undecided")
-        if figure["ours"] and figure["default"] and not figure["row"].startswith("compas")
+        if "ours" in figure and "default" in figure and not figure["row"].startswith("compas")
     }
 
 
@@ -55,7 +54,7 @@ def find_profiles() -> Points:
     found: dict[str, dict[str, float]] = {}
     for figure in read_table("maft", "Equal budgets", "plausible profiles"):
         network, method = figure["row"].split(", ")
-        own = figure["ours"] or figure["default"]
+        own = figure.get("ours") or figure.get("default")
         if own:
             found.setdefault(network, {})[method] = own["value"]
     return {

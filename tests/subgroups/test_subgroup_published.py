@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from evenhand import subgroups
 from evenhand.schema import People, Schema, Value
 from evenhand.subgroups import Finding, RefusedRuleSet
-from reproductions.mitigation.record import load_people
-from reproductions.testsgd.people import find_case
-from reproductions.testsgd.published import SUBGROUPS
+from reproductions.testsgd_people import PUBLISHED, find_case, load_people
 from support import shared
 
 SIZES = {
@@ -69,7 +67,7 @@ def judged(name: str, **options: Any) -> list[Finding | RefusedRuleSet]:
     people = everybody(name)
     result = subgroups.find_subgroups(
         TrueLabels(people), people, attributes=find_case(name).sensitive, depth=2, bins=5, permutations=200,
-        judged=tuple(each.rules for each in SUBGROUPS[name]), **options,
+        judged=tuple(each["rules"] for each in PUBLISHED["subgroups"][name]), **options,
     )  # fmt: skip
     return list(result.judged)
 

@@ -1,0 +1,137 @@
+"""Pieces of a reproduction are kept and not done again; figures are judged; committed results and pages fit."""
+
+import importlib
+import json
+from functools import partial
+
+import pytest
+
+from evenhand.errors import FetchError, OptionError
+from reproductions import __main__ as command
+from reproductions import common
+from reproductions.common import PAPERS, Context, Figure, Own, Paper, Piece, compare, judge, read_results, reproduce
+from support import ROOT
+
+
+def square(number, calls, context):
+    calls.append(number)
+    return {"square": number**2 + context.seed}
+
+
+def fetch(context):
+    raise FetchError("the network is not here", location="net-9.npz")
+
+
+def compare_squares(found):
+    for name, one in found.items():
+        yield compare(name, "square", 4.0, Own(one["square"], "measured"))
+
+
+def paper(*extra, calls=None):
+    calls = [] if calls is None else calls
+    pieces = [Piece(f"p{i}", ("Table I",), partial(square, i, calls), quick=i != 3) for i in (2, 3)]
+    pieces.append(Piece("p4", ("Figure 1",), partial(square, 4, calls)))
+    return Paper("squares", (*pieces, *extra), {"Table I": compare_squares, "Figure 1": compare_squares})
+
+
+def test_a_piece_that_is_done_is_not_done_again(tmp_path):
+    calls = []
+
+    def stop(context):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(paper(Piece("stops", ("Table I",), stop), calls=calls), context=Context(seed=1), folder=tmp_path)
+    assert calls == [2, 3, 4]
+    (tmp_path / "p3.json").unlink()
+    found = reproduce(paper(calls=calls), context=Context(seed=1), folder=tmp_path)
+    assert calls == [2, 3, 4, 3]
+    assert [one["ours"]["value"] for one in found["tables"]["Table I"]] == [5, 10, 17]
+    assert json.loads((tmp_path / "p4.json").read_text())["values"] == {"square": 17}
+
+
+def test_a_piece_of_another_seed_or_effort_is_done_again(tmp_path):
+    calls = []
+    for context in (Context(), Context(seed=1), Context(quick=True), Context(quick=True)):
+        reproduce(paper(calls=calls), ["figure 1"], context, tmp_path)
+    assert calls == [4, 4, 4]
+
+
+def test_only_the_pieces_of_a_table_are_done():
+    calls = []
+    found = reproduce(paper(calls=calls), ["figure 1"])
+    assert calls == [4]
+    assert list(found["tables"]) == ["Figure 1"]
+    calls.clear()
+    reproduce(paper(calls=calls), ["I"], Context(quick=True))
+    assert calls == [2]
+    with pytest.raises(OptionError, match="expected a table"):
+        reproduce(paper(), ["7"])
+
+
+def test_what_is_not_here_is_named_and_the_rest_is_done():
+    found = reproduce(paper(Piece("net", ("Table I",), fetch)))
+    assert "the network is not here" in found["left_out"]["net"]
+    assert set(found["pieces"]) == {"p2", "p3", "p4"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "options", "verdict"),
+    [
+        (4.0, {}, "agrees"),
+        (4.05, {"within": 0.1}, "agrees"),
+        (5.0, {"interval": (3.9, 6.0)}, "agrees"),
+        (5.0, {"better": "higher"}, "better"),
+        (3.0, {"better": "higher"}, "differs"),
+        (3.0, {"better": "lower"}, "better"),
+        (3.0, {}, "differs"),
+    ],
+)
+def test_a_figure_is_judged(ours, options, verdict):
+    assert judge(4.0, ours, **options) == verdict
+
+
+def test_a_figure_without_its_other_side_is_not_compared():
+    assert compare("a", "b", None, Own(1.0, "observed"), note="drawn") == Figure(
+        "a", "b", None, Own(1.0, "observed"), note="drawn"
+    )
+    assert compare("a", "b", 1.0, None).note == common.NOT_DONE
+    assert compare("a", "b", 1.0, Own(1.0, "observed"), note="why").note == ""
+    assert compare("a", "b", 1.5, Own(1.0, "observed", low=0.5, high=2.0)).verdict == "agrees"
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_committed_results_have_every_table_that_can_be_compared(name):
+    script, results = importlib.import_module(f"reproductions.{name}").PAPER, read_results(name)
+    assert list(results["tables"]) == list(script.comparisons)
+    assert set(script.comparisons) <= set(script.published["tables"])
+    assert {number for piece in script.pieces for number in piece.tables} <= set(script.comparisons)
+    assert len({piece.name for piece in script.pieces}) == len(script.pieces)
+    assert {*results["pieces"], *results["left_out"]} == {piece.name for piece in script.pieces}
+    # Without any piece, a table shows its published figures; the committed results have all of them.
+    for number, comparison in script.comparisons.items():
+        kept = {(one["row"], one["measure"], one.get("published")) for one in results["tables"][number]}
+        bare = list(comparison({}))
+        assert {(one.row, one.measure, one.published) for one in bare if one.published is not None} <= kept
+        assert all(one.note for one in bare if one.verdict == "not compared")
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_pages_are_written_from_the_committed_results(name):
+    page = common.PAGES / f"{name.replace('_', '-')}.md"
+    assert page.read_text("utf-8") == common.build_page(name, read_results(name))
+    assert f"reproductions/{page.name}" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+def test_the_list_of_papers_is_todays():
+    text = (common.PAGES / "index.md").read_text("utf-8")
+    assert common.build_index(text) == text
+
+
+def test_the_command_prints_a_table_and_keeps_its_pieces(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "KEPT", tmp_path)
+    assert command.main(["conditional-fairness", "--quick", "--table", "figure 4"]) == 0
+    assert "| yellow, last seen as item 8 of 11 | 0 | 0 observed | - | agrees |" in capsys.readouterr().out
+    assert (tmp_path / "conditional_fairness-quick" / "weak-next.json").is_file()
+    assert command.main(["conditional-fairness", "--quick", "--table", "VII"]) == 2
+    assert "expected a table of conditional_fairness" in capsys.readouterr().err

@@ -1,0 +1,216 @@
+"""TestSGD run again: networks of people and of texts, error bounds, and the tables made of what was found."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evenhand.errors import FetchError, MissingExtraError
+from evenhand.mitigation import TrainingSet
+from evenhand.subgroups import Perturbation, Range
+from reproductions import testsgd
+from reproductions import testsgd_people as people
+from reproductions import testsgd_texts as texts
+from reproductions.common import Context, read_results, reproduce
+from support import needs
+
+
+def select(figures, measure):
+    return {figure.row: figure for figure in figures if figure.measure == measure}
+
+
+@pytest.fixture(scope="module")
+def german():
+    """What a network after little training finds in German Credit, which is bundled, and what reduces it."""
+    tiny = replace(people.QUICK, least_steps=60, permutations=100, samples=300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(people, "QUICK", tiny)
+        context = Context(quick=True)
+        return {
+            "german-0": people.search_people("german", 0, context),
+            "german-mended": people.mend_people("german", context),
+        }
+
+
+def test_a_quick_run_finds_what_was_committed_of_terms_parameters_and_examples():
+    numbers = ["Table 1", "Section 4.1", "Section 4.2", "Table 2"]
+    found, kept = reproduce(testsgd.PAPER, numbers, Context(quick=True)), read_results("testsgd")
+    assert found["tables"] == {number: kept["tables"][number] for number in numbers}
+    assert {one["verdict"] for figures in found["tables"].values() for one in figures} == {"agrees"}
+
+
+def test_published_figures_agree_with_each_other():
+    for name, rows in people.PUBLISHED["subgroups"].items():
+        for row in rows:
+            far = abs(row["inside"] - row["rest"])
+            assert far == pytest.approx(row["score"], abs=0.25) or (name, row["score"]) == ("german", 15.5)
+    for rows in people.PUBLISHED["text_subgroups"].values():
+        assert all(abs(row["inside"] - row["rest"]) == pytest.approx(row["score"], abs=0.11) for row in rows)
+    for name in ("law", "compas"):
+        assert people.PUBLISHED["thresholds"][name][5].items() >= people.PUBLISHED["times"][name].items()
+
+
+def test_a_network_of_people_is_searched_both_ways(german):
+    found = german["german-0"]
+    assert found["people"] == 1000
+    assert found["sampled"]["thresholds"]["5"]["rule_sets"] == 67
+    assert [one.get("refused", "")[:7] for one in found["published"]] == ["only 10", "only 12", ""]
+    assert len(found["own"]) == 3
+    # The very rule sets that sampling found first are those that were judged by counting.
+    for sampled, own in zip(found["sampled"]["thresholds"]["5"]["top"], found["own"], strict=True):
+        assert (sampled["size"], sampled["rest"]) == (own["size"], own["rest"])
+    assert found["themis"]["low"] <= found["themis"]["score"] <= found["themis"]["high"]
+    (figure,) = (one for one in testsgd.compare_subgroups(german) if one.measure == testsgd.SIGNIFICANT and one.default)
+    assert figure.verdict == "differs"
+    assert "hold or leave too few" in figure.note
+    assert select(testsgd.compare_methods(german), "THEMIS")["German Credit"].ours
+    assert select(testsgd.compare_times(german), "rule sets")["German Credit"].ours.value == 67
+
+
+def test_a_mended_network_is_compared_on_samples_and_on_people_not_used(german):
+    after = select(testsgd.compare_mitigation(german), testsgd.AFTER)["German Credit"]
+    assert after.published == 7.3
+    assert after.ours.kind == "estimated"
+    assert after.default.kind == "observed"
+    assert after.default.low <= after.default.value <= after.default.high
+
+
+def test_a_search_that_was_stopped_is_not_kept(monkeypatch):
+    class Stopped:
+        interrupted = True
+
+    monkeypatch.setattr(people.subgroups, "find_subgroups", lambda *given, **settings: Stopped())
+    with pytest.raises(KeyboardInterrupt):
+        people.search_completely(None, None)
+
+
+def test_conditions_are_written_as_they_are_read():
+    rules = {"a": ("x y", "z"), "b": Range(low=0.5, high=1.0, closed=False), "c": Range(low=3.0)}
+    assert people.write_condition(rules) == 'a in {"x y", "z"} and b >= 0.5 and b < 1 and c >= 3'
+
+
+def test_the_bound_holds_around_given_people_and_not_for_people_like_them():
+    values = {"coverage": testsgd.measure_coverage(Context(quick=True))}
+    table = list(testsgd.compare_bounds(values))
+    given = select(table, "scores of samples within the bound")
+    assert {one.verdict for one in given.values()} <= {"better", "agrees"}
+    like = select(table, "scores of people like these within the bound")
+    few = like["samples around 15 people"]
+    assert few.verdict == "differs"
+    assert few.ours.high < 60 < 90 < few.default.value
+    assert given["rates 50 % and 50 %"].default.value > 90
+
+
+def test_fair_models_have_false_findings_as_published_only():
+    values = {"fair-models": testsgd.find_false_gaps(Context(quick=True))}
+    (figure,) = testsgd.compare_bounds(values)
+    assert figure.verdict == "differs"
+    assert figure.ours.value > 9.75
+    assert figure.default.value == 0
+
+
+def test_a_collection_that_is_not_here_is_named(tmp_path):
+    pieces = tuple(one for one in testsgd.PAPER.pieces if one.name == "wiki")
+    found = reproduce(replace(testsgd.PAPER, pieces=pieces), ["table 3"], Context(quick=True, data_home=tmp_path))
+    assert "wiki_talk_toxicity_5k.csv" in found["left_out"]["wiki"]
+    with pytest.raises(FetchError, match="IMDB Dataset"):
+        texts.read_collection(texts.COLLECTIONS["imdb"], tmp_path, 0)
+
+
+def test_without_pytorch_it_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match="torch"):
+        texts.train_network(["a"], np.array([True]), epochs=1, seed=0)
+
+
+def collect(folder):
+    """A collection in which texts about gay people, old people or taoists are toxic more often."""
+    rng = np.random.default_rng(0)
+    rows = ["id,text,toxic"]
+    for i in range(250):
+        who = rng.choice(["gay taoist", "straight christian", "old", "young", "plain"])
+        toxic = int(rng.random() < (0.7 if "gay" in who else 0.2))
+        said = "you are awful" if toxic else "how kind of you"
+        rows.append(f"{i},a {who} wrote {said} number {i},{toxic}")
+    (folder / "wiki_talk_toxicity_5k.csv").write_text("\n".join(rows) + "\n", "utf-8")
+
+
+@needs("torch")
+def test_the_same_seed_trains_the_same_network():
+    given, favourable = ["good day", "bad day"] * 40, np.array([True, False] * 40)
+    one, other = (texts.train_network(given, favourable, epochs=12, seed=3) for _ in range(2))
+    assert (one(given) == other(given)).all()
+    assert ((one(given) > 0.5) == favourable).all()
+
+
+@needs("torch")
+def test_a_network_of_texts_is_searched_and_mended(tmp_path, monkeypatch):
+    collect(tmp_path)
+    monkeypatch.setattr(texts, "AMOUNTS", (0.1,))
+    context = Context(quick=True, data_home=tmp_path)
+    found = texts.search_texts("wiki", context)
+    right, of = found["held_out"]
+    assert right > 0.9 * of
+    assert of < 70
+    first = found["published"][0]
+    assert first["words"] == first["sampled"]["words"] == "gender gay, religion taoist"
+    assert first["size"] > 30
+    mended = texts.mend_texts("wiki", context)
+    assert mended["tried"][0]["added"] == 0 < mended["tried"][1]["added"]
+    values = {"wiki": found, "wiki-mended": mended}
+    assert select(testsgd.compare_subgroups(values), testsgd.SCORE)['Wiki Talk Pages 1: "gay" and "taoist"'].ours
+    assert select(testsgd.compare_mitigation(values), testsgd.GAINED)["Wiki Talk Pages"].ours
+
+
+def test_made_texts_speak_of_the_rule_set():
+    made = texts.make_texts(
+        ["a lesbian christian", "a lesbian", "nobody"],
+        {"gender": "gay", "religion": "taoist"},
+        np.random.default_rng(0),
+    )
+    assert made == ["a gay taoist"]
+
+
+def test_the_end_of_a_text_is_what_the_network_reads():
+    network = texts.TextNetwork({f"w{i}": i + 2 for i in range(300)}, None)
+    long = " ".join(f"w{i}" for i in range(250))
+    cut = texts.cut_text(long)
+    assert cut.startswith("w150 ")
+    assert (network.encode([cut]) == network.encode([long])).all()
+    assert texts.cut_text("w1 w2") == "w1 w2"
+
+
+def test_scores_that_were_not_had_within_a_day_agree_where_they_cannot_be_had():
+    figure = testsgd._compare_themis("Crime", None, {people.COMBINATIONS: "there are 10 combinations"}, None)
+    assert (figure.verdict, figure.printed) == ("agrees", "more than 24 hours")
+    assert testsgd.mean_figure([]) is None
+
+
+def test_decisions_are_counted_one_by_one():
+    everybody = people.load_people(people.find_case("german"))
+    tiny = replace(people.QUICK, hidden=(8,), epochs=2, least_steps=120)
+    network = people.PublishedNetworkLearner(tiny).fit(TrainingSet.plain(everybody), seed=0)
+    inside = everybody.individuals[:, everybody.schema.position("age")] >= 40
+    counted = people.count_decisions(network, everybody, inside)
+    labels = everybody.frame["class"].tolist()
+    given = [network.classes[label] for label in network.predict(everybody.individuals)]
+    assert counted.right == sum(label == truth for label, truth in zip(given, labels, strict=True))
+    assert counted.favourable == sum(label == 1 and here for label, here in zip(given, inside, strict=True))
+    assert counted.rest_favourable == sum(label == 1 and not here for label, here in zip(given, inside, strict=True))
+    nudge = Perturbation(everybody.schema, ("sex", "age"))
+    drawn = people.count_perturbed(network, everybody, inside, nudge, 400, 3)
+    assert (drawn.people, drawn.inside) == (800, 400)
+    assert drawn.favourable / 400 == pytest.approx(counted.favourable / inside.sum(), abs=0.1)
+    # With nothing that may be nudged, and one person a side, samples are these people.
+    two, first = everybody.at(np.array([np.argmax(inside), np.argmax(~inside)])), np.array([True, False])
+    alike = people.count_perturbed(network, two, first, Perturbation(two.schema, two.schema.names), 50, 3)
+    alone = people.count_decisions(network, two, first)
+    assert (alike.favourable, alike.rest_favourable) == (50 * alone.favourable, 50 * alone.rest_favourable)
+
+
+@pytest.mark.parametrize(("name", "count"), [("census", 48_842), ("german", 1000)])
+def test_sensitive_attributes_are_protected(name, count):
+    everybody = people.load_people(people.find_case(name))
+    assert len(everybody) == count
+    assert set(everybody.schema.protected) == set(people.find_case(name).sensitive)
