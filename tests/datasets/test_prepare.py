@@ -176,7 +176,7 @@ def meps_rows():
     """One person, varied: what the publisher's columns hold, and whether the person is kept."""
     usual = {attribute.name: 1 for attribute in read_entry("meps15").schema.attributes if attribute.name != "RACE"}
     usual |= {"EDUCYR": 12, "HIDEG": 3, "AGE": 40, "PCS42": 51.25, "MCS42": -1, "K6SUM42": -9}
-    usual = {preparation.MEPS_NAMES.get(name, name): value for name, value in usual.items()}
+    usual = {read_entry("meps15").renamed.get(name, name): value for name, value in usual.items()}
     usual |= {"PANEL": 19, "RACEV2X": 1, "HISPANX": 2, "PERWT15F": 21854.98} | dict.fromkeys(preparation.VISITS, 2)
     return [
         (usual, True),

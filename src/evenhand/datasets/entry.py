@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -91,6 +92,7 @@ class DatasetEntry:
         card: Description for readers.
         schema: Attributes, target and favourable label.
         header: Column names of a published file that has no header line.
+        renamed: Name in the published file of each column that is renamed.
         member: Name of the data file in a downloaded ``.zip`` file, at any depth.
         bundled: Name of the file in this package. Bundled data sets have no files and addresses.
     """
@@ -98,6 +100,7 @@ class DatasetEntry:
     card: DatasetCard
     schema: Schema
     header: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
     member: str = ""
     bundled: str = ""
 
@@ -108,7 +111,8 @@ def read_entry(name: str) -> DatasetEntry:
     path = DESCRIPTIONS / f"{name}.yaml"
     fields = dict(read_configuration(path, example="adult.yaml", entries="title:, rows: and schema:"))
     schema = Schema.parse(fields.pop("schema"), location=str(path))
-    header, member, bundled = tuple(fields.pop("header", ())), fields.pop("member", ""), fields.pop("bundled", "")
+    header, renamed = tuple(fields.pop("header", ())), fields.pop("renamed", {})
+    member, bundled = fields.pop("member", ""), fields.pop("bundled", "")
     if bundled:
         check = "bundled with the package"
     elif "sha256" in fields:
@@ -129,4 +133,4 @@ def read_entry(name: str) -> DatasetEntry:
         place="bundled" if bundled else "to be fetched",
         **fields,
     )
-    return DatasetEntry(card, schema, header, member, bundled)
+    return DatasetEntry(card, schema, header, renamed, member, bundled)

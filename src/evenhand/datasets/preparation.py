@@ -166,33 +166,11 @@ TRANSPORT_ROWS = 2000
 VISITS = ("OBTOTV15", "OPTOTV15", "ERTOT15", "IPNGTD15", "HHTOTD15")
 """Office visits, outpatient visits, emergency visits, nights in hospital, days of home care in 2015."""
 
-MEPS_NAMES = {
-    "REGION": "REGION53",
-    "AGE": "AGE53X",
-    "MARRY": "MARRY53X",
-    "FTSTU": "FTSTU53X",
-    "ACTDTY": "ACTDTY53",
-    "HONRDC": "HONRDC53",
-    "RTHLTH": "RTHLTH53",
-    "MNHLTH": "MNHLTH53",
-    "CHBRON": "CHBRON53",
-    "JTPAIN": "JTPAIN53",
-    "PREGNT": "PREGNT53",
-    "WLKLIM": "WLKLIM53",
-    "ACTLIM": "ACTLIM53",
-    "SOCLIM": "SOCLIM53",
-    "COGLIM": "COGLIM53",
-    "EMPST": "EMPST53",
-    "POVCAT": "POVCAT15",
-    "INSCOV": "INSCOV15",
-}
-"""Columns whose names in the publisher's file contain a round or year. All other columns keep their names."""
-
 
 def _prepare_meps15(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame:
     """Keep the people of panel 19 with usable answers, in the columns that are common in the literature."""
     # Two columns of education are used by the filter only.
-    names = {MEPS_NAMES.get(name, name): name for name in (*entry.schema.names, "EDUCYR", "HIDEG") if name != "RACE"}
+    names = {entry.renamed.get(name, name): name for name in (*entry.schema.names, "EDUCYR", "HIDEG") if name != "RACE"}
     columns = [*names, "RACEV2X", "HISPANX", "PANEL", "PERWT15F", *VISITS]
     is_transport = data.startswith(XPORT)
     frame = _read_transport(data, columns, location) if is_transport else _parse_table(entry, data, location)

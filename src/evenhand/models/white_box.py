@@ -85,8 +85,8 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
         NotAdditiveError: it cannot be written so; the message says why, and what that rules out.
         MissingExtraError: reading it needs a library that is not installed.
     """
-    if isinstance(scorer, AdditiveNetwork) or type(scorer).__name__ == "TreeEnsemble":
-        return scorer  # type: ignore[return-value]  # told apart by name: trees load Numba
+    if getattr(scorer, "is_white_box", False):
+        return scorer  # type: ignore[return-value]  # told apart by the attribute: the class of trees loads Numba
     try:
         if isinstance(scorer, NumberModel):
             from evenhand.models.readers.regressors import read_regressor

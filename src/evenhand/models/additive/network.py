@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -149,6 +149,8 @@ class AdditiveNetwork:
     name: str = "network"
     caution: str = ""
     label_only: bool = field(default=False, init=False)
+
+    is_white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if len(self.parts) != len(self.schema.attributes):

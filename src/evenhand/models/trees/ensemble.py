@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -179,6 +179,8 @@ class TreeEnsemble:
     label_only: bool = False
     guessed: bool = False
     caution: str = ""
+
+    is_white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         number = self.link == "identity"
