@@ -191,7 +191,8 @@ def load_regressor(
         path = Path(source)
         if path.suffix.lower() in NUMBER_LOADERS and path.exists():
             with _refuse_damage(path):
-                return NUMBER_LOADERS[path.suffix.lower()](path, schema)
+                regressor: Regressor = _import_reader(NUMBER_LOADERS[path.suffix.lower()])(path, schema)
+                return regressor
         if path.suffix.lower() not in OBJECT_LOADERS:
             raise ModelError(
                 f"the target {schema.target.name!r} is a number, and models that give numbers are not read from "
@@ -221,31 +222,13 @@ def load_regressor(
     )
 
 
-def _numbers_npz(path: Path, schema: Schema) -> Regressor:
-    from evenhand.models.readers.npz import read_npz
-
-    return read_npz(path, schema)
-
-
-def _numbers_xgboost(path: Path, schema: Schema) -> Regressor:
-    from evenhand.models.readers.xgboost_file import read_xgboost
-
-    return read_xgboost(path, schema)
-
-
-def _numbers_lightgbm(path: Path, schema: Schema) -> Regressor:
-    from evenhand.models.readers.lightgbm_file import read_lightgbm
-
-    return read_lightgbm(path, schema)
-
-
-NUMBER_LOADERS: dict[str, Callable[[Path, Schema], Regressor]] = {
-    ".npz": _numbers_npz,
-    ".json": _numbers_xgboost,
-    ".ubj": _numbers_xgboost,
-    ".txt": _numbers_lightgbm,
+NUMBER_LOADERS = {
+    ".npz": "readers.npz:read_npz",
+    ".json": "readers.xgboost_file:read_xgboost",
+    ".ubj": "readers.xgboost_file:read_xgboost",
+    ".txt": "readers.lightgbm_file:read_lightgbm",
 }
-"""Files that are read as white boxes which give numbers."""
+"""Files that are read as white boxes which give numbers, and their readers."""
 
 OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """How an object of a module is named: ``module:function``."""
@@ -348,16 +331,11 @@ def _wrap_object(
         if hasattr(source, "classes_") or hasattr(source, "get_params"):
             refuse_stated(output, name or type(source).__name__)
             return wrap_estimator(source, schema, like=like, name=name, ledger=ledger, untyped=untyped)
-        from evenhand.models.blackbox.function import wrap_function
-
-        name = name or type(source).__name__
-        asking = {"like": like, "ledger": ledger, "untyped": untyped, "output": output}
-        return wrap_function(source.predict, schema, name=name, **asking)
+        name, source = name or type(source).__name__, source.predict
     if callable(source):
         from evenhand.models.blackbox.function import wrap_function
 
-        asking = {"like": like, "ledger": ledger, "untyped": untyped, "output": output}
-        return wrap_function(source, schema, name=name, **asking)
+        return wrap_function(source, schema, like=like, name=name, ledger=ledger, untyped=untyped, output=output)
     raise ModelError(
         f"a {type(source).__name__} is not a model",
         hint="give an estimator with predict, a PyTorch module, a function, a file, a URL or module:function",
@@ -442,12 +420,10 @@ def _load_torch_object(request: LoadRequest) -> Scorer:
 
 def _load_tree_json(request: LoadRequest) -> Scorer:
     from evenhand.models.readers.catboost_file import is_catboost
-    from evenhand.models.readers.xgboost_file import read_xgboost
 
     if is_catboost(request.path.read_bytes()):
         return _load_catboost(request)
-    refuse_stated(request.output, request.name)
-    return require_encodings(read_xgboost(request.path, request.schema))
+    return _reader("readers.xgboost_file:read_xgboost")(request)
 
 
 def _load_catboost(request: LoadRequest) -> Scorer:
@@ -555,14 +531,19 @@ def _need_trust(trust: bool, name: str, what: str, instead: str) -> None:
 
 def _reader(place: str) -> Callable[[LoadRequest], Scorer]:
     """Return a loader by ``module:function`` of a reader that takes a path and a schema; it is imported when used."""
-    module, _, function = place.partition(":")
 
     def read(request: LoadRequest) -> Scorer:
         refuse_stated(request.output, request.name)
-        found: Scorer = getattr(import_module(f"{__package__}.{module}"), function)(request.path, request.schema)
-        return require_encodings(found)
+        scorer: Scorer = _import_reader(place)(request.path, request.schema)
+        return require_encodings(scorer)
 
     return read
+
+
+def _import_reader(place: str) -> Callable[[Path, Schema], Any]:
+    module, _, function = place.partition(":")
+    reader: Callable[[Path, Schema], Any] = getattr(import_module(f"{__package__}.{module}"), function)
+    return reader
 
 
 def _load_keras(request: LoadRequest) -> Scorer:
