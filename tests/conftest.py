@@ -30,7 +30,7 @@ certification_config.COMPILE_SHARE = math.inf
 
 # Machines are slow at times, which is not a fault. In CI the same examples run every time, in the short run everywhere.
 settings.register_profile("evenhand", deadline=None, derandomize="CI" in os.environ)
-settings.register_profile("short", deadline=None, derandomize=True, max_examples=20)
+settings.register_profile("short", deadline=None, derandomize=True, max_examples=12)
 settings.load_profile("evenhand")
 
 PASSED, NOT_AGAIN = (os.environ.get(f"EVENHAND_{name}") for name in ("PASSED", "NOT_AGAIN"))
