@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         subgroups,
         testing,
         view,
-        workers,
     )
     from evenhand.errors import EvenhandError
     from evenhand.schema import Attribute, Schema, Target
@@ -103,7 +102,6 @@ __all__ = [
     "synthesize_shield",
     "testing",
     "view",
-    "workers",
 ]
 
 __getattr__, __dir__ = doors.open_when_used(__name__)

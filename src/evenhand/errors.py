@@ -182,10 +182,6 @@ class MissingExtraError(EvenhandError, ImportError):
         )
 
 
-class LostWorkWarning(UserWarning):
-    """Some units of work are missing in a result: every worker that had one of them was lost."""
-
-
 class GuessedEncodingWarning(UserWarning):
     """A text table is read in an encoding that was guessed."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.core import Result, WorkClock
+    from evenhand.core import Result
     from evenhand.models import Subject
 
 Names: TypeAlias = Sequence[str] | None
@@ -55,14 +55,6 @@ def select_shown(result: ResultT, show_people: bool) -> ResultT:
 
     check_type("show_people", show_people, bool, "True or False")
     return result if show_people else result.hide_people()
-
-
-def repeated_clock(settings: dict[str, Any]) -> WorkClock | None:
-    """Return the clock of the run whose work is to be repeated; takes the work out of the settings."""
-    from evenhand.core import WorkClock
-
-    work = settings.pop("work", None)
-    return None if work is None else WorkClock(work)
 
 
 def read_data(data: Any, settings: dict[str, Any], *, large: bool = False, words: bool = False) -> Any:

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from evenhand.errors import OptionError
-from evenhand.verb_inputs import Names, read_data, read_subject, repeated_clock, select_shown, takes_progress
+from evenhand.verb_inputs import Names, read_data, read_subject, select_shown, takes_progress
 
 if TYPE_CHECKING:
     from evenhand.auditing import AuditComparison, AuditResult
     from evenhand.certification import Certificate
-    from evenhand.core import Work
     from evenhand.genai import GenaiAssessment
     from evenhand.groups import rankings
     from evenhand.individual import SearchResult
@@ -78,8 +77,7 @@ def audit(
             ``trust`` and ``output`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
             ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
             above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
-            ``evenhand.groups.add_metrics``); ``membership`` as for ``audit_predictions``; ``work``, that of an earlier
-            result, to repeat its run;
+            ``evenhand.groups.add_metrics``); ``membership`` as for ``audit_predictions``;
             ``progress``, a function that is called with what is being done and the share done, or True to show it.
 
     Returns:
@@ -106,10 +104,9 @@ def audit(
     from evenhand.schema.arrays import check_type
 
     check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
-    clock = repeated_clock(settings)
     subject = read_subject(model, data, y, target, protected, settings, weights=sample_weight)
     metrics, say = settings.pop("metrics", None), settings.pop("progress")
-    result = auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, progress=say, clock=clock)
+    result = auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, progress=say)
     return select_shown(result, show_people)
 
 
@@ -181,7 +178,7 @@ def audit_predictions(
             ``evenhand.schema.DecisionRoles``);
             ``kind``, ``order`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``;
             fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
-            ``evenhand.groups.add_metrics``); ``work``, that of an earlier result, to repeat its run.
+            ``evenhand.groups.add_metrics``).
 
     Returns:
         The result; see ``result.groups`` and ``result.subgroups``.
@@ -208,7 +205,6 @@ def audit_predictions(
     check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
-    clock = repeated_clock(settings)
     if "favorable" in settings:
         settings["favourable"] = settings.pop("favorable")
     kept = ("favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
@@ -227,7 +223,7 @@ def audit_predictions(
         membership=membership,
         **about,
     )
-    return auditing.audit_decisions(roles.read(frame), clock=clock, **settings)
+    return auditing.audit_decisions(roles.read(frame), **settings)
 
 
 def _name_arrays(arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -361,7 +357,6 @@ def certify(
     model_name: str | None = None,
     trust: bool = False,
     output: OutputKind | None = None,
-    work: Work | None = None,
     **settings: Any,
 ) -> Certificate:
     """Prove for which share of a population a model decides the same, whatever the protected attributes are.
@@ -377,7 +372,6 @@ def certify(
         trust: Whether the file of the model may run code.
         output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default their values
             decide.
-        work: Work of an earlier certificate, to repeat its run.
         settings: Other arguments about the data as for ``audit``; fields of ``evenhand.certification.CertifyConfig``;
             ``certificate``, a file for the proof.
 
@@ -400,13 +394,11 @@ def certify(
         (0.8, 0.2, 0.0)
     """
     from evenhand import certification, models
-    from evenhand.core import WorkClock
     from evenhand.population import PopulationKind, choose_population
     from evenhand.schema import OutcomeRole, change_target
 
     if population not in get_args(PopulationKind):
         raise OptionError(f"expected population 'uniform', 'data' or 'independent', got {population!r}")
-    clock = None if work is None else WorkClock(work)
     favourable = settings.pop("favorable", favourable)
     if data is None and schema is not None and population == "uniform":
         if y is not None:
@@ -415,14 +407,14 @@ def certify(
         schema = change_target(schema, target, favourable, outcome)
         schema = schema.with_protected(protected) if protected else schema
         network = models.load_white_box(model, schema, trust=trust, name=model_name, output=output)
-        return certification.certify(network, clock=clock, **settings)
+        return certification.certify(network, **settings)
     about = {"schema": schema, "favourable": favourable, "model_name": model_name, "trust": trust, "output": output}
     settings |= {name: value for name, value in about.items() if value is not None}
     subject = read_subject(model, data, y, target, protected, settings)
     wider = None
     if population != "uniform":
         wider = choose_population(population, subject.people, as_published=settings.get("as_published", False))
-    certificate = certification.certify(subject.white_box, population=wider, clock=clock, **settings)
+    certificate = certification.certify(subject.white_box, population=wider, **settings)
     return certificate.model_copy(update={"table_reading": subject.people.reading})
 
 
@@ -465,10 +457,9 @@ def search(
     """
     from evenhand.individual import search as searching
 
-    clock = repeated_clock(settings)
     subject = read_subject(model, data, y, target, protected, settings)
     subject.ledger.budget = settings.get("budget")
-    return select_shown(searching.search(subject.scorer, subject.people, clock=clock, **settings), show_people)
+    return select_shown(searching.search(subject.scorer, subject.people, **settings), show_people)
 
 
 @takes_progress
@@ -511,15 +502,14 @@ def find_subgroups(
     """
     from evenhand import subgroups
 
-    clock = repeated_clock(settings)
     subject = read_subject(model, data, y, target, protected, settings, varied=False, weights=sample_weight)
     subject.ledger.budget = settings.get("budget")
     if protected is not None and "attributes" in settings:
         raise OptionError("expected either `protected=` or the setting `attributes`, got both", location="`protected=`")
     settings = {"attributes": protected, "weights": subject.weights, **settings}
     if subject.people.schema.target.is_number:
-        return subgroups.find_number_subgroups(subject.regressor, subject.people, clock=clock, **settings)
-    return subgroups.find_subgroups(subject.scorer, subject.people, clock=clock, **settings)
+        return subgroups.find_number_subgroups(subject.regressor, subject.people, **settings)
+    return subgroups.find_subgroups(subject.scorer, subject.people, **settings)
 
 
 @takes_progress

@@ -19,7 +19,7 @@ from evenhand.schema import DecisionRoles, Schema
 from evenhand.subgroups import find_subgroups_of_decisions
 from support import scaled
 
-OF_THE_RUN = {"seconds", "fingerprint", "people_fingerprint", "work"}
+OF_THE_RUN = {"seconds", "fingerprint", "people_fingerprint"}
 """What is of one run, or of people in an order."""
 
 FULL = {"decision": "selected", "target": "repaid", "score": "score", "protected": ["sex", "race", "age"]}

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evenhand import auditing, certification, view
-from evenhand.core import Result, WorkClock, check_time
+from evenhand.core import Result, TimeLimit, check_time
 from evenhand.errors import LimitError
 from evenhand.individual import search
 from evenhand.individual.number_search import search_numbers
@@ -144,10 +144,10 @@ def test_a_part_that_fails_leaves_all_others(target: str, error: Exception, monk
     assert auditing.AuditResult.from_json(result.to_json()) == result
 
 
-def clock_by_looks(seconds: float) -> WorkClock:
-    """Return a clock on which every look takes some seconds."""
+def read_time_by_looks(patch: pytest.MonkeyPatch) -> None:
+    """Let every reading of the clock take a second."""
     looks = iter(range(10**9))
-    return WorkClock(seconds=lambda: seconds * next(looks))
+    patch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: float(next(looks)))
 
 
 FIELDS = {
@@ -161,9 +161,10 @@ FIELDS = {
 @pytest.mark.parametrize("limit", [1, 3, 10, 30, 100, 300])
 @pytest.mark.parametrize("subject", [label_subject, network_subject])
 def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
-    subject: Callable[[], Subject], limit: float
+    subject: Callable[[], Subject], limit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = auditing.audit(subject(), QUICK, time_limit=limit, clock=clock_by_looks(1.0))
+    read_time_by_looks(monkeypatch)
+    result = auditing.audit(subject(), QUICK, time_limit=limit)
     skipped = {part.what for part in result.not_run}
     for field, what in FIELDS.items():
         assert getattr(result, field) or any(name.startswith(what) for name in skipped)
@@ -172,7 +173,7 @@ def test_a_time_limit_that_is_reached_names_the_parts_that_are_not_run(
 
 
 def test_preparations_end_at_the_time_limit() -> None:
-    limit = WorkClock(seconds=lambda: 10.0).limit(0.0)
+    limit = TimeLimit.after(0.0)
     check_time()
     with limit.enforced(), pytest.raises(LimitError) as caught:
         check_time()
@@ -183,13 +184,14 @@ def test_preparations_end_at_the_time_limit() -> None:
 def test_a_white_box_is_not_read_beyond_the_time_limit() -> None:
     subject = label_subject()
     model = make_pipeline(StandardScaler(), subject.model).fit(people_frame(), subject.people.labels)
-    with WorkClock(seconds=lambda: 10.0).limit(0.0).enforced(), pytest.raises(LimitError):
+    with TimeLimit.after(0.0).enforced(), pytest.raises(LimitError):
         load_white_box(model, subject.people.schema)
 
 
-def test_searches_without_time_to_prepare_find_nothing() -> None:
+def test_searches_without_time_to_prepare_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_time_by_looks(monkeypatch)
     subject = label_subject()
-    result = search.search(subject.scorer, subject.people, time_limit=0.5, clock=clock_by_looks(1.0))
+    result = search.search(subject.scorer, subject.people, time_limit=0.5)
     assert (result.stopped_by, result.profiles) == ("time", 0)
 
 

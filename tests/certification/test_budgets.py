@@ -18,7 +18,7 @@ from evenhand.certification.bounds.linear import refine_boxes
 from evenhand.certification.bounds.schedule import COSTS, LEVELS, PROBING_SHARE, Proofs, ProofSchedule
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, query_of
-from evenhand.core import WorkClock
+from evenhand.core import Clock
 from evenhand.models import network_from_dense
 from evenhand.typing import Floats
 from support import scaled
@@ -57,9 +57,9 @@ class WorkBounder:
 def undecided_after(query: Query, bounder: CompiledBounder, seconds: float, patch: pytest.MonkeyPatch) -> float:
     """What is undecided when so many seconds of work are done; the clock of processors has no say."""
     work = WorkBounder(bounder)
-    patch.setattr("evenhand.core.work.RUNNING_SECONDS", lambda: work.now)
+    patch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: work.now)
     mass = ProvedMass(query, 0.0)
-    limits = SearchLimits(seconds, None, None, None, WorkClock())
+    limits = SearchLimits(seconds, None, None, None, Clock())
     refine_boxes(work, mass, limits, say=lambda share: None)
     assert work.now <= seconds * 1.05 + 0.01
     certified, falsified, rest = mass.shares()
@@ -111,12 +111,12 @@ def test_more_time_is_never_much_worse_for_published_networks(
 def test_a_target_is_reached_long_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     query = random_query(1, [24])
     work = WorkBounder(compile_bounder(query, 1))
-    monkeypatch.setattr("evenhand.core.work.RUNNING_SECONDS", lambda: work.now)
+    monkeypatch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: work.now)
     reached = undecided_after(query, work.bounder, 0.4, monkeypatch)
     mass = ProvedMass(query, 0.0)
     work.now = 0.0
-    monkeypatch.setattr("evenhand.core.work.RUNNING_SECONDS", lambda: work.now)
-    stop = refine_boxes(work, mass, SearchLimits(60.0, None, reached, None, WorkClock()), say=lambda share: None)[2]
+    monkeypatch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: work.now)
+    stop = refine_boxes(work, mass, SearchLimits(60.0, None, reached, None, Clock()), say=lambda share: None)[2]
     assert stop == "target"
     assert mass.shares()[2] <= reached
     assert work.now < 2.0

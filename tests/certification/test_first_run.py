@@ -17,7 +17,6 @@ from sklearn.neural_network import MLPClassifier
 from evenhand import auditing, certification, interrupts, kernels
 from evenhand.auditing import config as audit_config
 from evenhand.certification import proof_run
-from evenhand.core import WorkClock
 from evenhand.errors import LimitError
 from evenhand.models import Subject
 from evenhand.schema import ColumnRoles
@@ -29,9 +28,10 @@ MODELS = {
 }
 
 
-def frozen_clock() -> WorkClock:
-    """Return a clock by which no time passes, so that only compiling depends on the time limit."""
-    return WorkClock(seconds=lambda: 0.0)
+@pytest.fixture(autouse=True)
+def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the clock, so that only compiling depends on the time limit."""
+    monkeypatch.setattr("evenhand.core.time_limit.RUNNING_SECONDS", lambda: 0.0)
 
 
 def subject(kind: str, *, small: bool) -> Subject:
@@ -68,7 +68,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
 
 @pytest.mark.parametrize("kind", ["forest", "network"])
 def test_without_compiled_provers_an_audit_names_the_certificate_that_is_not_run(kind: str, compiled: set[str]) -> None:
-    result = auditing.audit(subject(kind, small=False), clock=frozen_clock(), time_limit=3, samples=100, searched=0)
+    result = auditing.audit(subject(kind, small=False), time_limit=3, samples=100, searched=0)
     assert result.certificates == ()
     [skipped] = [part for part in result.not_run if part.what.startswith("certification")]
     assert "not compiled" in skipped.reason
@@ -76,14 +76,14 @@ def test_without_compiled_provers_an_audit_names_the_certificate_that_is_not_run
 
 
 def test_models_of_one_score_need_no_compiled_prover(compiled: set[str]) -> None:
-    result = auditing.audit(subject("linear", small=False), clock=frozen_clock(), time_limit=3, samples=100, searched=0)
+    result = auditing.audit(subject("linear", small=False), time_limit=3, samples=100, searched=0)
     assert result.certificates[0].undecided < 0.01
     assert result.settings["proofs_by"] == "the distribution of scores"
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_small_domains_need_no_compiled_prover(kind: str, compiled: set[str]) -> None:
-    result = auditing.audit(subject(kind, small=True), clock=frozen_clock(), time_limit=3, samples=100, searched=0)
+    result = auditing.audit(subject(kind, small=True), time_limit=3, samples=100, searched=0)
     [certificate] = result.certificates
     assert (certificate.method, certificate.not_compiled) == ("enumeration", ())
     assert certificate.undecided == pytest.approx(0.0, abs=1e-9)

@@ -1,6 +1,5 @@
 """Commands that ask an endpoint: agreed to before, never beyond the ceiling, and the report counts what it counts."""
 
-import json
 import sys
 from types import ModuleType
 
@@ -11,7 +10,6 @@ import pytest
 import evenhand as api
 from evenhand.schema import read_schema
 from serving import serving
-from support import leaves_but_clocks
 
 SCHEMA = """
 target: {name: hired, favourable: "yes", values: ["no", "yes"]}
@@ -67,32 +65,6 @@ def test_a_budget_below_what_an_audit_needs_is_refused_before_people_are_asked_a
         assert "budget of 100 rows does not pay for the 120 people" in ran.err
         # The meaning of the outputs is decided on 32 individuals and on people for a quarter of the budget at most.
         assert 32 <= service.asked <= 32 + 100 // 4
-
-
-@pytest.mark.parametrize("command", ["search", "audit", "subgroups"])
-def test_a_run_is_repeated_by_its_work(evenhand, people, tmp_path, command):
-    first, again = tmp_path / "first.json", tmp_path / "again.json"
-    with serving(reply) as service:
-        asked = [command, service.url, *people, "--budget", 1500, "--time-limit", 30]
-        assert evenhand(*asked, "--json", first).code == 0
-        # As a machine would have recorded it that was slower from the fourth look at the clock on.
-        slow = json.loads(first.read_text())
-        slow["work"]["checks"] = [3, 10_000]
-        first.write_text(json.dumps(slow))
-        assert evenhand(*asked, "--work", first, "--json", again).code == 0
-        assert evenhand(*asked, "--work", again, "--json", first).code == 0
-        assert leaves_but_clocks(json.loads(first.read_text())) == leaves_but_clocks(json.loads(again.read_text()))
-        other = evenhand(*asked, "--work", again, "--seed", 7)
-        assert other.code == 2
-        assert "had seed 0, not 7" in other.err
-
-
-def test_work_that_is_none_is_refused_before_anything_is_asked(evenhand, people, tmp_path):
-    with serving(reply) as service:
-        ran = evenhand("search", service.url, *people, "--budget", 500, "--work", tmp_path / "none.json")
-        assert ran.code == 2
-        assert "cannot be read" in ran.err
-        assert service.asked == 0
 
 
 def test_what_only_answers_cannot_be_certified_and_is_not_asked(evenhand, people, tmp_path, monkeypatch):

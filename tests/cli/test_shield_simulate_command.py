@@ -122,18 +122,13 @@ def test_a_configuration_that_is_none(evenhand, tmp_path):
     assert "none.yaml" in ran.err
 
 
-def test_workers_are_processes_or_a_cluster(evenhand, config, tmp_path):
+def test_workers_are_processes_or_a_cluster(evenhand, config):
     simulate = ("shield", "simulate", "--config", config())
-    done = evenhand(*simulate, "--runs", 40, "--workers", 1, "--state", tmp_path / "kept")
-    assert done.code == 0
-    assert len(list((tmp_path / "kept").glob("unit-*"))) == 20
-    for wrong, said in (("many", "no workers 'many'"), ("0", "1 worker or more"), ("dask://127.0.0.1:1", "Dask")):
+    assert evenhand(*simulate, "--runs", 40, "--workers", 1).code == 0
+    for wrong, said in (("many", "got 'many'"), ("0", "number of worker processes"), ("dask://127.0.0.1:1", "Dask")):
         refused = evenhand(*simulate, "--workers", wrong)
         assert refused.code == 2
         assert said in refused.err
-    alone = evenhand(*simulate, "--state", tmp_path / "kept")
-    assert alone.code == 2
-    assert "add --workers N" in alone.err
 
 
 def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit
 from evenhand.errors import ModelError
 from evenhand.models import FreshScorer, check_noise, load_model, network_from_dense, predict_labels, repeat_questions
 from evenhand.models.noise import CHECKED, majority
@@ -77,7 +77,7 @@ def test_an_estimator_with_a_part_of_your_own_is_asked_twice():
 
 
 def test_no_further_batch_after_the_time_limit():
-    check = check_noise(load_model(coin(), WORDS), np.repeat(PEOPLE, 50, axis=0), limit=WorkClock().limit(0.0))
+    check = check_noise(load_model(coin(), WORDS), np.repeat(PEOPLE, 50, axis=0), limit=TimeLimit.after(0.0))
     assert check.people == 20
 
 

@@ -1,10 +1,10 @@
 """Simulated shields: the running shield decides the same, every run of a finite one is fair, and unfair ones show."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 
+import joblib
 import numpy as np
 import pytest
 
@@ -29,7 +29,6 @@ from evenhand.shields import (
 )
 from evenhand.shields.simulation.simulated_shields import simulated_shield_for
 from evenhand.stats import clopper_pearson, quantity_value
-from evenhand.workers import Workforce
 from support import shortened
 
 INPUTS = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6))
@@ -357,17 +356,12 @@ def test_a_decider_is_made_once_from_a_policy():
     assert simulated_shield_for(policy).policy is policy
 
 
-def test_workers_simulate_the_same_runs_however_many_they_are(tmp_path):
+@pytest.mark.parametrize("backend", ["sequential", "threading"])
+def test_workers_simulate_the_same_runs_however_many_they_are(backend):
     asked = plan(kind="static-fair")
-    found = []
-    for size in (1, 3):
-        with ThreadPoolExecutor(size) as threads:
-            workforce = Workforce(threads, tmp_path)
-            found.append(simulate_shield(asked, runs=250, periods=3, seed=9, workforce=workforce))
-    # Chunks one by one, and the second time from the folder.
-    one, other = (result.model_copy(update={"seconds": 0.0}) for result in found)
-    assert one == other
+    one = simulate_shield(asked, runs=250, periods=3, seed=9, workers=1)
+    with joblib.parallel_config(backend=backend):
+        other = simulate_shield(asked, runs=250, periods=3, seed=9, workers=3)
+    assert one.model_copy(update={"seconds": 0.0}) == other.model_copy(update={"seconds": 0.0})
     assert one.runs == 250
     assert not one.interrupted
-    with ThreadPoolExecutor(1) as threads, pytest.raises(OptionError, match="of other work"):
-        simulate_shield(asked, runs=250, periods=3, seed=10, workforce=Workforce(threads, tmp_path))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evenhand.core import Work, WorkClock
+from evenhand.core import Clock, TimeLimit
 from evenhand.stats import standardised_gap
 from evenhand.subgroups import deep
 from evenhand.subgroups.candidates import count_family
@@ -243,21 +243,22 @@ def test_the_same_people_are_listed_once_under_the_fewest_rules():
     assert found.everybody - found.prints[refused] == found.prints[approved]
 
 
-def test_time_ends_the_search_with_what_was_looked_at():
+def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
     rng = np.random.default_rng(4)
     codes, values = rng.integers(0, 4, (100, 4)), (rng.random(100) < 0.5).astype(float)
     cuts = [cut(4, ordered=True) for _ in range(4)]
     table = tabulate_people(codes, values, counted=True)
     known = dealt(table)
+    looks = itertools.count()
+    monkeypatch.setattr(Clock, "passed", lambda clock, moment, ahead=0.0: next(looks) >= 3)
     some = deep.search_depth_first(
         build_family(cuts, 2),
         table,
         known,
         # Time is up at the fourth look: the first part is looked at in any case, so these are the attributes alone.
-        deep.DepthFirstConfig(
-            least=10, least_rest=10, keep=10**6, jobs=1, limit=WorkClock(Work(settings={}, checks=(3, 1))).limit(1.0)
-        ),
+        deep.DepthFirstConfig(least=10, least_rest=10, keep=10**6, jobs=1, limit=TimeLimit.after(1.0)),
     )
+    monkeypatch.undo()
     alone = deep.search_depth_first(
         build_family(cuts, 1), table, known, deep.DepthFirstConfig(least=10, least_rest=10, keep=10**6)
     )

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand import datasets
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit
 from evenhand.schema import Schema, encode
 from evenhand.subgroups import SubgroupConfig, deep, exact
 from evenhand.subgroups.candidates import count_family
@@ -115,7 +115,7 @@ def test_a_search_that_time_ends_says_how_far_it_came(communities):
     people, frame = communities
     outcome = MeasuredOutcomes(np.arange(len(people)), frame["high"].to_numpy(float), True)
     config = SubgroupConfig(attributes=tuple(CRIME), depth=3, permutations=100, time_limit=0.1)
-    result = exact.search_exactly(people, lambda: outcome, config, limit=WorkClock().limit(0.0))
+    result = exact.search_exactly(people, lambda: outcome, config, limit=TimeLimit.after(0.0))
     assert result.interrupted
     [note] = [note for note in result.notes if note.startswith("Time was up after ")]
     seen, every = (int(number.replace(",", "")) for number in re.findall(r"[\d,]{2,}|\d", note)[:2])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from naive import arrangements, family_wise_p, rule_sets, standardised, stratified
 
 from evenhand import subgroups
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
 from evenhand.stats import SampleMoments, difference_interval, stratified_difference, welch_interval
@@ -603,7 +603,7 @@ def test_time_that_is_up_keeps_what_was_found():
     world = people(500, seed=1)
     values = np.random.default_rng(5).random(500) < np.where(world.individuals[:, 0] == 0, 0.1, 0.6)
     outcome = MeasuredOutcomes(np.arange(500), values * 1.0, True)
-    result = exact.search_exactly(world, lambda: outcome, SubgroupConfig(), limit=WorkClock().limit(0.0))
+    result = exact.search_exactly(world, lambda: outcome, SubgroupConfig(), limit=TimeLimit.after(0.0))
     assert result.interrupted
     assert result.findings[0].found
     assert any("Time was up after 100 of 1,000" in note for note in result.notes)

@@ -28,7 +28,7 @@ from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.auditing.versions import library_versions, make_data_card
 from evenhand.certification import Certificate, estimated_share
-from evenhand.core import TimeLimit, WorkClock
+from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
 from evenhand.individual import IndividualResult
@@ -72,7 +72,6 @@ def audit(
     *,
     metrics: Mapping[str, Callable[..., Any]] | None = None,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> AuditResult:
     """Audit a model on people with known labels.
@@ -82,7 +81,6 @@ def audit(
         config: time limit, population, confidence, seed.
         metrics: more metrics of groups, of one's own, see ``evenhand.groups.add_metrics``.
         progress: called as work goes on.
-        clock: by which limits of time are told; one made of ``AuditResult.work`` repeats that run.
         settings: fields of ``AuditConfig`` by name, in place of those in ``config``.
 
     Returns:
@@ -94,7 +92,6 @@ def audit(
     """
     started = time.perf_counter()
     config = AuditConfig.of(config, settings)
-    timer = WorkClock.start(clock, config)
     say = progress or ignore_progress
     if config.threshold:
         thresholds = Thresholds.parse(config.threshold)
@@ -109,7 +106,7 @@ def audit(
         )
     if schema.target.is_number:
         refuse_metrics(metrics)
-        return audit_number_model(subject, config, progress=say, clock=timer, started=started)
+        return audit_number_model(subject, config, progress=say, started=started)
     if not schema.protected:
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     # Too many assignments are an error; better now than after minutes of work.
@@ -122,11 +119,9 @@ def audit(
     ledger = find_ledger(subject.model) or subject.ledger
     before = ledger.settled
     with ledger.within(config.budget):
-        result = _run_analyses(subject, config, metrics, say, timer, ledger)
+        result = _run_analyses(subject, config, metrics, say, ledger)
     ledger.settle()
-    return result.model_copy(
-        update={"queries": ledger.sent - before, "work": timer.work(), "seconds": time.perf_counter() - started}
-    )
+    return result.model_copy(update={"queries": ledger.sent - before, "seconds": time.perf_counter() - started})
 
 
 def forecast_queries(people: People, config: AuditConfig) -> int:
@@ -159,13 +154,11 @@ def _run_analyses(
     config: AuditConfig,
     metrics: Mapping[str, Callable[..., Any]] | None,
     say: Progress,
-    timer: WorkClock,
     ledger: QuestionLedger,
 ) -> AuditResult:
     started = time.perf_counter()
     importlib.import_module("sklearn.cluster")  # for the searches: seconds at the first use, not in the time limit
-    timer = timer.from_now()
-    parts = AuditParts(TimeLimit(timer, config.time_limit))
+    parts = AuditParts(TimeLimit.after(config.time_limit))
     described = subject.people.schema
     several = described.target.kind == "labels"
     subject = name_any_favourable(subject) if several else subject
@@ -212,7 +205,6 @@ def _run_analyses(
                 ),
                 white_box=network,
                 progress=lambda what, share: say(what, 0.1 + 0.25 * share),
-                clock=timer,
             ),
         )
         parts.interrupted = parts.interrupted or (flips is not None and flips.interrupted)
@@ -234,11 +226,10 @@ def _run_analyses(
                 time_limit=parts.limit.left(SUBGROUP_SHARE, LEAST_SECONDS),
                 repeats=config.repeats,
                 seed=config.seed,
-                clock=timer,
             ),
         )
         white_box = network if flips is not None and flips.counted_with == "white box" else None
-        searches = _search_individuals(subject, white_box, noise, config, say, timer, parts)
+        searches = _search_individuals(subject, white_box, noise, config, say, parts)
     certificates: list[Certificate] = []
     if network is None:
         parts.skip("certification", why_not)
@@ -253,7 +244,6 @@ def _run_analyses(
             config,
             parts,
             say,
-            clock=timer,
             drawn=drawn,
         )
     if flips is not None:
@@ -288,6 +278,7 @@ def _run_analyses(
         counterfactual_flip_rate=None if joint is None else quantity_value(joint.headline.rate),
         flip_rate=None if joint is None else joint.flips / joint.n,
         seed=config.seed,
+        time_limited=parts.limit.decided,
         seconds=time.perf_counter() - started,
     )
 
@@ -408,7 +399,6 @@ def _search_individuals(
     noise: NoiseCheck | None,
     config: AuditConfig,
     say: Progress,
-    clock: WorkClock,
     parts: AuditParts,
 ) -> list[SearchResult]:
     """Run a short search for each protected attribute."""
@@ -434,7 +424,6 @@ def _search_individuals(
                 time_limit=parts.limit.left(SEARCH_SHARE * share, LEAST_SECONDS),
                 as_published=config.as_published,
                 seed=config.seed,
-                clock=clock,
                 white_box=white_box,
                 noise=noise,
             )

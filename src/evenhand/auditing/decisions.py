@@ -17,7 +17,7 @@ from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
 from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
-from evenhand.core import TimeLimit, WorkClock
+from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.schema import People, RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.typing import Floats, Integers, Progress
@@ -30,7 +30,6 @@ def audit_decisions(
     data_name: str = "data",
     metrics: Mapping[str, Callable[..., Any]] | None = None,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> AuditResult:
     """Audit decisions already made: everything that needs no model.
@@ -45,7 +44,6 @@ def audit_decisions(
         data_name: how to call the data in reports.
         metrics: more metrics of groups, of one's own, see ``evenhand.groups.add_metrics``.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``AuditResult.work`` repeats that run.
         settings: fields of ``DecisionAuditConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -53,14 +51,13 @@ def audit_decisions(
     """
     started = time.perf_counter()
     config = DecisionAuditConfig.of(config, settings)
-    timer = WorkClock.start(clock, config)
     say = progress or ignore_progress
     if isinstance(decisions, RecordedNumbers):
         refuse_metrics(metrics)
-        return audit_recorded_numbers(decisions, config, data_name=data_name, progress=say, clock=timer)
+        return audit_recorded_numbers(decisions, config, data_name=data_name, progress=say)
     if isinstance(decisions, RecordedLabels):
         refuse_settings_of_one_label(config, metrics)
-        return audit_recorded_labels(decisions, config, data_name=data_name, progress=say, clock=timer)
+        return audit_recorded_labels(decisions, config, data_name=data_name, progress=say)
     schema = decisions.people.schema
     say("counting groups", 0.0)
     by_group = groups.measure_recorded_decisions(
@@ -73,7 +70,7 @@ def audit_decisions(
         keep_decisions=config.keep_decisions,
         seed=config.seed,
     )
-    parts = AuditParts(TimeLimit(timer, config.time_limit))
+    parts = AuditParts(TimeLimit.after(config.time_limit))
     if config.thresholds and by_group.thresholds is None:
         parts.skip("other thresholds", "no scores were given")
     subgroup_result = parts.run(
@@ -84,7 +81,6 @@ def audit_decisions(
             time_limit=config.time_limit,
             seed=config.seed,
             progress=lambda step, share: say(step, 0.2 + 0.8 * share),
-            clock=timer,
         ),
     )
     interrupted = parts.interrupted or (subgroup_result is not None and subgroup_result.interrupted)
@@ -114,7 +110,7 @@ def audit_decisions(
         },
         versions=library_versions(),
         seed=config.seed,
-        work=timer.work(),
+        time_limited=parts.limit.decided or (subgroup_result is not None and subgroup_result.time_limited),
         seconds=time.perf_counter() - started,
     )
 

@@ -15,7 +15,6 @@ from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
 from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
-from evenhand.core import WorkClock
 from evenhand.errors import OptionError
 from evenhand.groups import GroupMetrics
 from evenhand.individual import IndividualResult
@@ -110,7 +109,6 @@ def audit_recorded_labels(
     *,
     data_name: str,
     progress: Progress,
-    clock: WorkClock,
 ) -> AuditResult:
     """Audit labels that were given, with no model to ask.
 
@@ -119,7 +117,6 @@ def audit_recorded_labels(
         config: confidence, sizes, reference, seed.
         data_name: how to call the data in reports.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: of this run.
 
     Raises:
         EvenhandError: the labels or the settings cannot be used.
@@ -167,7 +164,6 @@ def audit_recorded_labels(
         settings=config.model_dump() | {"reference": ", ".join(config.reference) or None},
         versions=library_versions(),
         seed=config.seed,
-        work=clock.work(),
         seconds=time.perf_counter() - started,
     )
 

@@ -17,7 +17,7 @@ from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification import Certificate
-from evenhand.core import TimeLimit, WorkClock
+from evenhand.core import TimeLimit
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.groups import GroupMetrics
 from evenhand.models import AdditiveNetwork, Subject, ask_numbers, find_caution
@@ -37,16 +37,13 @@ LEAST_SECONDS = 0.5
 """Time limit of a part, at least: mostly it ends sooner."""
 
 
-def audit_number_model(
-    subject: Subject, config: AuditConfig, *, progress: Progress, clock: WorkClock, started: float
-) -> AuditResult:
+def audit_number_model(subject: Subject, config: AuditConfig, *, progress: Progress, started: float) -> AuditResult:
     """Audit a model that decides a number: its numbers by group, and how far they are from the true ones.
 
     Args:
         subject: the model and the people, whose target is a number.
         config: confidence, sizes, budget, seed.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: of this run.
         started: when it began, by ``time.perf_counter``.
 
     Raises:
@@ -59,7 +56,7 @@ def audit_number_model(
         raise OptionError("no attribute is protected", hint="name at least one: `protected=NAME`")
     _refuse_label_settings(config, threshold=subject.thresholds is not None)
     before = subject.ledger.settled
-    parts = AuditParts(TimeLimit(clock, config.time_limit))
+    parts = AuditParts(TimeLimit.after(config.time_limit))
     wider = parts.attempt(
         "simulated population",
         lambda: population.choose_population(config.population, people, as_published=config.as_published),
@@ -79,7 +76,7 @@ def audit_number_model(
         )
         progress("counting subgroups", 0.08)
         decided = parts.run(SUBGROUPS, lambda: _ask_again(subject))
-        subgroup_results = {} if decided is None else _search_subgroups(decided, schema.protected, config, clock, parts)
+        subgroup_results = {} if decided is None else _search_subgroups(decided, schema.protected, config, parts)
         changes = None
         if wider is not None:
             changes = parts.run(
@@ -98,7 +95,7 @@ def audit_number_model(
                 ),
             )
         box, why_not = _read_inside(subject, config, parts, progress)
-        certificates = [] if box is None else _certify_changes(box, subject, config, parts, clock, progress)
+        certificates = [] if box is None else _certify_changes(box, subject, config, parts, progress)
     subject.ledger.settle()
     progress("done", 1.0)
     model = ModelCard(
@@ -118,7 +115,6 @@ def audit_number_model(
         measured,
         parts,
         config.model_dump(),
-        clock,
         started,
     ).model_copy(
         update={
@@ -160,7 +156,6 @@ def _certify_changes(
     subject: Subject,
     config: AuditConfig,
     parts: AuditParts,
-    clock: WorkClock,
     progress: Progress,
 ) -> list[Certificate]:
     """Prove who changes by no more than the tolerance, for each protected attribute and all together."""
@@ -179,7 +174,6 @@ def _certify_changes(
         config,
         parts,
         progress,
-        clock=clock,
         drawn={},
         tolerance=config.tolerance,
         as_published=True,
@@ -192,7 +186,6 @@ def audit_recorded_numbers(
     *,
     data_name: str,
     progress: Progress,
-    clock: WorkClock,
 ) -> AuditResult:
     """Audit numbers that were decided, with no model to ask.
 
@@ -201,7 +194,6 @@ def audit_recorded_numbers(
         config: confidence, sizes, seed.
         data_name: how to call the data in reports.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: of this run.
 
     Raises:
         EvenhandError: the numbers or the settings cannot be used.
@@ -228,9 +220,9 @@ def audit_recorded_numbers(
         recorded=True,
     )
     data = _make_data_card(people, data_name, decisions.undecided, decisions.decided, decisions.weights)
-    parts = AuditParts(TimeLimit(clock, config.time_limit))
-    subgroup_results = _search_subgroups(decisions, schema.names, config, clock, parts)
-    result = _make_result(model, data, people, measured, parts, config.model_dump(), clock, started)
+    parts = AuditParts(TimeLimit.after(config.time_limit))
+    subgroup_results = _search_subgroups(decisions, schema.names, config, parts)
+    result = _make_result(model, data, people, measured, parts, config.model_dump(), started)
     return result.model_copy(update=subgroup_results)
 
 
@@ -238,7 +230,6 @@ def _search_subgroups(
     numbers: RecordedNumbers,
     attributes: tuple[str, ...],
     config: AuditConfig | DecisionAuditConfig,
-    clock: WorkClock,
     parts: AuditParts,
 ) -> dict[str, SubgroupResult]:
     """Return the subgroups by mean and, with true numbers, by mean residual, as fields of the audit.
@@ -247,7 +238,6 @@ def _search_subgroups(
         numbers: The numbers that were decided.
         attributes: Attributes that describe subgroups.
         config: Confidence and seed.
-        clock: Clock of the audit.
         parts: Parts of the audit.
     """
     numbers = replace(numbers, people=replace(numbers.people, reading=None))  # the audit itself says it
@@ -261,7 +251,6 @@ def _search_subgroups(
             confidence=config.confidence,
             time_limit=parts.limit.left(share, LEAST_SECONDS),
             seed=config.seed,
-            clock=clock,
         )
 
     results = {"subgroups": parts.run(f"{SUBGROUPS} by mean", lambda: search("mean"))}
@@ -310,7 +299,6 @@ def _make_result(
     measured: GroupMetrics,
     parts: AuditParts,
     settings: dict[str, Any],
-    clock: WorkClock,
     started: float,
 ) -> AuditResult:
     return AuditResult(
@@ -325,7 +313,7 @@ def _make_result(
         settings={name: value for name, value in settings.items() if not isinstance(value, tuple)},
         versions=library_versions(),
         seed=measured.seed,
-        work=clock.work(),
+        time_limited=parts.limit.decided,
         seconds=time.perf_counter() - started,
     )
 

@@ -10,7 +10,6 @@ from evenhand import certification
 from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.parts import AuditParts
 from evenhand.certification import Certificate
-from evenhand.core import WorkClock
 from evenhand.models import AdditiveNetwork
 from evenhand.population import MixturePopulation, ProductPopulation
 from evenhand.stats import Draws
@@ -30,7 +29,6 @@ def certify_sets(
     parts: AuditParts,
     say: Progress,
     *,
-    clock: WorkClock,
     drawn: Mapping[tuple[str, ...], Draws],
     tolerance: float | None = None,
     as_published: bool = False,
@@ -43,7 +41,6 @@ def certify_sets(
         config: Settings of the audit.
         parts: Parts of the audit.
         say: Called with the progress.
-        clock: Clock of the audit.
         drawn: Flips of people drawn from the population, by protected attributes; they count in the estimates.
         tolerance: Largest change of a prediction that is considered fair.
         as_published: Whether the protected attributes alone change.
@@ -64,7 +61,6 @@ def certify_sets(
             seed=config.seed,
             drawn=drawn.get(sets[step]),
             progress=lambda words, done: say(words, begun + share * done),
-            clock=clock,
             **config.proof_limits(1 / len(sets), seconds),
         )
 

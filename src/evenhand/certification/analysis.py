@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.certification.bounds.compiled.problem import unsupported_reason
-from evenhand.certification.bounds.distributed import distributed_bounder
 from evenhand.certification.bounds.interval import search
 from evenhand.certification.bounds.linear import LinearBounder, refine_boxes
 from evenhand.certification.bounds.scores import has_one_score
@@ -28,19 +27,19 @@ from evenhand.certification.proof_run import (
     count_processors,
     may_enumerate,
 )
-from evenhand.certification.query.boxes import FAIR, whole_domain
+from evenhand.certification.query.boxes import FAIR, BoxSet, whole_domain
 from evenhand.certification.query.differences import difference_query_of
 from evenhand.certification.query.enumeration import can_enumerate, enumerate_domain
 from evenhand.certification.query.question import Query, query_of
-from evenhand.core import WorkClock
+from evenhand.core import Clock, TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.parallel import count_workers
 from evenhand.population import MixturePopulation, ProductPopulation, uniform_mixture
 from evenhand.schema import Schema
 from evenhand.stats import Draws
 from evenhand.typing import Progress
-from evenhand.workers import Workforce
 
 if TYPE_CHECKING:
     from evenhand.models import TreeEnsemble
@@ -54,8 +53,7 @@ def certify(
     certificate: Path | str | None = None,
     drawn: Draws | None = None,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
-    workforce: Workforce | None = None,
+    workers: int | None = None,
     compile_limit: float | None = None,
     **settings: Any,
 ) -> Certificate:
@@ -75,9 +73,11 @@ def certify(
         drawn: of individuals drawn from this population before, how many are treated unfairly: they count in the
             estimate. By plausible counterparts, of those who have one.
         progress: called as work goes on.
-        clock: by which limits of time are told; one made of ``Certificate.work`` repeats that run.
-        workforce: workers who split and prove boxes by linear bounds; the result depends on neither how many they are
-            nor which answer. What is proved in other ways is proved here.
+        workers: number of worker processes for linear bounds and trees; -1 uses all processors, or all workers of the
+            backend that ``joblib.parallel_config`` selects (Dask, Ray, Spark). The domain is then cut into parts, whose
+            number depends on the question and the limits alone: without a time limit the result is the same for any
+            number of workers, but not that of a run without ``workers``, which has one queue over the whole domain.
+            Other proofs (enumeration, intervals, counterparts) run in this process.
         compile_limit: processor seconds that compiling kernels, on the first use on a machine, may take. Default: half
             the time limit, and infinity without one.
         settings: fields of ``CertifyConfig`` by name, in place of those in ``config``. With ``relax`` the label must be
@@ -92,18 +92,19 @@ def certify(
     """
     config = CertifyConfig.of(config, settings)
     say = progress or ignore_progress
-    timer = WorkClock.start(clock, config)
     if compile_limit is None:
         compile_limit = math.inf if config.time_limit is None else COMPILE_SHARE * config.time_limit
-    compilation = Compilation(compile_limit, timer, say)
-    limit = timer.limit(config.time_limit)
+    compilation = Compilation(compile_limit, say)
+    limit = TimeLimit.after(config.time_limit)
     if population is None and network.schema.constrains_people and not config.as_published:
         population = uniform_mixture(network.schema, config.protected)
+    if workers is not None:
+        count_workers(workers)
     if isinstance(population, MixturePopulation):
         _require_independent(config, certificate)
         with limit.enforced():
-            found = certify_counterparts(network, population, config, drawn or Draws(), (say, timer, compilation))
-        return found.model_copy(update={"not_compiled": tuple(compilation.left_out), "caution": network.caution})
+            found = certify_counterparts(network, population, config, drawn or Draws(), (say, compilation))
+        return found.model_copy(update=_stated(found, network, compilation))
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
         raise OptionError("a certificate file of trees holds labels or bands of a score, not changes of a number",
                           location="`certificate=`", hint="leave it out, or the tolerance")  # fmt: skip
@@ -120,8 +121,8 @@ def certify(
 
     def prove(least: int) -> tuple[QueryRun, ProofOutcome]:
         if isinstance(network, AdditiveNetwork):
-            return _prove_network(network, population, config, least, writer, (say, timer, compilation), workforce)
-        return _prove_trees(network, population, config, least, writer, (say, timer, compilation))
+            return _prove_network(network, population, config, least, writer, (say, compilation), workers)
+        return _prove_trees(network, population, config, least, writer, (say, compilation), workers)
 
     with writer or nullcontext(), limit.enforced():
         run, outcome = prove(2)
@@ -134,8 +135,13 @@ def certify(
             run, _ = prove(least)
             certified, falsified, _ = run.proved_mass.shares()
             shares.append(OutcomeShare.of(least, certified, falsified))
-    stated = {"not_compiled": tuple(compilation.left_out), "caution": network.caution}
-    return found.model_copy(update={"outcomes": tuple(shares), **stated})
+    return found.model_copy(update={"outcomes": tuple(shares), **_stated(found, network, compilation)})
+
+
+def _stated(found: Certificate, network: AdditiveNetwork | TreeEnsemble, compilation: Compilation) -> dict[str, Any]:
+    """Return fields of a certificate about the model and the provers that were left out."""
+    left_out = tuple(compilation.left_out)
+    return {"not_compiled": left_out, "caution": network.caution, "time_limited": found.time_limited or bool(left_out)}
 
 
 def _require_independent(config: CertifyConfig, certificate: Path | str | None) -> None:
@@ -169,12 +175,11 @@ def _prove_network(
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
-    how: tuple[Progress, WorkClock, Compilation],
-    workforce: Workforce | None,
+    how: tuple[Progress, Compilation],
+    workers: int | None,
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a network, where so many different labels treat somebody unfairly."""
-    say, timer, compilation = how
-    timer = timer.from_now()
+    say, compilation = how
     started, processor = time.perf_counter(), time.process_time()
     query: Query
     if config.tolerance is not None:
@@ -185,7 +190,7 @@ def _prove_network(
             bands=config.bands, least=least,
         )  # fmt: skip
     narrow = config.tolerance is not None or least > 2
-    threads = timer.threads(config.jobs or count_processors())
+    threads = config.jobs or count_processors()
     # Without cells there is a single point, which every method would enumerate.
     enumerated = not query.constant and (
         not query.cells or (may_enumerate(query, config) and can_enumerate(query, config.seconds))
@@ -204,7 +209,7 @@ def _prove_network(
         if narrow:
             raise OptionError(f"this needs linear bounds, and {reason}", hint="protect fewer attributes at once")
         compilation.require("interval")
-    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer), say)
+    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
     used = "enumeration" if enumerated else "interval" if not (bounder or scored or query.constant) else config.method
     if recorder is not None:
         recorder.begin(query, network, used)
@@ -217,14 +222,14 @@ def _prove_network(
     elif scored:
         outcome = run.prove_by_score(used)
     elif bounder is not None:
-        with (
-            nullcontext(bounder)
-            if workforce is None
-            else distributed_bounder(bounder, query, device, workforce) as asked
-        ):
+        if workers is None:
             undecided, proved, stop = refine_boxes(
-                asked, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
+                bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
             )
+        else:
+            from evenhand.certification.parts import refine_in_parts
+
+            undecided, proved, stop = refine_in_parts(run, bounder, device=device, workers=workers, recorder=recorder)
         outcome = ProofOutcome(undecided, proved, stop, used)
     else:
         undecided, stop = search.refine_by_intervals(
@@ -243,11 +248,11 @@ def _prove_trees(
     config: CertifyConfig,
     least: int,
     recorder: CertificateWriter | None,
-    how: tuple[Progress, WorkClock, Compilation],
+    how: tuple[Progress, Compilation],
+    workers: int | None,
 ) -> tuple[QueryRun, ProofOutcome]:
     """Prove what can be proved about a model of trees, where so many different labels treat somebody unfairly."""
-    say, timer, compilation = how
-    timer = timer.from_now()
+    say, compilation = how
     from evenhand.certification.bounds.trees.differences import tree_difference_query_of
     from evenhand.certification.bounds.trees.question import (
         TreeQuery,
@@ -260,6 +265,7 @@ def _prove_trees(
         raise OptionError("models of trees are certified on the processor", hint="leave the device out")
     started, processor = time.perf_counter(), time.process_time()
     query: TreeQuery
+    undecided: BoxSet
     if config.tolerance is not None:
         query = tree_difference_query_of(ensemble, config.tolerance, config.protected, population, where=config.where)
     else:
@@ -276,8 +282,8 @@ def _prove_trees(
         from evenhand.certification.bounds.trees.engine import compile_tree_engine, refine_trees
 
         compilation.require("trees")
-        bounder = compile_tree_engine(query, timer.threads(config.jobs or count_processors()))
-    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), timer), say)
+        bounder = compile_tree_engine(query, config.jobs or count_processors())
+    run = QueryRun(query, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
     if recorder is not None:
         recorder.begin(query, ensemble, "enumeration" if enumerated and not query.constant else "trees")
     if query.constant:
@@ -287,9 +293,14 @@ def _prove_trees(
     elif enumerated:
         outcome = run.prove_by_enumeration(lambda: enumerate_cells(query), recorder, inhabited=True)
     else:
-        undecided, proved, stop = refine_trees(
-            bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
-        )
+        if workers is None:
+            undecided, proved, stop = refine_trees(
+                bounder, run.proved_mass, run.limits(DEFAULT_BOXES), say=run.report_progress, recorder=recorder
+            )
+        else:
+            from evenhand.certification.parts import refine_in_parts
+
+            undecided, proved, stop = refine_in_parts(run, bounder, workers=workers, recorder=recorder)
         outcome = ProofOutcome(undecided, proved, stop, "trees")
     if recorder is not None:
         recorder.end()

@@ -26,7 +26,7 @@ from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certification.query.enumeration import boxes_of, can_enumerate, enumerate_domain, point_masses
 from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
 from evenhand.certification.query.proved_mass import Stop
-from evenhand.core import WorkClock
+from evenhand.core import Clock
 from evenhand.errors import OptionError
 from evenhand.interrupts import InterruptCounter
 from evenhand.models import AdditiveNetwork
@@ -45,7 +45,7 @@ def certify_counterparts(
     population: MixturePopulation,
     config: CertifyConfig,
     drawn: Draws,
-    how: tuple[Progress, WorkClock, Compilation],
+    how: tuple[Progress, Compilation],
 ) -> Certificate:
     """Return the certificate of a question about plausible counterparts.
 
@@ -53,10 +53,9 @@ def certify_counterparts(
         OptionError: the model or the method cannot do it.
         LimitError: the kernels are not compiled, and may not be.
     """
-    say, timer, compilation = how
+    say, compilation = how
     if not isinstance(network, AdditiveNetwork):
         raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
-    timer = timer.from_now()
     started, processor = time.perf_counter(), time.process_time()
     question = orbit_question_of(
         network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax,
@@ -78,9 +77,9 @@ def certify_counterparts(
         from evenhand.certification.bounds.orbits import OrbitBounder
 
         device = compilation.device_for(question.query, config.device)
-        threads = timer.threads(config.jobs or count_processors())
+        threads = config.jobs or count_processors()
         bounder = OrbitBounder(question, lambda query: choose_bounder(query, device, threads))
-    run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), timer), say)
+    run = OrbitRun(question, config, RunClock(started, processor, time.perf_counter(), Clock()), say)
     if enumerated or question.constant:
         return run.conclude(run.prove_by_enumeration() if enumerated else run.prove_constant(config.method), drawn)
     if scored:

@@ -24,7 +24,6 @@ from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
-from evenhand.core import WorkClock
 from evenhand.errors import LimitError
 from evenhand.interrupts import InterruptCounter
 from evenhand.models import AdditiveNetwork
@@ -226,24 +225,22 @@ class Compilation:
 
     Args:
         limit: processor seconds that compiling may take; infinity allows any number.
-        timer: records the decisions, which depend on the machine.
         say: called when a prover is prepared.
 
     Attributes:
         left_out: provers that would have had to be compiled.
     """
 
-    def __init__(self, limit: float, timer: WorkClock, say: Progress) -> None:
+    def __init__(self, limit: float, say: Progress) -> None:
         self.left_out: list[Prover] = []
         self._limit = limit
-        self._timer = timer
         self._say = say
 
     def allows(self, prover: Prover) -> bool:
         """Return whether the kernels of a prover are compiled, or may be. If not, the prover is left out."""
         if math.isinf(self._limit):
             return True
-        refused = self._timer.decide(lambda: COMPILE_SECONDS[prover] > self._limit and not _has_kernels(prover))
+        refused = COMPILE_SECONDS[prover] > self._limit and not _has_kernels(prover)
         if refused and prover not in self.left_out:
             self.left_out.append(prover)
         return not refused

@@ -17,10 +17,8 @@ from evenhand.cli.options import (
     ProtectedOption,
     SeedOption,
     SourceOptions,
-    WorkerOptions,
-    WorkOption,
-    read_clock,
 )
+from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 RESTRICTED_CODE = 4
@@ -254,19 +252,18 @@ def certify(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="Model file or module:function; it must be a white box.")],
     domain: DomainOptions,
-    working: WorkerOptions,
     output: OutputOptions,
     certificate: Annotated[
         Path | None, typer.Option("--certificate", help="Write every box and its proof for check-certificate.")
     ] = None,
-    work: WorkOption = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Prove for which share of the population a model treats individuals the same, whatever is protected."""
     from evenhand import certification as certifying
     from evenhand import models, view
     from evenhand.population import choose_population
 
-    config, clock = SETTINGS.read(context, seed=domain.seed), read_clock(work)
+    config = SETTINGS.read(context, seed=domain.seed)
     described, people = domain.describe()
     like = people.frame if people is not None else None
     untyped = people is not None and people.untyped
@@ -277,15 +274,14 @@ def certify(
     if people is not None and domain.population != "uniform":
         kind: PopulationKind = "data" if domain.population == "data" else "independent"
         wider = choose_population(kind, people, as_published=config.as_published)
-    with view.show_progress(quiet=output.silent) as progress:
+    with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
         result = certifying.certify(
             network,
             config,
             population=wider,
             certificate=certificate,
             progress=progress,
-            clock=clock,
-            workforce=working.workforce,
+            workers=number,
         )
     if people is not None:
         result = result.model_copy(update={"table_reading": people.reading})

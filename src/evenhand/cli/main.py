@@ -33,7 +33,7 @@ from evenhand.cli import (
 from evenhand.cli.audits import audit, compare, rankings
 from evenhand.cli.factory import with_settings
 from evenhand.cli.options import name_options
-from evenhand.errors import EvenhandError, GuessedEncodingWarning, LostWorkWarning, OptionError, TableWarning
+from evenhand.errors import EvenhandError, GuessedEncodingWarning, OptionError, TableWarning
 from evenhand.interrupts import INTERRUPTED, StopSignals
 
 FAULT = 70
@@ -109,7 +109,7 @@ def main() -> None:
         # Warnings of the libraries underneath are not meant for users of a command.
         warnings.filterwarnings("ignore")
         if "--quiet" not in sys.argv:
-            for category in (GuessedEncodingWarning, LostWorkWarning, TableWarning):
+            for category in (GuessedEncodingWarning, TableWarning):
                 warnings.filterwarnings("always", category=category)
             warnings.showwarning = _show_warning
         code = _run()

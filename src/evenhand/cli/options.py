@@ -16,12 +16,11 @@ from evenhand.files import write_atomically
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.core import Document, Result, TableReading, WorkClock
+    from evenhand.core import Document, Result, TableReading
     from evenhand.datasets import identity
     from evenhand.models import Subject
     from evenhand.schema import ColumnRoles, OutcomeRole, People, SampleRoles, Schema
     from evenhand.typing import Progress
-    from evenhand.workers import Workforce
 
 ResultT = TypeVar("ResultT", bound="Result")
 
@@ -109,10 +108,6 @@ JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output, alone.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
-WorkOption = Annotated[
-    Path | None,
-    typer.Option("--work", metavar="FILE", help="Repeat the run whose JSON this is, where a limit of time took part."),
-]
 HomeOption = Annotated[
     Path | None, typer.Option("--data-home", help="Folder that holds data sets you fetched yourself.")
 ]
@@ -342,58 +337,6 @@ class ConsentOptions:
         return forecast
 
 
-WorkersOption = Annotated[
-    str | None,
-    typer.Option(
-        "--workers",
-        metavar="N|dask://HOST:PORT|ray://HOST:PORT",
-        help="Work with so many processes, or on a cluster. The result does not depend on how many.",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class WorkerOptions:
-    """Who does the work of a command, and where what is done is kept."""
-
-    workers: WorkersOption = None
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", help="With --workers: keep what is done in this folder, and go on from what is in it."),
-    ] = None
-
-    @property
-    def workforce(self) -> Workforce | None:
-        """The workers; None where the command works by itself.
-
-        Raises:
-            OptionError: a folder is given without workers.
-        """
-        if self.workers is None:
-            if self.state is not None:
-                raise OptionError("--state keeps the work of workers", location="--state", hint="add --workers N")
-            return None
-        from evenhand.workers import Workforce
-
-        return Workforce(self.workers, self.state)
-
-
-@dataclass(frozen=True)
-class RunOptions(ConsentOptions):
-    """What a command may ask an endpoint, and which run it repeats."""
-
-    work: WorkOption = None
-
-    @property
-    def clock(self) -> WorkClock | None:
-        """The clock of the run to be repeated, if any.
-
-        Raises:
-            DataError: the file is not a result that records its work.
-        """
-        return read_clock(self.work)
-
-
 @dataclass(frozen=True)
 class OutputOptions:
     """Where a command says what it found."""
@@ -586,13 +529,6 @@ def read_terms(protected: list[str] | None, files: list[Path]) -> list[str | ide
     from evenhand.datasets import identity
 
     return [*(protected or ()), *(one for path in files for one in identity.read_categories(path))] or None
-
-
-def read_clock(work: Path | None) -> WorkClock | None:
-    """Return the clock of the run whose JSON a file holds; None without a file."""
-    from evenhand.core import WorkClock, read_work
-
-    return None if work is None else WorkClock(read_work(work))
 
 
 def check_places(places: Mapping[str, Path | None]) -> None:

@@ -10,16 +10,16 @@ import typer
 
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import (
+    ConsentOptions,
     DataArgument,
     DataOptions,
     FindingsOptions,
     ModelArgument,
     OutputOptions,
     PeopleOptions,
-    RunOptions,
-    WorkersOption,
     read_terms,
 )
+from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def search(
     data: DataArgument,
     people: DataOptions,
     output: FindingsOptions,
-    run: RunOptions,
+    run: ConsentOptions,
     rows: PeopleOptions,
     text_column: Annotated[
         str | None, typer.Option("--text-column", help="The model decides about this column's texts: swap terms in it.")
@@ -70,11 +70,9 @@ def search(
     """Search for people whom a model decides differently when nothing but protected attributes change."""
     from evenhand import view
     from evenhand.individual import search as searching
-    from evenhand.workers import Workforce
 
     output.check_places(save_tests=save_tests)
     rows.check(out=output.out, save_tests=save_tests)
-    workforce = None if workers is None else Workforce(workers)
     if save_tests is not None and save_tests.suffix != ".py":
         raise OptionError(
             f"tests are a Python file, not {save_tests}", location="--save-tests", hint="name it test_....py"
@@ -93,7 +91,6 @@ def search(
     else:
         if terms:
             raise OptionError("--terms is for texts", hint="name the column of the texts: --text-column NAME")
-        clock = run.clock
         with view.show_progress(quiet=output.silent) as progress:
             subject = people.read_subject(model, data, progress)
         if subject.people.schema.target.is_number:
@@ -105,10 +102,8 @@ def search(
             known = f"one of: {', '.join(searching.METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
         subject.ledger.budget = run.approve(model, config.budget, searching.forecast_queries(subject.people, config))
-        with view.show_progress(quiet=output.silent) as progress:
-            result = found = searching.search(
-                subject.scorer, subject.people, config, progress=progress, clock=clock, workforce=workforce
-            )
+        with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
+            result = found = searching.search(subject.scorer, subject.people, config, progress=progress, workers=number)
         if found.queries == 0 and not found.rates:
             raise LimitError("the search was stopped before anything was asked", hint="give it more time or budget")
         result = found = rows.tell(found)
@@ -131,7 +126,7 @@ def _search_numbers(
     subject: Subject,
     people: DataOptions,
     output: FindingsOptions,
-    run: RunOptions,
+    run: ConsentOptions,
     rows: PeopleOptions,
     save_tests: Path | None,
 ) -> None:
@@ -145,7 +140,7 @@ def _search_numbers(
     subject.ledger.budget = config.budget
     with view.show_progress(quiet=output.silent) as progress:
         result: NumberSearchResult = individual.search_numbers(
-            subject.regressor, subject.people, config, progress=progress, clock=run.clock
+            subject.regressor, subject.people, config, progress=progress
         )
     result = rows.tell(result)
     written = output.write_findings(result, result.document)
@@ -160,7 +155,7 @@ def _search_texts(
     terms: list[Path],
     people: DataOptions,
     output: OutputOptions,
-    run: RunOptions,
+    run: ConsentOptions,
 ) -> TextSearchResult:
     """Swap identity terms in a column of texts."""
     from evenhand import view
@@ -179,6 +174,5 @@ def _search_texts(
             config=config,
             trust=people.trust,
             progress=progress,
-            clock=run.clock,
         )
     return result.model_copy(update={"table_reading": reading})

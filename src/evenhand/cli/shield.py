@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import OutputOptions, PageOptions, ReadOptions, WorkerOptions
+from evenhand.cli.options import OutputOptions, PageOptions, ReadOptions
+from evenhand.cli.workers import WorkersOption, open_workers
 from evenhand.errors import LimitError, OptionError
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ class ArrivalOptions(ReadOptions):
 def simulate(
     config: Annotated[Path, typer.Option("--config", help="What the shield is to keep: a YAML or TOML file.")],
     people: ArrivalOptions,
-    working: WorkerOptions,
     output: PageOptions,
     model: Annotated[
         str | None,
@@ -93,6 +93,7 @@ def simulate(
         list[str] | None,
         typer.Option("--kind", help="In place of the file's kind; several of them meet the same people."),
     ] = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Simulate many runs of a shield, each beside the same run without it.
 
@@ -114,15 +115,15 @@ def simulate(
     people.check(model, data)
     plan = read_plan(config)
     plans = plans_of_kinds(plan, kind) if kind else [plan]
-    if len(plans) > 1 and working.workforce is not None:
+    if len(plans) > 1 and workers is not None:
         raise OptionError("one shield is simulated by several workers at a time", location="--workers")
-    with view.show_progress(quiet=output.silent) as progress:
+    with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
         source = people.read_arrivals(plan, model, data, progress) if model and data else None
         settings = ShieldRunsConfig(runs=runs, periods=periods, order=wanted, seed=people.seed)
         result = (
             compare_shields(plans, source, settings, progress=progress)
             if len(plans) > 1
-            else simulate_shield(plans[0], source, settings, workforce=working.workforce, progress=progress)
+            else simulate_shield(plans[0], source, settings, workers=number, progress=progress)
         )
     written = output.write_page(result.document)
     output.finish(result, result.document, written, interrupted=result.interrupted)

@@ -10,12 +10,12 @@ import typer
 
 from evenhand.cli.factory import GIVEN, ConfigOptions, grouped
 from evenhand.cli.options import (
+    ConsentOptions,
     DataArgument,
     DataOptions,
     FindingsOptions,
     ModelArgument,
     OutputOptions,
-    RunOptions,
     ShowPeopleOption,
     read_terms,
 )
@@ -55,7 +55,7 @@ def subgroups(
     data: DataArgument,
     people: DataOptions,
     output: FindingsOptions,
-    run: RunOptions,
+    run: ConsentOptions,
     text: Annotated[
         str | None,
         typer.Option("--text", help="The model decides about this column's texts: subgroups by their terms."),
@@ -86,7 +86,6 @@ def subgroups(
         settings = {"attributes": people.protected or None, "seed": people.seed}
         if not context.meta[GIVEN].keys() <= ROWS.options().keys() | NUMBERS.options().keys():
             ROWS.read(context, **settings)  # refuses what is about texts alone, before anything is read
-        clock = run.clock
         with view.show_progress(quiet=output.silent) as progress:
             # Attributes that are compared need not be such as can be varied: numbers become ranges.
             sample = None if weight is None else SampleRoles(weight)
@@ -96,7 +95,7 @@ def subgroups(
             subject.ledger.budget = run.approve(model, numbers.budget, len(subject.people))
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_number_subgroups(
-                    subject.regressor, subject.people, numbers, weights=subject.weights, progress=progress, clock=clock
+                    subject.regressor, subject.people, numbers, weights=subject.weights, progress=progress
                 )
         else:
             config = ROWS.read(context, **settings)
@@ -104,13 +103,13 @@ def subgroups(
             subject.ledger.budget = run.approve(model, config.budget, rows)
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_subgroups(
-                    subject.scorer, subject.people, config, weights=subject.weights, progress=progress, clock=clock
+                    subject.scorer, subject.people, config, weights=subject.weights, progress=progress
                 )
         card = subject.card
     found = found if show_people else found.hide_people()
     document = partial(found.document, card)
     written = output.write_findings(found, document)
-    timed_out = found.work is not None and not found.work.repeatable
+    timed_out = found.time_limited
     output.finish(found, document, written, interrupted=found.interrupted and not timed_out)
 
 
@@ -125,7 +124,7 @@ def _search_texts(
     terms: list[Path],
     people: DataOptions,
     output: OutputOptions,
-    run: RunOptions,
+    run: ConsentOptions,
 ) -> tuple[TextSubgroupResult, SubjectCard]:
     """Search a column of texts; the result and what it is about."""
     from evenhand import view
@@ -147,7 +146,6 @@ def _search_texts(
             config=config,
             trust=people.trust,
             progress=progress,
-            clock=run.clock,
         )
     subject = SubjectCard(model, source.name, found.people, target or "label", found.favourable, False)
     return found.model_copy(update={"table_reading": reading}), subject

@@ -52,7 +52,7 @@ from evenhand.core.expressions import (
 from evenhand.core.reading import OutcomeReading, TableReading
 from evenhand.core.result import PEOPLE_HIDDEN, PEOPLE_LEFT_OUT, SCHEMA_VERSION, Result
 from evenhand.core.result_part import ResultPart
-from evenhand.core.work import NEVER, TimeLimit, Work, WorkClock, check_time, read_work
+from evenhand.core.time_limit import NEVER, Clock, TimeLimit, check_time
 
 __all__ = [
     "COMPARISONS",
@@ -67,6 +67,7 @@ __all__ = [
     "Block",
     "Call",
     "Cell",
+    "Clock",
     "Column",
     "Comparison",
     "Config",
@@ -100,8 +101,6 @@ __all__ = [
     "Text",
     "TimeLimit",
     "Token",
-    "Work",
-    "WorkClock",
     "check_configuration",
     "check_time",
     "field_choices",
@@ -112,7 +111,6 @@ __all__ = [
     "parse_expression",
     "quote_word",
     "read_configuration",
-    "read_work",
     "setting",
     "unknown_entry",
     "yaml_loader",

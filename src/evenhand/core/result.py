@@ -14,7 +14,6 @@ from evenhand.core.configuration import first_fault
 from evenhand.core.document import Document
 from evenhand.core.reading import TableReading
 from evenhand.core.result_part import own_names
-from evenhand.core.work import Work
 from evenhand.errors import DataError
 from evenhand.text import format_duration
 
@@ -41,9 +40,9 @@ class Result(BaseModel):
         evenhand: version of the library.
         schema_version: of the JSON; it grows when a field is renamed or changes its meaning, not when one is added.
         kind: which analysis it is; fixed by each subclass.
-        seed: what the random numbers were drawn from; the same seed gives the same result, unless a clock had a say.
+        seed: what the random numbers were drawn from; the same seed gives the same result, unless ``time_limited``.
         seconds: wall-clock time it took.
-        work: what was done by the clock, by which a result is repeated; None where there are no limits of time.
+        time_limited: Whether a time limit decided the course of the analysis, which then depends on the machine.
         people_left_out: Whether records of real people were taken out (see ``hide_people``).
         table_reading: How the table was read; None if no table was read.
         test_reading: How the table of the test data was read; None without test data of its own.
@@ -56,7 +55,7 @@ class Result(BaseModel):
     kind: str
     seed: int
     seconds: float = Field(ge=0)
-    work: Work | None = None
+    time_limited: bool = False
     people_left_out: bool = False
     table_reading: TableReading | None = Field(None, exclude_if=lambda reading: reading is None)
     test_reading: TableReading | None = Field(None, exclude_if=lambda reading: reading is None)
@@ -161,11 +160,11 @@ class Result(BaseModel):
         """What made the result: version, seed and time."""
         made = f"Made by evenhand {self.evenhand}, seed {self.seed}, in {format_duration(self.seconds)}."
         made += f" {PEOPLE_LEFT_OUT}" if self.people_left_out else ""
-        if self.work is None or self.work.repeatable:
+        if not self.time_limited:
             return made
         return (
             f"{made} A time limit was used, so the result depends on the speed of the machine, and the seed alone does "
-            "not reproduce it. With --work and the JSON of this result, the numbers are the same."
+            "not reproduce it."
         )
 
     def plain(self) -> dict[str, Any]:

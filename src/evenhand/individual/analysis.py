@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import field_validator
 
-from evenhand.core import Config, TimeLimit, WorkClock, setting
+from evenhand.core import Config, TimeLimit, setting
 from evenhand.errors import BudgetError, OptionError
 from evenhand.individual.flips import (
     COMPARED,
@@ -156,7 +156,6 @@ def measure_flips(
     *,
     white_box: Scorer | None = None,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> IndividualResult:
     """Measure the counterfactual flip rate of the people in the data and of a population, with the clearest examples.
@@ -170,7 +169,6 @@ def measure_flips(
             given every protected assignment, exactly like the model (see ``flips``); the scores of examples are
             always the model's own.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``IndividualResult.work`` repeats that run.
         settings: fields of ``FlipConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -189,8 +187,7 @@ def measure_flips(
         sets.append(config.protected)
     for protected in sets:
         people.schema.assignments(protected)  # refuse all that is wrong before anything is asked
-    timer = WorkClock.start(clock, config)
-    limit, allowance = timer.limit(config.time_limit), _Allowance(scorer, config.budget)
+    limit, allowance = TimeLimit.after(config.time_limit), _Allowance(scorer, config.budget)
     rates: list[FlipRate] = []
     examples: list[Profile] = []
     parts: list[tuple[tuple[str, ...], Literal["data", "population"]]] = [
@@ -258,7 +255,7 @@ def measure_flips(
         compared=decisions.compared,
         noise=noise,
         seed=config.seed,
-        work=timer.work(),
+        time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )
 

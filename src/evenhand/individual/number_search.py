@@ -23,7 +23,7 @@ from evenhand.core import (
     ReportedNumber,
     Result,
     Side,
-    WorkClock,
+    TimeLimit,
 )
 from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
@@ -148,7 +148,6 @@ def search_numbers(
     config: NumberSearchConfig | None = None,
     *,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> NumberSearchResult:
     """Search for people whose number changes most with the protected attributes.
@@ -158,7 +157,6 @@ def search_numbers(
         people: whom to start from.
         config: the settings.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``NumberSearchResult.work`` repeats that run.
         settings: fields of ``NumberSearchConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -167,8 +165,7 @@ def search_numbers(
     started = time.perf_counter()
     config = NumberSearchConfig.of(config, settings)
     say = progress or ignore_progress
-    timer = WorkClock.start(clock, config)
-    limit = timer.limit(config.time_limit)
+    limit = TimeLimit.after(config.time_limit)
     schema = people.schema.without_rules() if config.as_published else people.schema
     protected = tuple(config.protected or schema.protected)
     if not protected:
@@ -229,7 +226,7 @@ def search_numbers(
         table_reading=people.reading,
         examples=tuple(most_affected(distinct, protected, people, config.most_examples)),
         seed=config.seed,
-        work=timer.work(),
+        time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenhand.core import TableReading, WorkClock
+from evenhand.core import TableReading, TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
@@ -55,7 +55,6 @@ def audit_language_model(
     batch: BatchFiles | None = None,
     data_name: str = "data",
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> LanguageModelAudit:
     """Audit a language model: gaps between groups of people, beyond its own noise and that of names.
@@ -68,7 +67,6 @@ def audit_language_model(
         batch: files of batches, in place of questions one by one; they need ``answers``.
         data_name: what the rows are called.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of the result's ``work`` repeats that run.
         settings: fields of ``LanguageModelConfig`` by name, in place of those in ``config``.
 
     Returns:
@@ -94,7 +92,7 @@ def audit_language_model(
         (16, 'sweeps')
     """
     config = LanguageModelConfig.of(config, settings)
-    timer = WorkClock.start(clock, config)
+    limit = TimeLimit.after(config.time_limit)
     interview = open_interview(model, people, config, answers=answers, data_name=data_name)
     batch = batch or BatchFiles()
     interview.batch = batch.batch_out
@@ -103,17 +101,17 @@ def audit_language_model(
             raise OptionError("batches need a file that keeps their answers", hint="`answers=FILE`")
         if batch.batch_in is not None:
             asked.read_batch(batch.batch_in)
-        return run_interview(interview, timer, progress=progress)
+        return run_interview(interview, limit, progress=progress)
 
 
 def run_interview(
-    interview: Interview, timer: WorkClock, *, least: int = 2, progress: Progress | None = None
+    interview: Interview, limit: TimeLimit, *, least: int = 2, progress: Progress | None = None
 ) -> LanguageModelAudit:
     """Ask, estimate and confirm. Run again, what was asked before is remembered.
 
     Args:
         interview: who is asked about what.
-        timer: tells the time limit.
+        limit: time limit.
         least: sweeps before it may stop for precision.
         progress: as for ``audit_language_model``.
     """
@@ -135,7 +133,6 @@ def run_interview(
     say("asking", 0.0)
     # A majority takes several calls to a question.
     questions = config.model_copy(update={"calls": (config.calls or 0) // file.consensus})
-    limit = timer.limit(config.time_limit)
     asked = ask_sweeps(interview, plan, questions, report=report, limit=limit, least=least)
     found, level = AuditNumbers(interview, asked, plan), 1 - config.confidence
     templates = [found.template(one) for one in asked.templates if one.p <= level]
@@ -172,6 +169,6 @@ def run_interview(
         settings=config.model_dump(mode="json", exclude_none=True, exclude={"at_once"}),
         table=AuditTable(asked.table, plan, interview.names),
         seed=config.seed or 0,
-        work=timer.work(),
+        time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from evenhand.core import Document, Result, ResultPart, WorkClock
+from evenhand.core import Document, Result, ResultPart, TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
@@ -160,16 +160,16 @@ def compare_language_models(
         return lambda what, share: say(f"{name}: {what}", first + share / 2)
 
     config = config.model_copy(update={"goal": "precision", "findings": 0, "name_findings": 0})
-    timer = WorkClock.start(None, config)
+    seconds = config.time_limit
     first = open_interview(before, people, config, answers=answers, data_name=data_name)
     config = config.model_copy(update={"seed": first.config.seed})
     second = open_interview(after, people, config, answers=answers, data_name=data_name)
     with first.model, second.model:
         _check_alike(first, second, answers)
-        found = run_interview(first, timer, progress=part("before", 0.0))
-        other = run_interview(second, timer, least=found.sweeps, progress=part("after", 0.5))
+        found = run_interview(first, TimeLimit.after(seconds), progress=part("before", 0.0))
+        other = run_interview(second, TimeLimit.after(seconds), least=found.sweeps, progress=part("after", 0.5))
         if other.sweeps > found.sweeps and not other.interrupted:
-            found = run_interview(first, timer, least=other.sweeps, progress=part("before", 0.5))
+            found = run_interview(first, TimeLimit.after(seconds), least=other.sweeps, progress=part("before", 0.5))
     return pair_audits(found, other, config.confidence, time.perf_counter() - started)
 
 

@@ -35,7 +35,6 @@ from evenhand.models.blackbox.text_model import (
     reads_texts,
 )
 from evenhand.models.blackbox.torch_module import TorchModule, evaluation_mode, input_type
-from evenhand.models.distributed import open_distributed
 from evenhand.models.language.answer_store import AnswerStore, question_key
 from evenhand.models.language.answers import ChatOutcome, ModelReply
 from evenhand.models.language.budget import Spent
@@ -164,7 +163,6 @@ __all__ = [
     "network_fingerprint",
     "network_from_dense",
     "network_from_layers",
-    "open_distributed",
     "open_model",
     "plain_inputs",
     "plain_line",

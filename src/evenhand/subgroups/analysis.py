@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.models import (
@@ -43,7 +43,6 @@ def find_subgroups(
     weights: PeopleWeights | None = None,
     noise: NoiseCheck | None = None,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> SubgroupResult:
     """Search for subgroups that a model treats differently.
@@ -58,7 +57,6 @@ def find_subgroups(
         noise: whether it answers differently each time, where that is known; by default some people are asked about
             twice.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
         settings: fields of ``SubgroupConfig`` by name, in place of those in ``config``.
 
     Returns:
@@ -74,8 +72,7 @@ def find_subgroups(
     started = time.perf_counter()
     config = SubgroupConfig.of(config, settings)
     say = progress or ignore_progress
-    timer = WorkClock.start(clock, config)
-    limit = timer.limit(config.time_limit)
+    limit = TimeLimit.after(config.time_limit)
     names, everybody = config.attributes or people.schema.protected, len(people)
     if weights is not None and config.method != "exact":
         raise OptionError(
@@ -129,7 +126,7 @@ def find_subgroups(
             "notes": (*result.notes, *filter(None, [find_caution(scorer)])),
             "repeats": 1 if asked is None else answers_per_row(asked),
             "queries": ledger.settle(),
-            "work": timer.work(),
+            "time_limited": limit.decided,
             "seconds": time.perf_counter() - started,
         }
     )
@@ -140,7 +137,6 @@ def find_subgroups_of_decisions(
     config: SubgroupConfig | None = None,
     *,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> SubgroupResult:
     """Search for subgroups that decisions already made treat differently.
@@ -149,7 +145,6 @@ def find_subgroups_of_decisions(
         decisions: the decisions, and the people they are about.
         config: the settings; by default subgroups are described by all attributes.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
         settings: fields of ``SubgroupConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -170,7 +165,7 @@ def find_subgroups_of_decisions(
             "mean scores need every person, and these rows are counted where they are",
             hint="leave it out, or read a sample of the rows into memory",
         )
-    timer = WorkClock.start(clock, config)
+    limit = TimeLimit.after(config.time_limit)
     everybody = decisions.people.size
     decisions = decisions.at(known_rows(decisions.people, config.attributes or ()))
     result = search_exactly(
@@ -179,12 +174,12 @@ def find_subgroups_of_decisions(
         config,
         weights=decisions.weights,
         progress=progress,
-        limit=timer.limit(config.time_limit),
+        limit=limit,
     )
     return result.model_copy(
         update={
             "unknown": everybody - decisions.people.size,
-            "work": timer.work(),
+            "time_limited": limit.decided,
             "seconds": time.perf_counter() - started,
         }
     )

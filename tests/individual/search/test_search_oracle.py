@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
 
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit
 from evenhand.errors import DataError
 from evenhand.individual import ProfileSpace
 from evenhand.individual.search.findings import FindingCollector
@@ -93,7 +93,7 @@ def test_models_are_asked_in_large_batches():
     asked.ask(DOMAIN[rng.integers(0, len(DOMAIN), size=50_000)])
     assert model.calls == 1
     with pytest.raises(BudgetExhausted):
-        oracle(model, limit=WorkClock().limit(-1.0)).ask(DOMAIN)
+        oracle(model, limit=TimeLimit.after(-1.0)).ask(DOMAIN)
     assert model.calls == 1
 
 

@@ -417,6 +417,16 @@ class LinearSearch(BestFirst[BoxFrontier]):
         return max(1, int(min(seconds * self.bounder.jobs / (LANES * max(self.cost, 1e-6)), 64 * CALL_BOXES)))
 
 
+def split_boxes(
+    bounder: LinearBounder, proved_mass: ProvedMass, limits: SearchLimits, recorder: BoxRecorder | None = None
+) -> tuple[BoxFrontier, Stop]:
+    """Split the domain without proving anything; return the boxes that are not decided as a whole, and why it ended."""
+    bounder.plain = recorder is not None
+    with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
+        run = LinearSearch(bounder, proved_mass, limits, pool, lambda share: None, interrupts, recorder)
+        return run.refine(run.split_domain())
+
+
 def refine_boxes(
     bounder: LinearBounder,
     proved_mass: ProvedMass,
@@ -424,6 +434,7 @@ def refine_boxes(
     *,
     say: Callable[[float], None],
     recorder: BoxRecorder | None = None,
+    domain: BoxFrontier | None = None,
 ) -> tuple[BoxSet, Floats, Stop]:
     """Refine by linear bounds, then prove the shares of what is left.
 
@@ -433,6 +444,7 @@ def refine_boxes(
         limits: when to stop.
         say: called with about the share of the work done.
         recorder: takes every final box with what is proved of it.
+        domain: boxes to begin with. Default: the whole domain.
 
     Ctrl-C ends it early, with what is proved by then and in ``GRACE_SECONDS`` more; a second one, at once.
 
@@ -443,7 +455,7 @@ def refine_boxes(
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = LinearSearch(bounder, proved_mass, limits, pool, say, interrupts, recorder)
         run.schedule.costs *= bounder.proofs_per_box
-        frontier = run.split_domain()
+        frontier = run.split_domain() if domain is None else domain
         if run.watched:
             frontier, proofs, stop = run.refine_proofs(frontier, run.prove(frontier, until=None))
         else:

@@ -14,7 +14,7 @@ from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.proved_mass import REGION_DEPTH
 from evenhand.certification.query.question import Question
-from evenhand.core import WorkClock
+from evenhand.core import Clock
 from evenhand.interrupts import is_interrupted
 from evenhand.stats import Draws, clopper_pearson
 from evenhand.typing import Booleans, Floats, Integers
@@ -50,7 +50,7 @@ class SamplingPlan:
     confidence: float
     seed: int
     deadline: float | None
-    clock: WorkClock
+    clock: Clock
     drawn: Draws
 
     @property

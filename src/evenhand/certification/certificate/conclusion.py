@@ -16,7 +16,7 @@ from evenhand.certification.query.boxes import Boxes, BoxSet, whole_domain
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ROUNDING, ProvedMass, Stop
 from evenhand.certification.query.question import Question
-from evenhand.core import WorkClock
+from evenhand.core import Clock
 from evenhand.stats import Draws, OpenPart, combined_share
 from evenhand.typing import Floats, Integers
 
@@ -46,7 +46,7 @@ class RunClock(NamedTuple):
     started: float
     processor: float
     proving: float
-    timer: WorkClock
+    timer: Clock
 
 
 def build_certificate(
@@ -130,7 +130,7 @@ def build_certificate(
         bands=() if asked.bands is None else asked.bands.edges,
         seed=sampling.seed,
         seconds=time.perf_counter() - clock.started,
-        work=sampling.clock.work(),
+        time_limited=sampling.clock.decided,
     )
 
 

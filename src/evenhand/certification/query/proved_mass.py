@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -15,7 +15,7 @@ from evenhand.certification.certificate.result import ProgressPoint, Subregion
 from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Question
-from evenhand.core import WorkClock
+from evenhand.core import Clock
 from evenhand.typing import Booleans
 
 ROUNDING = 1e-12
@@ -88,7 +88,7 @@ class SearchLimits:
     target_undecided: float | None
     min_progress: float | None = None
     boxes_per_second: float = 5000.0
-    clock: WorkClock = field(default_factory=WorkClock)
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def timed(self) -> bool:
@@ -236,6 +236,34 @@ class ProvedMass:
                 boxes=self.boxes,
                 certified=min(1.0, certified + more[0]),
                 falsified=min(1.0, falsified + more[1]),
+            )
+        )
+
+    def fork(self) -> ProvedMass:
+        """Return an empty account of the same regions, for a part of the domain."""
+        part = ProvedMass(self._query, self._started)
+        part._regions = [(where, mass, [0.0, 0.0]) for where, mass, _ in self._regions]
+        return part
+
+    def merge(self, part: ProvedMass) -> None:
+        """Add the account of a part of the domain."""
+        self._certified += part._certified
+        self._falsified += part._falsified
+        self._open += part._open
+        self._sums = [own + other for own, other in zip(self._sums, part._sums, strict=True)]
+        for (_, _, own), (_, _, other) in zip(self._regions, part._regions, strict=True):
+            own[:] = [a + b for a, b in zip(own, other, strict=True)]
+        self.boxes += part.boxes
+
+    def note_parts(self, parts: Sequence[ProvedMass]) -> None:
+        """Note where the run stands when these parts are done and not merged yet."""
+        certified, falsified = (kind + sum(part._sums[i] for part in parts) for i, kind in enumerate(self._sums))
+        self.history.append(
+            ProgressPoint(
+                seconds=time.perf_counter() - self._started,
+                boxes=self.boxes + sum(part.boxes for part in parts),
+                certified=min(1.0, certified),
+                falsified=min(1.0, falsified),
             )
         )
 

@@ -13,7 +13,7 @@ from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.rankings import RankingOptions, audit_rankings, refuse_for_rankings
 from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.options import DataOptions, DataSource, OutputOptions, PeopleOptions, RunOptions, open_data
+from evenhand.cli.options import ConsentOptions, DataOptions, DataSource, OutputOptions, PeopleOptions, open_data
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def audit(
     people: DataOptions,
     rankings: RankingOptions,
     output: OutputOptions,
-    run: RunOptions,
+    run: ConsentOptions,
     gating: GateOptions,
     rows: PeopleOptions,
     model: Annotated[
@@ -222,7 +222,7 @@ def _audit_decisions(
     roles: DecisionRoles,
     people: DataOptions,
     output: OutputOptions,
-    run: RunOptions,
+    run: ConsentOptions,
     asked: _Asked,
 ) -> _Audited:
     """Audit the decisions in a column of DATA."""
@@ -235,9 +235,7 @@ def _audit_decisions(
         read, source = _read_decisions(data, roles, config, people, asked, progress)
         for gate in asked.gates:
             gate.check_attributes((*read.people.schema.names, *(roles.membership or {})))
-        result = auditing.audit_decisions(
-            read, config, metrics=asked.metrics, data_name=source.name, progress=progress, clock=run.clock
-        )
+        result = auditing.audit_decisions(read, config, metrics=asked.metrics, data_name=source.name, progress=progress)
     return _Audited(result, read.people, source.frame, lambda: _require_decisions(getattr(read, "selected", None)))
 
 
@@ -297,7 +295,7 @@ def _audit_model(
     config: AuditConfig,
     people: DataOptions,
     output: OutputOptions,
-    run: RunOptions,
+    run: ConsentOptions,
     asked: _Asked,
 ) -> _Audited:
     """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
@@ -317,7 +315,7 @@ def _audit_model(
         gate.check_attributes((*subject.people.schema.protected, *(sample.membership or {})))
     subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
-        result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress, clock=run.clock)
+        result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress)
     return _Audited(result, subject.people, subject.people.frame, lambda: _require_decisions(_ask_decisions(subject)))
 
 

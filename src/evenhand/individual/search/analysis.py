@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand import models
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import WhiteBoxScorer, find_flips, find_real, stand_in
@@ -40,11 +40,11 @@ from evenhand.models import (
     find_caution,
     find_ledger,
 )
+from evenhand.models.parallel import open_parallel
 from evenhand.population import DataPopulation, Population, product_of_marginals, uniform_population
 from evenhand.schema import People, Schema
 from evenhand.stats import Estimated, estimated_rate
 from evenhand.typing import Booleans, Floats, Integers, Progress
-from evenhand.workers import Workforce
 
 StoppedBy: TypeAlias = Literal["plan", "budget", "time", "interrupt"]
 
@@ -78,8 +78,7 @@ def search(
     white_box: Scorer | None = None,
     noise: NoiseCheck | None = None,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
-    workforce: Workforce | None = None,
+    workers: int | None = None,
     **settings: Any,
 ) -> SearchResult:
     """Search for profiles that a model decides differently under some protected assignment.
@@ -93,8 +92,8 @@ def search(
         noise: whether the model answers differently each time, where that is known; by default some people are asked
             about twice. Then only profiles that differ beyond its noise are reported.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``SearchResult.work`` repeats that run.
-        workforce: workers with a copy of the model each, who answer in its place; the result does not depend on them.
+        workers: number of worker processes with a copy of the model each; -1 uses all processors, or all workers of the
+            backend that ``joblib.parallel_config`` selects. The result does not depend on it.
         settings: fields of ``SearchConfig`` by name, in place of those in ``config``.
 
     Returns:
@@ -105,14 +104,13 @@ def search(
     """
     started = time.perf_counter()
     config = SearchConfig.of(config, settings)
-    if workforce is not None:
+    if workers is not None:
         schema = source.schema if isinstance(source, People) else source
         local = models.load_model(model, schema, ledger=QuestionLedger(config.budget))
-        _check_workforce(workforce, local)
-        with models.open_distributed(local, workforce) as distributed:
-            return search(distributed, source, config, white_box=white_box, noise=noise, progress=progress, clock=clock)
-    timer = WorkClock.start(clock, config)
-    limit = timer.limit(config.time_limit)
+        _require_slow_model(local)
+        with open_parallel(local, workers) as parallel:
+            return search(parallel, source, config, white_box=white_box, noise=noise, progress=progress)
+    limit = TimeLimit.after(config.time_limit)
     method = load_method(config.method)
     options = MethodOptions(local=config.local, h=config.h)
     space = ProfileSpace(
@@ -283,7 +281,7 @@ def search(
         },
         table=table,
         seed=config.seed,
-        work=timer.work(),
+        time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )
 
@@ -301,11 +299,12 @@ def _find_real(source: People | Schema, space: ProfileSpace, found: Discriminato
     return real
 
 
-def _check_workforce(workforce: Workforce, scorer: Scorer) -> None:
-    if workforce.state is not None:
-        raise OptionError(
-            "a search keeps answers in a file of its own", location="`state=`", hint="name one: `resume=FILE`"
-        )
+def _require_slow_model(scorer: Scorer) -> None:
+    """Refuse workers for models that answer faster without.
+
+    Raises:
+        OptionError: The model is read from inside, or answers over the network.
+    """
     if isinstance(scorer, AdditiveNetwork):
         raise OptionError(
             f"{scorer.name} is computed here, millions of profiles a second, and needs no workers",

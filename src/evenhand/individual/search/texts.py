@@ -25,7 +25,7 @@ from evenhand.core import (
     Table,
     TableRow,
     Text,
-    WorkClock,
+    TimeLimit,
 )
 from evenhand.core.progress import ignore_progress
 from evenhand.datasets import (
@@ -252,7 +252,6 @@ def search_texts(
     protected: Sequence[str | IdentityCategory] | None = None,
     trust: bool = False,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> TextSearchResult:
     """Swap identity terms in every text and see whether the label stays.
@@ -267,7 +266,6 @@ def search_texts(
             lists of your own (``evenhand.datasets.identity.read_category``); all of the package's if left out.
         trust: allow model files that can run code when loaded.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``TextSearchResult.work`` repeats that run.
         settings: fields of ``TextSearchConfig`` by name, in place of those in ``config``.
 
     Returns:
@@ -282,9 +280,9 @@ def search_texts(
     started = time.perf_counter()
     config = TextSearchConfig.of(config, settings)
     say = progress or ignore_progress
-    timer = WorkClock.start(clock, config)
+    limit = TimeLimit.after(config.time_limit)
     loaded = load_text_model(model, trust=trust)
-    answers = TextAnswers(loaded, config.labels, config.favourable, timer.limit(config.time_limit), config.budget)
+    answers = TextAnswers(loaded, config.labels, config.favourable, limit, config.budget)
     every, categories = check_texts(texts), resolve_categories(protected)
     say("looking for identity terms", 0.0)
     cases = _find_cases(every, [TermSwapper(one) for one in categories])
@@ -344,7 +342,7 @@ def search_texts(
         interrupted=answers.interrupted,
         noise=noise,
         seed=0,
-        work=timer.work(),
+        time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from evenhand.core import Config, setting
 from evenhand.errors import LimitError, OptionError
+from evenhand.parallel import count_workers, run_parts
 from evenhand.shields.policy.policy import ShieldPolicy
-from evenhand.shields.runtime.periodic_state import plan_digest
-from evenhand.shields.runtime.shield import running_digest
 from evenhand.shields.simulation.result import (
     QUANTILE_LEVELS,
     BiasHistogram,
@@ -35,7 +34,6 @@ from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty, is_fair, largest_bias
 from evenhand.stats import Estimated, Proved, Quantity, Unknown, estimated_rate, student_interval
 from evenhand.typing import Booleans, Floats, Integers, Progress
-from evenhand.workers import UnitsDone, Workforce, fingerprint_of
 
 DEFAULT_PERIODS = 10
 """Periods of a run, for shields that work in periods."""
@@ -142,7 +140,7 @@ def simulate_shield(
     source: ArrivalSource | None = None,
     config: ShieldRunsConfig | None = None,
     *,
-    workforce: Workforce | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> ShieldSimulationResult:
@@ -152,8 +150,9 @@ def simulate_shield(
         shield: a policy, or the plan of one, which is synthesised first.
         source: who arrives; by default independent arrivals as the plan's inputs say.
         config: the settings.
-        workforce: workers who simulate the runs, ``CHUNKS`` chunks of them; as many runs simulated here, in fewer
-            chunks, draw other people.
+        workers: number of worker processes that simulate the runs, in ``CHUNKS`` chunks; -1 uses all processors, or all
+            workers of the backend that ``joblib.parallel_config`` selects. The result does not depend on their number,
+            but differs from that of a run without ``workers``, whose fewer chunks draw other people.
         progress: called with what is being done and the share that is done.
         settings: fields of ``ShieldRunsConfig`` by name, in place of those in ``config``.
 
@@ -164,7 +163,7 @@ def simulate_shield(
         OptionError: an option makes no sense, or the source has other groups than the shield.
     """
     config = ShieldRunsConfig.of(config, settings)
-    return _summarize_runs(simulate_runs(shield, source, config, workforce=workforce, progress=progress), config.seed)
+    return _summarize_runs(simulate_runs(shield, source, config, workers=workers, progress=progress), config.seed)
 
 
 def simulate_runs(
@@ -172,7 +171,7 @@ def simulate_runs(
     source: ArrivalSource | None = None,
     config: ShieldRunsConfig | None = None,
     *,
-    workforce: Workforce | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> CompletedRuns:
@@ -187,19 +186,23 @@ def simulate_runs(
         progress("synthesising the shield", 0.0)
     decider = simulated_shield_for(shield)
     chunk = max(1, min(runs, CHUNK_CELLS // (periods * plan.horizon), decider.max_runs, config.max_runs))
-    if workforce is not None:
+    if workers is not None:
+        count_workers(workers)
         chunk = min(chunk, -(-runs // CHUNKS))
     simulation = _Simulation(shield, source, order, runs, periods, config.seed, chunk)
     parts: dict[int, RunRecords] = {}
+    interrupted = False
     try:
-        if workforce is not None:
-            parts, ended = workforce.compute(simulation, simulation.chunks, progress)
-        else:
-            ended = UnitsDone()
+        if workers is None:
             for number in range(simulation.chunks):
                 parts[number] = simulation.simulate(decider, number, progress)
+        else:
+            for number, records in run_parts(simulation.run, range(simulation.chunks), workers):
+                parts[number] = records
+                if progress is not None:
+                    progress(f"simulating {runs:,} runs", len(parts) / simulation.chunks)
     except KeyboardInterrupt:
-        ended = UnitsDone(interrupted=True)
+        interrupted = True
     if not parts:
         raise LimitError("the simulation was stopped before any run was complete")
     return CompletedRuns(
@@ -208,10 +211,10 @@ def simulate_runs(
         order,
         periods,
         recorded_times(plan, periods),
-        _join_chunks(list(parts.values())),
+        _join_chunks([parts[number] for number in sorted(parts)]),
         decider,
         time.perf_counter() - started,
-        ended.interrupted or bool(ended.given_up),
+        interrupted,
     )
 
 
@@ -226,7 +229,6 @@ class _Simulation:
     periods: int
     seed: int
     chunk: int
-    kind = "simulating runs"
 
     @property
     def plan(self) -> ShieldPlan:
@@ -236,28 +238,13 @@ class _Simulation:
     def chunks(self) -> int:
         return -(-self.runs // self.chunk)
 
-    @property
-    def fingerprint(self) -> str:
-        source = self.source
-        return fingerprint_of(
-            "shield simulation",
-            [running_digest(self.shield) if isinstance(self.shield, ShieldPolicy) else plan_digest(self.shield)],
-            [self.order, self.runs, self.periods, self.seed, self.chunk, source.real, *source.groups],
-            *(getattr(source, name) for name in ("group", "recommendation", "cost", "label", "weight")),
-        )
-
     @cached_property
     def _decider(self) -> SimulatedShield:
         return simulated_shield_for(self.shield)
 
-    def run(self, unit: int) -> RunRecords:
-        return self.simulate(self._decider, unit)
-
-    def pack(self, result: RunRecords) -> dict[str, NDArray[Any]]:
-        return vars(result)
-
-    def unpack(self, arrays: dict[str, NDArray[Any]]) -> RunRecords:
-        return RunRecords(**arrays)
+    def run(self, number: int) -> RunRecords:
+        """Return the runs of a chunk, on a worker."""
+        return self.simulate(self._decider, number)
 
     def simulate(self, decider: SimulatedShield, number: int, progress: Progress | None = None) -> RunRecords:
         """Return the runs of a chunk, complete."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import WorkClock
+from evenhand.core import TimeLimit
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.models import QuestionLedger, Regressor, ask_numbers, find_ledger
 from evenhand.schema import People, PeopleWeights, RecordedNumbers, Target
@@ -50,7 +50,6 @@ def find_number_subgroups(
     *,
     weights: PeopleWeights | None = None,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> SubgroupResult:
     """Search for subgroups to whom a model gives other numbers than to the rest.
@@ -61,7 +60,6 @@ def find_number_subgroups(
         config: the settings.
         weights: how much each person counts; None where all count alike.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
         settings: fields of ``NumberSubgroupConfig`` by name, in place of those in ``config``.
 
     Returns:
@@ -85,7 +83,7 @@ def find_number_subgroups(
         return ask_numbers(regressor, known.individuals)
 
     with ledger.within(config.budget):
-        found = _search(people, weights, ask, config, progress, clock)
+        found = _search(people, weights, ask, config, progress)
     ledger.settle()
     return found.model_copy(update={"queries": ledger.sent - before})
 
@@ -95,7 +93,6 @@ def find_subgroups_of_numbers(
     config: NumberSubgroupConfig | None = None,
     *,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> SubgroupResult:
     """Search for subgroups who were given other numbers than the rest, with no model to ask.
@@ -104,7 +101,6 @@ def find_subgroups_of_numbers(
         numbers: the numbers, and the people they are about.
         config: the settings; by default subgroups are described by all attributes.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``SubgroupResult.work`` repeats that run.
         settings: fields of ``NumberSubgroupConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -115,7 +111,7 @@ def find_subgroups_of_numbers(
     if config.attributes is None:
         config = config.model_copy(update={"attributes": numbers.people.schema.names})
     rows = known_rows(numbers.people, config.attributes or ())
-    return _search(numbers.people, numbers.weights, lambda known: numbers.decided[rows], config, progress, clock)
+    return _search(numbers.people, numbers.weights, lambda known: numbers.decided[rows], config, progress)
 
 
 def _search(
@@ -124,13 +120,12 @@ def _search(
     ask: Callable[[People], Floats],
     config: NumberSubgroupConfig,
     progress: Progress | None,
-    clock: WorkClock | None,
 ) -> SubgroupResult:
     """Search among those whose attributes are known; ``ask`` gives the numbers of these."""
     started = time.perf_counter()
     from evenhand.subgroups.exact import search_exactly  # brings the compiler, which settings do not need
 
-    timer = WorkClock.start(clock, config)
+    limit = TimeLimit.after(config.time_limit)
     target = people.schema.target
     names = people.schema.protected if config.attributes is None else config.attributes
     rows = known_rows(people, names)
@@ -167,14 +162,14 @@ def _search(
         margin=config.margin,
         weights=None if weights is None else weights.at(rows),
         progress=progress,
-        limit=timer.limit(config.time_limit),
+        limit=limit,
     )
     return found.model_copy(
         update={
             "measure": config.measure if config.above is None else "above",
             "number": said[0],
             "unknown": everybody - len(known),
-            "work": timer.work(),
+            "time_limited": limit.decided,
             "seconds": time.perf_counter() - started,
         }
     )

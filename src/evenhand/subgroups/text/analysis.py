@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import TimeLimit, WorkClock
+from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
 from evenhand.datasets import IdentityCategory, resolve_categories
 from evenhand.errors import DataError, LimitError, OptionError
@@ -41,7 +41,6 @@ def find_text_subgroups(
     clusters: Sequence[Any] | None = None,
     trust: bool = False,
     progress: Progress | None = None,
-    clock: WorkClock | None = None,
     **settings: Any,
 ) -> TextSubgroupResult:
     """Search for subgroups of texts that a model treats differently.
@@ -60,7 +59,6 @@ def find_text_subgroups(
             those that are the same once identity terms are cut out.
         trust: allow model files that can run code when loaded.
         progress: called with what is being done and the share done, 0 to 1.
-        clock: by which the time limit is told; one made of ``TextSubgroupResult.work`` repeats that run.
         settings: fields of ``TextSubgroupConfig`` by name, in place of those in ``config``.
 
     Raises:
@@ -76,8 +74,7 @@ def find_text_subgroups(
     truth, clusters = _check_length(truth, len(every), "truth"), _check_length(clusters, len(every), "clusters")
     if truth is None and config.measure in ("false-negative", "false-positive"):
         raise OptionError(f"the {config.measure} rate needs the true labels", hint="give them as truth")
-    timer = WorkClock.start(clock, config)
-    limit = timer.limit(config.time_limit)
+    limit = TimeLimit.after(config.time_limit)
     asking = TextAnswers(load_text_model(model, trust=trust), config.labels, config.favourable, limit)
     say("looking for identity terms", 0.0)
     said = find_mentions(every, resolve_categories(protected, by_term=config.by == "term"))
@@ -135,7 +132,7 @@ def find_text_subgroups(
         effects=changed,
         effects_critical=critical,
         seed=config.seed,
-        work=timer.work(),
+        time_limited=limit.decided,
         seconds=time.perf_counter() - started,
     )
 

@@ -219,6 +219,17 @@ class TreeSearch(BestFirst[TreeFrontier]):
         self.proved_mass.moment(last=True, more=(float(fair), float(unfair)))
 
 
+def split_boxes(
+    bounder: TreeEngine, proved_mass: ProvedMass, limits: SearchLimits, recorder: BoxRecorder | None = None
+) -> tuple[TreeFrontier, Stop]:
+    """Split the domain; return the boxes that are not decided as a whole, and why it ended."""
+    with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
+        run = TreeSearch(
+            bounder, proved_mass, limits, pool, lambda share: None, interrupts, limits.progress_watch(), recorder
+        )
+        return run.refine(_split_domain(run))
+
+
 def refine_trees(
     bounder: TreeEngine,
     proved_mass: ProvedMass,
@@ -226,6 +237,7 @@ def refine_trees(
     *,
     say: Callable[[float], None],
     recorder: BoxRecorder | None = None,
+    domain: TreeFrontier | None = None,
 ) -> tuple[Boxes, Floats, Stop]:
     """Refine until everything is decided or a limit is reached; Ctrl-C ends it with what is proved by then.
 
@@ -235,13 +247,14 @@ def refine_trees(
         limits: when to stop.
         say: called with about the share of the work done.
         recorder: takes every final box with what is proved of it.
+        domain: boxes to begin with. Default: the whole domain.
 
     Returns:
         The boxes that are not decided as a whole, mass proved fair and unfair in each, and why it ended.
     """
     with ThreadPoolExecutor(bounder.jobs) as pool, InterruptCounter() as interrupts:
         run = TreeSearch(bounder, proved_mass, limits, pool, say, interrupts, limits.progress_watch(), recorder)
-        frontier, stop = run.refine(_split_domain(run))
+        frontier, stop = run.refine(_split_domain(run) if domain is None else domain)
     run.round_done(frontier, stop, 0.0)
     if recorder is not None:
         shares = np.minimum(1.0, frontier.known[:, 1:] / frontier.known[:, :1])

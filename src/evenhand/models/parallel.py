@@ -1,0 +1,109 @@
+"""Ask a model on worker processes: many rows are cut into pieces, and copies of the model answer them."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import OptionError
+from evenhand.models.ledger import answers_per_row, ask_model, find_ledger
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer, WrappedScorer
+from evenhand.parallel import count_workers
+from evenhand.typing import Floats, Integers
+
+PIECE_ROWS = 2048
+"""Rows of a piece, whatever the number of workers: the answers must not depend on it."""
+
+IMPORTABLE = "leave them out; a function has to stand in a module that workers can import"
+
+
+class ParallelScorer(WrappedScorer):
+    """A model whose copies answer on workers; its rows are counted in this process.
+
+    Args:
+        model: Model to ask.
+        pool: joblib's pool of workers.
+
+    Raises:
+        OptionError: The model cannot be sent to another process.
+    """
+
+    def __init__(self, model: Scorer, pool: Any) -> None:
+        self.model = model
+        self._pool = pool
+        try:
+            packed = pickle.dumps(model)
+        except (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+            raise OptionError(
+                f"{model.name} cannot be sent to workers: {str(error).splitlines()[0]}",
+                location="`workers=`",
+                hint=IMPORTABLE,
+            ) from None
+        # As an array, so that joblib lays out a large model once for all processes of this machine.
+        self._packed = np.frombuffer(packed, dtype=np.uint8)
+        self._key = hashlib.sha256(packed).hexdigest()
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return the model's scores, shape (n, classes)."""
+        return self.reply(individuals).scores
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the model's labels, shape (n,)."""
+        return self.reply(individuals).labels
+
+    def reply(self, individuals: Floats) -> Reply:
+        """Return scores and labels, of the same answers."""
+        ledger = find_ledger(self.model)
+        if ledger is not None:
+            ledger.charge(answers_per_row(self.model) * len(individuals))
+        pieces = [individuals[at : at + PIECE_ROWS] for at in range(0, len(individuals), PIECE_ROWS)]
+        calls = (joblib.delayed(_answer_rows)(self._key, self._packed, piece) for piece in pieces)
+        try:
+            replies: list[Reply] = self._pool(calls)
+        except BrokenExecutor:  # a worker was lost, for instance because memory is short
+            replies = [_answer_rows(self._key, self._packed, piece) for piece in pieces]
+        scores = np.concatenate([np.empty((0, len(self.classes))), *(reply.scores for reply in replies)])
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *(reply.labels for reply in replies)])
+        return Reply(scores, labels, self.label_only)
+
+
+@contextmanager
+def open_parallel(scorer: Scorer, workers: int) -> Iterator[ParallelScorer]:
+    """Open workers that answer in place of a model, and close them at the end.
+
+    Raises:
+        OptionError: ``workers`` is not valid, or the model cannot be sent to them.
+    """
+    count_workers(workers)
+    with joblib.Parallel(n_jobs=workers) as pool:
+        yield ParallelScorer(scorer, pool)
+
+
+_models: dict[str, Scorer] = {}
+"""The model that this process has unpacked, by the digest of its pickle."""
+
+
+def _answer_rows(key: str, packed: NDArray[np.uint8], individuals: Floats) -> Reply:
+    """Return a model's answers about individuals, on a worker.
+
+    Raises:
+        OptionError: The worker lacks something that the model is made of.
+    """
+    if key not in _models:
+        _models.clear()
+        try:
+            _models[key] = pickle.loads(packed.tobytes())
+        except (AttributeError, ImportError) as error:
+            raise OptionError(
+                f"a worker cannot load the model: {error}", location="`workers=`", hint=IMPORTABLE
+            ) from None
+    return ask_model(_models[key], individuals)
