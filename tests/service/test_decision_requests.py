@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def test_each_request_is_answered_counted_and_logged(make: Any) -> None:
     figures = client.get("/metrics").text
     route = '{method="POST",route="/v1/shields/{name}/decisions",status="200"}'
     assert f"evenhand_http_requests_total{route} 3.0" in figures
-    log = client.get("/v1/shields/loans/log").json()["entries"]
+    log = [json.loads(line) for line in client.get("/v1/streams/loans/log").text.splitlines()]
     assert [entry["body"].get("id") for entry in log] == [None, "application 1", "b1", "page"]
 
 

@@ -90,21 +90,6 @@ def test_what_matters_is_described():
     )
 
 
-def test_examples_of_answers_have_what_answers_have(client):
-    def parts(value: Any, place: str = "") -> set[str]:
-        if isinstance(value, dict) and place not in (".entries.body", ".data.evenhand"):
-            return {place, *(one for key, inner in value.items() for one in parts(inner, f"{place}.{key}"))}
-        if isinstance(value, list) and value:
-            return {one for inner in value for one in parts(inner, place)}
-        return {place}
-
-    client.post("/v1/shields/loans/decisions", json={"id": "application 1", "group": "women", "recommendation": 0})
-    for path in ("/v1/shields/loans", "/v1/shields", "/v1/shields/loans/log?after=0", "/v1/models", "/v1/streams"):
-        described = DESCRIBED["paths"][path.partition("?")[0].replace("loans", "{name}")]["get"]
-        (example,) = examples(described["responses"]["200"]["content"])
-        assert parts(client.get(path).json()) == parts(example), path
-
-
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     while "$ref" in schema:
         schema = DESCRIBED["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -125,9 +110,6 @@ def test_every_route_has_words_and_examples(method, path):
     assert about["description"]
     if "requestBody" in about:
         assert examples(about["requestBody"]["content"])
-    done = about["responses"]["200"]["content"]
-    if "application/json" in done:
-        assert examples(done)
     assert examples(about["responses"]["4XX"]["content"])
 
 

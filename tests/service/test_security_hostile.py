@@ -174,7 +174,7 @@ def test_every_answer_keeps_browsers_from_harm(client, path):
     "/assets/../app.py", "/assets/..%2f..%2fapp.py", "/assets/%2e%2e/%2e%2e/settings.py", "/assets/....//app.py",
     "/assets//etc/passwd", "/assets/%2fetc%2fpasswd", "/assets/index.html%00.js", "//etc/passwd",
     "/v1/pictures/../../x", "/v1/pictures/..%2f..%2fevenhand.db", "/v1/shields/..%2f..%2f", "/v1/shields/%00",
-    "/v1/shields/evenhand:keys", "/v1/shields/evenhand:keys/log", "/v1/shields/a%0d%0ab", "/v1/models/..%2f..",
+    "/v1/shields/evenhand:keys", "/v1/shields/a%0d%0ab", "/v1/models/..%2f..",
     "/v1/streams/..%2fevenhand.db/log",
 ])  # fmt: skip
 def test_no_path_leads_anywhere_else(client, path):

@@ -399,7 +399,7 @@ def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
 
 # ---- keys for some streams alone
 
-OTHERS = ("/", "/metrics", "/v1/events", "/v1/dashboard", "/v1/shields/finite", "/v1/shields/finite/log",
+OTHERS = ("/", "/metrics", "/v1/events", "/v1/dashboard", "/v1/shields/finite", "/v1/streams/finite/log",
           "/v1/streams/finite/log", "/v1/streams/evenhand:keys/log", "/v1/dashboard/streams/finite/window",
           "/v1/dashboard/streams/finite/export.csv")  # fmt: skip
 

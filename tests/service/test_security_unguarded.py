@@ -468,7 +468,7 @@ def test_over_http_nothing_passes_without_saying_so(tmp_path, monkeypatch):
                 and decide("open", "5").headers["x-evenhand-guarded"] == "true"
             ):
                 break
-        log = client.get("/v1/shields/open/log", params={"limit": 1000}).json()["entries"]
+        log = [json.loads(line) for line in client.get("/v1/streams/open/log").text.splitlines()]
         assert [one["body"]["input"]["id"] for one in log if one["body"].get("input", {}).get("op") == "unguarded"] == [
             "2", "3", "4",
         ]  # fmt: skip

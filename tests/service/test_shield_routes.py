@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from evenhand.service import ServiceConfig
-from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry
 from evenhand.shields import PeriodicShield, Shield, read_plan
 
 LOANS = "/v1/shields/loans/decisions"
@@ -216,33 +215,6 @@ def test_all_shields_and_one(client, described):
         assert about["bound"] == about["certificate"]["bound"] == 0.2
         one = client.get(f"/v1/shields/{entry['name']}").json()
         assert {key: value for key, value in one.items() if key != "counters"} == about
-
-
-def test_the_log_is_read_in_pages_and_its_chain_holds(client):
-    for k in range(7):
-        client.post(LOANS, json=person(k))
-    entries: list[dict[str, Any]] = []
-    after, pages = -1, 0
-    while after is not None:
-        page = client.get("/v1/shields/loans/log", params={"after": after, "limit": 3}).json()
-        entries += page["entries"]
-        after, pages = page["next"], pages + 1
-    assert pages == 3
-    assert [entry["number"] for entry in entries] == list(range(8))
-    previous = GENESIS_HASH
-    for entry in entries:
-        assert entry["previous"] == previous
-        previous = hash_entry(previous, "loans", entry["number"], entry["at"], canonical_json(entry["body"]))
-        assert entry["hash"] == previous
-    assert client.get("/v1/shields/loans").json()["hash"] == previous
-    assert entries[3]["body"]["input"] == {"op": "decide", **person("2")}
-
-
-@pytest.mark.parametrize("query", ["after=-2", "after=x", "limit=0", "limit=1001", "after=99999999999999999999"])
-def test_pages_that_there_are_not(client, query):
-    answer = client.get(f"/v1/shields/loans/log?{query}")
-    assert answer.status_code == 422
-    assert fault(answer)["message"].startswith(query.partition("=")[0])
 
 
 def test_costs_are_needed_where_there_are_several(described, serving_client):

@@ -155,9 +155,10 @@ def _read_heads(path: Path) -> dict[str, str]:
         raise OptionError(f"the heads cannot be read: {error.strerror}", location="--heads") from None
     except (ValueError, KeyError, TypeError):
         raise OptionError(
-            f"expected what GET /v1/streams answers, got another file: {path}", location="--heads",
+            f"expected what GET /v1/streams answers, got another file: {path}",
+            location="--heads",
             hint='{"streams": [{"name": "loans", "number": 1042, "hash": "5f0c..."}]}',
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _existing_store(given: str) -> str:
@@ -249,7 +250,7 @@ def _check_streams(config: Path, given: list[str]) -> None:
             hint = f"{suggest_name(name, known)}one of: {', '.join(known) or 'the file names none'}"
             raise OptionError(
                 f"expected the name of a shield, guard or monitor, got {name!r}", location="--stream", hint=hint
-            )  # fmt: skip
+            )
 
 
 @app.command()

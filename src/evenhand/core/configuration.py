@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.text import suggest_name
@@ -18,6 +18,22 @@ T = TypeVar("T")
 
 FORMS = ("literal[", "list[", "constrained-", "function-")
 """How parts of a path begin that pydantic, not the file, put there: which form of an entry was tried."""
+
+
+class FileModel(BaseModel):
+    """A part of a configuration file: it never changes, has no unknown entries, and its numbers are finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def known_entries(model: type[BaseModel], place: str = "") -> dict[str, list[str]]:
+    """Return the entries that a model and the models in it know, by their place in the file."""
+    entries = {place: list(model.model_fields)}
+    for name, field in model.model_fields.items():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                entries |= known_entries(part, f"{place}.{name}".lstrip("."))
+    return entries
 
 
 def read_configuration(

@@ -114,16 +114,23 @@ class SelectionTest:
     def result(self) -> LabelSelection:
         """Return the counts, and whether it is shown."""
         return LabelSelection(
-            accepted=self.counts[1], rejected=self.counts[0], labelled_accepted=self.labelled[1],
-            labelled_rejected=self.labelled[0], shown=self.shown,
-        )  # fmt: skip
+            accepted=self.counts[1],
+            rejected=self.counts[0],
+            labelled_accepted=self.labelled[1],
+            labelled_rejected=self.labelled[0],
+            shown=self.shown,
+        )
 
     def state(self) -> dict[str, Any]:
         """Return everything that changes, as JSON can hold it."""
         return {
-            "counts": [*self.counts], "labelled": [*self.labelled], "shown": self.shown, "wealth": [*self._wealth],
-            "left": [[block, *left] for block, left in self._left.items()], "early": [*self._early],
-        }  # fmt: skip
+            "counts": [*self.counts],
+            "labelled": [*self.labelled],
+            "shown": self.shown,
+            "wealth": [*self._wealth],
+            "left": [[block, *left] for block, left in self._left.items()],
+            "early": [*self._early],
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up what ``state`` returned."""

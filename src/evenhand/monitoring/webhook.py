@@ -34,9 +34,15 @@ def post_alarm(alarm: Alarm, url: str, *, monitor: str, retries: int = RETRIES) 
     """
     place = url.partition("://")[2].split("/")[0].rpartition("@")[2]  # the rest of such an address is often a secret
     client = HttpClient(
-        name="the webhook", location=place, timeout=TIMEOUT, retries=retries, backoff=0.5, retries_when_late=True,
-        hints={}, hint="see the address under `webhook` in the configuration",
-    )  # fmt: skip
+        name="the webhook",
+        location=place,
+        timeout=TIMEOUT,
+        retries=retries,
+        backoff=0.5,
+        retries_when_late=True,
+        hints={},
+        hint="see the address under `webhook` in the configuration",
+    )
     said = {"monitor": monitor, "text": f"{alarm.sentence}.", "alarm": alarm.model_dump(mode="json")}
     id = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
     headers = {"Content-Type": "application/json", "Idempotency-Key": id}

@@ -79,9 +79,14 @@ def _tabulate(gaps: tuple[MonitoredGap, ...], measure: str, form: str, tolerance
     for gap in gaps:
         seen = f"{gap.first_count:,}" if paired else f"{gap.first_count:,} and {gap.second_count:,}"
         number = ReportedNumber(
-            format_gap(gap.estimate, form, unit=False), gap.estimate, "estimated", gap.low, gap.high,
-            format_ends(gap, unit=False), level,
-        )  # fmt: skip
+            format_gap(gap.estimate, form, unit=False),
+            gap.estimate,
+            "estimated",
+            gap.low,
+            gap.high,
+            format_ends(gap, unit=False),
+            level,
+        )
         rates = [_rate(gap.first_rate), _rate(gap.second_rate)]
         if gap.alarm is not None:
             seen += f"; alarm at {gap.alarm:,}"

@@ -58,35 +58,55 @@ class Metrics:
         self._operations = counter("evenhand_operations", "Operations that are in the log", ["stream", "op"])
         self._decisions = counter("evenhand_decisions", "Decisions of shields", ["stream", "decision"])
         self._interventions = counter("evenhand_interventions", "Decisions against the recommendation", stream)
-        self._items = counter("evenhand_items", "Requests to guarded generators, by what they came to",
-                              ["stream", "status"])  # fmt: skip
+        self._items = counter(
+            "evenhand_items", "Requests to guarded generators, by what they came to", ["stream", "status"]
+        )
         self._changed = counter("evenhand_prompts_changed", "Requests whose prompt was changed", stream)
-        self._cost = counter("evenhand_generator_cost", "Spent on the generator, in the currency of its prices",
-                             ["stream", "used"])  # fmt: skip
-        self._cost_by_value = counter("evenhand_generator_cost_by_value", "The same of items that were delivered, by "
-                                      "what they show", ["stream", "group", "value"])  # fmt: skip
-        self._remembered = counter("evenhand_judge_answers", "Questions to judges and classifiers with a cache",
-                                   ["stream", "part", "remembered"])  # fmt: skip
-        self._upstream = histogram("evenhand_upstream_seconds", "What the generator took of a request", stream,
-                                   buckets=ANSWER_BUCKETS)  # fmt: skip
-        self._guarding = histogram("evenhand_guarding_seconds", "What all else took of it: judge, classifier, store",
-                                   stream, buckets=ANSWER_BUCKETS)  # fmt: skip
-        self._commit = histogram("evenhand_commit_seconds", "A transaction of decisions, until the disk has it",
-                                 buckets=COMMIT_BUCKETS)  # fmt: skip
+        self._cost = counter(
+            "evenhand_generator_cost", "Spent on the generator, in the currency of its prices", ["stream", "used"]
+        )
+        self._cost_by_value = counter(
+            "evenhand_generator_cost_by_value",
+            "The same of items that were delivered, by what they show",
+            ["stream", "group", "value"],
+        )
+        self._remembered = counter(
+            "evenhand_judge_answers",
+            "Questions to judges and classifiers with a cache",
+            ["stream", "part", "remembered"],
+        )
+        self._upstream = histogram(
+            "evenhand_upstream_seconds", "What the generator took of a request", stream, buckets=ANSWER_BUCKETS
+        )
+        self._guarding = histogram(
+            "evenhand_guarding_seconds",
+            "What all else took of it: judge, classifier, store",
+            stream,
+            buckets=ANSWER_BUCKETS,
+        )
+        self._commit = histogram(
+            "evenhand_commit_seconds", "A transaction of decisions, until the disk has it", buckets=COMMIT_BUCKETS
+        )
         self._batch = histogram("evenhand_commit_operations", "Operations in one transaction", buckets=BATCH_BUCKETS)
         waiting = gauge("evenhand_waiting_operations", "Operations that no transaction has taken up")
         waiting.set_function(lambda: ledger.waiting)
-        self._requests = counter("evenhand_http_requests", "Requests, by route and status",
-                                 ["method", "route", "status"])  # fmt: skip
+        self._requests = counter(
+            "evenhand_http_requests", "Requests, by route and status", ["method", "route", "status"]
+        )
         self._entries = gauge("evenhand_log_entries", "Number of the last entry of a log", stream)
         self._bias = gauge("evenhand_bias", "Of the decisions in force so far", stream)
         self._allowed = gauge("evenhand_bias_allowed", "The largest bias that is fair", stream)
-        self._bound = gauge("evenhand_bias_bound", "Guaranteed at the end of this period at most; "
-                            "NaN: no guarantee", stream)  # fmt: skip
-        self._bound_later = gauge("evenhand_bias_bound_later", "The same of later periods; NaN: no guarantee, or no "
-                                  "later period", stream)  # fmt: skip
-        self._assumption_held = gauge("evenhand_assumption_held", "Whether what guarantees rest on has held and "
-                                      "still can, 1 or 0; NaN: they rest on nothing", stream)  # fmt: skip
+        self._bound = gauge(
+            "evenhand_bias_bound", "Guaranteed at the end of this period at most; NaN: no guarantee", stream
+        )
+        self._bound_later = gauge(
+            "evenhand_bias_bound_later", "The same of later periods; NaN: no guarantee, or no later period", stream
+        )
+        self._assumption_held = gauge(
+            "evenhand_assumption_held",
+            "Whether what guarantees rest on has held and still can, 1 or 0; NaN: they rest on nothing",
+            stream,
+        )
         self._slack = gauge("evenhand_deadline_slack", "Items until the first value must have appeared", specification)
         self._missed = gauge(
             "evenhand_deadlines_missed",
@@ -94,8 +114,9 @@ class Metrics:
             specification,
         )
         self._open = gauge("evenhand_open_admissions", "Requests whose item is not known yet, of all replicas", stream)
-        self._passing = gauge("evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet",
-                              stream)  # fmt: skip
+        self._passing = gauge(
+            "evenhand_unlogged_recommendations", "Passed while the store was away, not logged yet", stream
+        )
         # Of the guards, to say what states mean; nothing is decided by them.
         self._enforcers: dict[str, Enforcer] = {}
         self._counted: dict[tuple[str, str, int], Counter] = {}
@@ -153,8 +174,10 @@ class Metrics:
         guard.cost_observers.append(lambda _count, cost: self._cost.labels(guard.name, "no").inc(cost))
         for name, part in (("judge", guard.pipeline.judge), ("classifier", guard.pipeline.classifier)):
             if isinstance(part, CachedJudge | CachedClassifier):
-                labels = {known: self._remembered.labels(guard.name, name, "yes" if known else "no")
-                          for known in (True, False)}  # fmt: skip
+                labels = {
+                    known: self._remembered.labels(guard.name, name, "yes" if known else "no")
+                    for known in (True, False)
+                }
                 part.cache.observers.append(lambda known, labels=labels: labels[known].inc())  # type: ignore[misc]  # its defaults
         about = guard.pipeline.configuration
         self._enforcers[guard.name] = Enforcer(about, mode=about.guard.mode)
@@ -196,8 +219,11 @@ class Metrics:
         if "certificate" in state:
             certificate = state["certificate"]
             self._bias.labels(name).set(certificate["bias"])
-            for gauge, entry in ((self._bound, "bound"), (self._bound_later, "bound_later"),
-                                 (self._assumption_held, "assumption_held")):  # fmt: skip
+            for gauge, entry in (
+                (self._bound, "bound"),
+                (self._bound_later, "bound_later"),
+                (self._assumption_held, "assumption_held"),
+            ):
                 gauge.labels(name).set(float("nan") if certificate[entry] is None else float(certificate[entry]))
             return
         self._open.labels(name).set(len(state["open"]))

@@ -19,9 +19,11 @@ from fastapi import FastAPI
 from evenhand.errors import OptionError
 from evenhand.service.api.app import create_app
 from evenhand.service.api.context import ServiceContext, build_streams, open_service
-from evenhand.service.auth.limits import HeadLimitProtocol
 from evenhand.service.auth.logging import structured_logging
 from evenhand.service.settings import ServiceConfig
+
+MAX_CONNECTIONS = 1_000
+"""Maximum number of open connections; requests on further ones are answered with status 503."""
 
 SOCKET_BACKLOG = 2048
 """Connections that may wait to be taken up."""
@@ -77,7 +79,7 @@ def uvicorn_config(settings: ServiceConfig, app: FastAPI) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        http=HeadLimitProtocol,
+        limit_concurrency=MAX_CONNECTIONS,
         ws="none",
         # Unless it is told, uvicorn believes what comes from the machine itself.
         forwarded_allow_ips=list(settings.service.trusted_proxies),

@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_validator
 
-from evenhand.core import check_configuration, first_fault, read_configuration, unknown_entry
+from evenhand.core.configuration import (
+    FileModel,
+    check_configuration,
+    first_fault,
+    known_entries,
+    read_configuration,
+    unknown_entry,
+)
 from evenhand.errors import OptionError
 
 WhenDown: TypeAlias = Literal["refuse", "pass"]
@@ -125,11 +132,7 @@ HINTS = {
 """The hint for an entry, by its name."""
 
 
-class _StrictModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ServerConfig(_StrictModel):
+class ServerConfig(FileModel):
     """Where it listens, and where it keeps its state.
 
     Attributes:
@@ -168,7 +171,7 @@ class ServerConfig(_StrictModel):
         return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", self.database)
 
 
-class LimitsConfig(_StrictModel):
+class LimitsConfig(FileModel):
     """What one caller may ask for.
 
     Attributes:
@@ -188,14 +191,14 @@ class LimitsConfig(_StrictModel):
     upstream_seconds: Annotated[float, Field(gt=0)] = 120.0
 
 
-class RetentionConfig(_StrictModel):
+class RetentionConfig(FileModel):
     """How long what is not a part of the state is kept, in days; None: for ever."""
 
     log_days: Annotated[float, Field(gt=0)] | None = None
     picture_days: Annotated[float, Field(gt=0)] | None = 30.0
 
 
-class OidcConfig(_StrictModel):
+class OidcConfig(FileModel):
     """An identity provider at which people log in to the dashboard.
 
     Attributes:
@@ -219,7 +222,7 @@ class OidcConfig(_StrictModel):
     session_hours: Annotated[float, Field(gt=0, le=168)] = 8.0
 
 
-class TracingConfig(_StrictModel):
+class TracingConfig(FileModel):
     """Traces for OpenTelemetry.
 
     Attributes:
@@ -233,7 +236,7 @@ class TracingConfig(_StrictModel):
     share: Annotated[float, Field(ge=0, le=1)] = 1.0
 
 
-class ServedShieldConfig(_StrictModel):
+class ServedShieldConfig(FileModel):
     """A shield: a policy file, or the plan of one that is made at the start.
 
     Attributes:
@@ -251,7 +254,7 @@ class ServedShieldConfig(_StrictModel):
     when_down: WhenDown = "refuse"
 
 
-class ServedGuardConfig(_StrictModel):
+class ServedGuardConfig(FileModel):
     """A guarded generator.
 
     Attributes:
@@ -281,7 +284,7 @@ class ServedGuardConfig(_StrictModel):
     when_down: WhenDown = "refuse"
 
 
-class ServedMonitorConfig(_StrictModel):
+class ServedMonitorConfig(FileModel):
     """A monitor of decisions.
 
     Attributes:
@@ -295,7 +298,7 @@ class ServedMonitorConfig(_StrictModel):
     shield: str | None = None
 
 
-class ServiceConfig(_StrictModel):
+class ServiceConfig(FileModel):
     """The whole file.
 
     Attributes:
@@ -353,18 +356,8 @@ class ServiceConfig(_StrictModel):
         return found.model_copy(update={"service": found.service.model_copy(update={"database": database})})
 
 
-KNOWN_ENTRIES: Mapping[str, list[str]] = {
-    "": [name for name in ServiceConfig.model_fields if name != "folder"],
-    "service": list(ServerConfig.model_fields),
-    "limits": list(LimitsConfig.model_fields),
-    "retention": list(RetentionConfig.model_fields),
-    "oidc": list(OidcConfig.model_fields),
-    "tracing": list(TracingConfig.model_fields),
-    "shields": list(ServedShieldConfig.model_fields),
-    "guards": list(ServedGuardConfig.model_fields),
-    "monitors": list(ServedMonitorConfig.model_fields),
-}
-"""What can be written at every place."""
+KNOWN_ENTRIES = known_entries(ServiceConfig)
+KNOWN_ENTRIES[""].remove("folder")
 
 
 def is_loopback(host: str) -> bool:

@@ -79,8 +79,9 @@ class Tracing:
             about: attributes, behind ``evenhand.``.
         """
         attributes = {f"evenhand.{one}": value for one, value in about.items()}
-        with self._tracer.start_as_current_span(name, attributes=attributes, record_exception=False,
-                                                set_status_on_exception=False) as span:  # fmt: skip
+        with self._tracer.start_as_current_span(
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
             try:
                 yield lambda one, value: span.set_attribute(f"evenhand.{one}", value)
             except BaseException as error:
@@ -94,9 +95,12 @@ class Tracing:
         links = [self._trace.Link(one) for one in spans[1 : MAX_LINKS + 1] if one.is_valid]
         ended = time.time_ns()
         span = self._tracer.start_span(
-            "evenhand.commit", parents[0], links=links, start_time=ended - int(1e9 * seconds),
+            "evenhand.commit",
+            parents[0],
+            links=links,
+            start_time=ended - int(1e9 * seconds),
             attributes={"evenhand.operations": len(parents), "evenhand.streams": list(streams)},
-        )  # fmt: skip
+        )
         span.end(ended)
 
     @contextmanager
@@ -111,9 +115,13 @@ class Tracing:
         method = method if method in METHODS else "_OTHER"
         attributes = {"http.request.method": method, "evenhand.request_id": called}
         with self._tracer.start_as_current_span(
-            method, self._propagator.extract(headers), kind=self._trace.SpanKind.SERVER, attributes=attributes,
-            record_exception=False, set_status_on_exception=False,
-        ) as span:  # fmt: skip
+            method,
+            self._propagator.extract(headers),
+            kind=self._trace.SpanKind.SERVER,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
 
             def tell(status: int, route: str | None, stream: str | None) -> None:
                 if route is not None:

@@ -21,7 +21,6 @@ from evenhand.service.api.routes import (
     health,
     login,
     monitors,
-    passed_on,
     responses,
     shields,
     streams,
@@ -55,8 +54,15 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
             await close_loop_connections()
 
     # The interactive pages would load scripts from elsewhere.
-    app = FastAPI(title="Evenhand", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-                  responses=error_handlers.DOCUMENTED_ERRORS, telemetry=NO_TELEMETRY)  # fmt: skip
+    app = FastAPI(
+        title="Evenhand",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses=error_handlers.DOCUMENTED_ERRORS,
+        telemetry=NO_TELEMETRY,
+    )
     # What is added last comes first.
     app.add_middleware(LimitsMiddleware, limits=settings.limits)
     app.add_middleware(AuthMiddleware)
@@ -68,7 +74,6 @@ def create_app(settings: ServiceConfig, context: ServiceContext | None = None) -
         shields,
         generators,
         responses,
-        passed_on,
         guardrail,
         monitors,
         streams,

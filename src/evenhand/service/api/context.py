@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import uuid4
 
 from fastapi import Depends, Request
@@ -20,7 +20,7 @@ from evenhand.service.metrics import Metrics
 from evenhand.service.monitors import MonitorCollector, MonitorThread, ServedMonitor, build_monitor_machine
 from evenhand.service.settings import ServiceConfig
 from evenhand.service.shields import ServedShield, ShieldDecider, build_shield
-from evenhand.service.state_machines import StateMachine
+from evenhand.service.state_machines import KEY_STREAM, KeyMachine, StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.upkeep import Readiness, Replicas, RetentionJob, UpkeepThread
@@ -122,11 +122,6 @@ Here = Annotated[ServiceContext, Depends(context_of)]
 """What a route says that works with the service."""
 
 
-def example_response(example: Any) -> dict[int | str, dict[str, Any]]:
-    """Return what a route says of its answers, as ``responses`` takes it."""
-    return {200: {"content": {"application/json": {"example": example}}}}
-
-
 # Opens what the settings describe: streams, store, guards.
 
 
@@ -177,7 +172,7 @@ class BuiltStreams:
     """The streams of the settings at their beginning.
 
     Attributes:
-        machines: by name.
+        machines: by name; with logins, those of the keys too, as each login makes one.
         shields: by name, what never changes about each.
     """
 
@@ -198,4 +193,6 @@ def build_streams(settings: ServiceConfig) -> BuiltStreams:
         streams.machines[guard.name] = build_guard_machine(guard, settings.folder)
     for monitor in settings.monitors:
         streams.machines[monitor.name] = build_monitor_machine(monitor, settings.folder)
+    if settings.oidc is not None:
+        streams.machines[KEY_STREAM] = KeyMachine()
     return streams

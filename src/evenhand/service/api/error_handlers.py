@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -137,9 +137,7 @@ RELAYED_STATUSES = (400, 409, 413, 422, 429)
 """Statuses of other services that are about the request of the caller, and not about how Evenhand calls the service."""
 
 
-def relayed_error(
-    error: Exception | None, headers: Mapping[str, str], statuses: Collection[int] = RELAYED_STATUSES
-) -> ServiceHTTPException | None:
+def relayed_error(error: Exception | None, headers: Mapping[str, str]) -> ServiceHTTPException | None:
     """Return the error of another service as an error of this one, or None if it is not about the caller's request.
 
     Status, code, message and Retry-After are kept, so that clients can react as if they called the service directly.
@@ -147,9 +145,8 @@ def relayed_error(
     Args:
         error: The error of the other service.
         headers: More headers of the response.
-        statuses: Statuses that are about the request.
     """
-    if not isinstance(error, FetchError) or error.status is None or error.status not in statuses:
+    if not isinstance(error, FetchError) or error.status is None or error.status not in RELAYED_STATUSES:
         return None
     reason = f": {error.reason}" if error.reason else ""
     return ServiceHTTPException(

@@ -391,8 +391,17 @@ class KeyStore:
         key, now = create_key(), self._clock()
         expires = None if seconds is None else now + seconds
         limited = {} if streams is None else {"streams": sorted(streams)}
-        self._change_keys({"op": "add", "hash": hash_key(key), "name": name, "scopes": sorted(scopes), **limited,
-                           "expires": expires, "at": now})  # fmt: skip
+        self._change_keys(
+            {
+                "op": "add",
+                "hash": hash_key(key),
+                "name": name,
+                "scopes": sorted(scopes),
+                **limited,
+                "expires": expires,
+                "at": now,
+            }
+        )
         return key
 
     def _change_keys(self, operation: dict[str, object]) -> None:

@@ -7,12 +7,11 @@ import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from evenhand.errors import AccessError
 from evenhand.service.api import error_handlers
@@ -87,9 +86,10 @@ class FailureThrottle:
         if not wait:
             return error
         return AccessError(
-            "too many requests without a valid key came from this address", code="rate",
+            "too many requests without a valid key came from this address",
+            code="rate",
             hint=f"send a valid key, or ask again in {wait:.1f} seconds",
-        )  # fmt: skip
+        )
 
 
 def address_of(scope: Scope) -> str:
@@ -130,9 +130,10 @@ class LimitsMiddleware:
         wait = 0.0 if self._rate is None else self._rate.seconds_until_allowed(name)
         if wait:
             refused = AccessError(
-                f"there is a limit of {self._limits.requests_per_second:g} requests per second", code="rate",
+                f"there is a limit of {self._limits.requests_per_second:g} requests per second",
+                code="rate",
                 hint=f"ask again in {wait:.1f} seconds",
-            )  # fmt: skip
+            )
             await refusal_response(refused, wait)(scope, receive, send)
             return
         if self._in_flight[name] >= self._limits.in_flight:
@@ -275,103 +276,3 @@ def refusal_response(error: AccessError, wait: float = 1.0) -> Response:
         # The rest of the request is not waited for.
         answer.headers["connection"] = "close"
     return answer
-
-
-# Connections of callers who send the head of a request without an end, or nothing at all.
-
-HEAD_SECONDS = 10.0
-"""Within which the head of a request must have come, from when the connection was made or the request began."""
-
-HEAD_BYTES = 64 << 10
-"""Of the head of a request, at most."""
-
-MAX_CONNECTIONS = 1_000
-"""That are open at once; one more takes the place of the one that has waited longest without a request."""
-
-TOO_LARGE_ANSWER = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-
-
-class HeadLimitProtocol(HttpToolsProtocol):
-    """As uvicorn's own, with an end to what comes before the application is asked.
-
-    uvicorn reads a head however long and slow it comes; what comes after it, `LimitsMiddleware` looks after. Where all
-    connections that may be open are, uvicorn answers 503; here those that ask nothing make room, and probes are
-    answered even where none is left that asks nothing.
-    """
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._head: int | None = 0
-        self._late: asyncio.TimerHandle | None = None
-        self._idle_since: float | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
-        """Begin to wait for a head."""
-        super().connection_made(transport)
-        self._await_head()
-        self._idle_since = self.loop.time()
-        if len(self.connections) > MAX_CONNECTIONS:
-            self._make_room()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._receive_head()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Read on, unless the head is too long."""
-        super().data_received(data)
-        if self._head is not None:
-            self._head += len(data)
-            if self._head > HEAD_BYTES and not self.transport.is_closing():
-                self.transport.write(TOO_LARGE_ANSWER)
-                self.transport.close()
-
-    def on_message_begin(self) -> None:
-        """Note that the head of a request has begun."""
-        super().on_message_begin()
-        self._head = 0
-        self._await_head()
-
-    def on_headers_complete(self) -> None:
-        """Note that the head of a request is complete."""
-        self._receive_head()
-        self._idle_since = None
-        probe = self.url.partition(b"?")[0].decode("latin-1") in PROBES
-        # uvicorn refuses from so many on.
-        self.limit_concurrency = None if probe else MAX_CONNECTIONS + 1
-        super().on_headers_complete()
-
-    def on_response_complete(self) -> None:
-        """Note that the connection waits for its next request."""
-        if not self.pipeline:
-            self._idle_since = self.loop.time()
-        super().on_response_complete()
-
-    def _make_room(self) -> None:
-        """Close the connection that has waited longest, other than this one; if all have a request, this one stays."""
-        waiting = {
-            one._idle_since: one
-            for one in self.connections
-            if isinstance(one, HeadLimitProtocol) and one is not self and one._idle_since is not None
-        }
-        if waiting:
-            oldest = waiting[min(waiting)]
-            # It is lost a moment later, and must not be found once more until then.
-            self.connections.discard(oldest)
-            oldest._give_up()
-
-    def _await_head(self) -> None:
-        if self._late is None:
-            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
-
-    def _receive_head(self) -> None:
-        self._head = None
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    def _give_up(self) -> None:
-        self._late = None
-        if not self.transport.is_closing():
-            self.transport.abort()

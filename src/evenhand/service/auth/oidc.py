@@ -23,7 +23,7 @@ from evenhand.errors import AccessError, FetchError, MissingExtraError, OptionEr
 from evenhand.http import HttpClient
 from evenhand.service.auth.keys import ROLES, create_key, hash_key
 from evenhand.service.settings import OidcConfig
-from evenhand.service.state_machines import KEY_STREAM, KeyMachine
+from evenhand.service.state_machines import KEY_STREAM
 from evenhand.service.store.ledger import Ledger
 
 CALLBACK = "/login/callback"
@@ -148,10 +148,16 @@ class IdentityProvider:
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
         found: str = prepare_grant_uri(
-            self._read_provider_entry("authorization_endpoint"), self.config.client_id, "code",
-            redirect_uri=self._redirect, scope=list(self.config.scopes), state=login.state, nonce=login.nonce,
-            code_challenge=create_s256_code_challenge(login.verifier), code_challenge_method="S256",
-        )  # fmt: skip
+            self._read_provider_entry("authorization_endpoint"),
+            self.config.client_id,
+            "code",
+            redirect_uri=self._redirect,
+            scope=list(self.config.scopes),
+            state=login.state,
+            nonce=login.nonce,
+            code_challenge=create_s256_code_challenge(login.verifier),
+            code_challenge_method="S256",
+        )
         return found
 
     def identify(self, login: PendingLogin, answer: Mapping[str, str]) -> Identity:
@@ -179,8 +185,13 @@ class IdentityProvider:
     def _fetch_token(self, code: str, verifier: str) -> Mapping[str, Any]:
         from authlib.oauth2.rfc6749.parameters import prepare_token_request
 
-        body: str = prepare_token_request("authorization_code", redirect_uri=self._redirect, code=code,
-                                          code_verifier=verifier, client_id=self.config.client_id)  # fmt: skip
+        body: str = prepare_token_request(
+            "authorization_code",
+            redirect_uri=self._redirect,
+            code=code,
+            code_verifier=verifier,
+            client_id=self.config.client_id,
+        )
         headers = {"content-type": "application/x-www-form-urlencoded"}
         if self._secret:
             pair = f"{quote_plus(self.config.client_id)}:{quote_plus(self._secret)}"
@@ -211,8 +222,10 @@ class IdentityProvider:
                 except InvalidKeyIdError:
                     if fresh:
                         raise
-            wanted = {"iss": {"essential": True, "value": self.config.issuer},
-                      "aud": {"essential": True, "value": self.config.client_id}}  # fmt: skip
+            wanted = {
+                "iss": {"essential": True, "value": self.config.issuer},
+                "aud": {"essential": True, "value": self.config.client_id},
+            }
             about = {"nonce": nonce, "client_id": self.config.client_id, "access_token": token.get("access_token")}
             claims = CodeIDToken(decoded.claims, decoded.header, wanted, about)
             claims.validate(now=int(self._clock()), leeway=LEEWAY_SECONDS)
@@ -285,9 +298,16 @@ def open_session(ledger: Ledger, identity: Identity, seconds: float, now: float)
         StoreError: the store failed.
     """
     key = create_key()
-    operation = {"op": "add", "hash": hash_key(key), "name": identity.name, "scopes": sorted(ROLES[identity.role]),
-                 "expires": now + seconds, "at": now, "session": identity.subject}  # fmt: skip
-    ledger.carry_out({KEY_STREAM: KeyMachine()}, {KEY_STREAM: operation})
+    operation = {
+        "op": "add",
+        "hash": hash_key(key),
+        "name": identity.name,
+        "scopes": sorted(ROLES[identity.role]),
+        "expires": now + seconds,
+        "at": now,
+        "session": identity.subject,
+    }
+    ledger.submit(KEY_STREAM, operation).result()
     return key
 
 
@@ -298,7 +318,7 @@ def close_session(ledger: Ledger, key: str, now: float) -> None:
         StoreError: the store failed.
     """
     operation = {"op": "revoke", "key": key, "at": now}
-    ledger.carry_out({KEY_STREAM: KeyMachine()}, {KEY_STREAM: operation})
+    ledger.submit(KEY_STREAM, operation).result()
 
 
 def _role_values(claims: Mapping[str, Any], name: str) -> set[str]:

@@ -19,11 +19,43 @@ MAX_LABELS = 60
 """Values of a specification that are shown one by one; of more, those that are due first."""
 
 COLUMNS = {
-    "shield": ("number", "time", "op", "id", "group", "recommendation", "decision", "intervened", "reason", "label",
-               "shielded", "unshielded", "bound", "period", "step", "text"),
-    "guard": ("number", "time", "op", "admission", "prompt", "sent", "changed", "why", "conditions", "fixed", "values",
-              "status", "reason", "slots", "picture", "text"),
-}  # fmt: skip
+    "shield": (
+        "number",
+        "time",
+        "op",
+        "id",
+        "group",
+        "recommendation",
+        "decision",
+        "intervened",
+        "reason",
+        "label",
+        "shielded",
+        "unshielded",
+        "bound",
+        "period",
+        "step",
+        "text",
+    ),
+    "guard": (
+        "number",
+        "time",
+        "op",
+        "admission",
+        "prompt",
+        "sent",
+        "changed",
+        "why",
+        "conditions",
+        "fixed",
+        "values",
+        "status",
+        "reason",
+        "slots",
+        "picture",
+        "text",
+    ),
+}
 """What an export has of each kind of stream, in this order."""
 
 

@@ -249,10 +249,12 @@ class StreamStatus:
                 "mode": enforcer.mode,
                 "open": len(state.get("open", ())),
                 "guarantee": words,
-                "broken": [{"specification": one.specification, "what": one.what, "reason": one.reason}
-                           for one in enforcer.broken_assumptions],
+                "broken": [
+                    {"specification": one.specification, "what": one.what, "reason": one.reason}
+                    for one in enforcer.broken_assumptions
+                ],
                 "specifications": _specification_rows(enforcer.configuration, left, enforcer.counts),
-            }  # fmt: skip
+            }
 
 
 def _specification_rows(

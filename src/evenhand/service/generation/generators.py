@@ -14,15 +14,39 @@ from evenhand.service.api.error_handlers import ServiceHTTPException
 OutputKind: TypeAlias = Literal["image", "text", "either", "nothing"]
 
 PICTURE_OPTIONS = (
-    "background", "moderation", "output_compression", "output_format", "quality", "size", "style", "user",
-)  # fmt: skip
+    "background",
+    "moderation",
+    "output_compression",
+    "output_format",
+    "quality",
+    "size",
+    "style",
+    "user",
+)
 """Entries of requests for pictures that are handed on."""
 
 TEXT_OPTIONS = (
-    "frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "metadata",
-    "presence_penalty", "prompt_cache_key", "reasoning_effort", "response_format", "safety_identifier", "seed",
-    "service_tier", "stop", "store", "temperature", "top_logprobs", "top_p", "user", "verbosity",
-)  # fmt: skip
+    "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "metadata",
+    "presence_penalty",
+    "prompt_cache_key",
+    "reasoning_effort",
+    "response_format",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "stop",
+    "store",
+    "temperature",
+    "top_logprobs",
+    "top_p",
+    "user",
+    "verbosity",
+)
 """Entries of requests for texts that are handed on."""
 
 

@@ -142,7 +142,7 @@ class Guardrail:
         until = self._steady() + guard.entry.guardrail_seconds
         self._remember(
             call, _GatewayCall(sha256_hex(prompt), verdict, bool(admission.counts), until, must=admission.must)
-        )  # fmt: skip
+        )
         return verdict
 
     async def after(self, call: str, item: Item | None) -> GuardrailVerdict:

@@ -320,11 +320,9 @@ class GuardedRequest:
             "status": answer.status,
             "admission": keeper.number,
             "reason": notes.reason(answer.reason),
-            "attempts": [
-                {"values": dict(one.values), "error": notes.reason(one.error)} for one in answer.attempts
-            ],
+            "attempts": [{"values": dict(one.values), "error": notes.reason(one.error)} for one in answer.attempts],
             **notes.describe_request(),
-        }  # fmt: skip
+        }
         asked = self._guard.retry_queue.submit({"op": "record", "note": note, **notes.unlogged_cost()})
         notes.unlogged = 0.0
         if keeper.number is not None or asked is None:
@@ -397,9 +395,10 @@ def open_guard(
                 dict.fromkeys(("conditions", "fixed_groups"), "evenhand.judge"),
             )
             pipeline = replace(
-                pipeline, judge=trace_calls(ledger.tracing, pipeline.judge, reads, entry.name),
+                pipeline,
+                judge=trace_calls(ledger.tracing, pipeline.judge, reads, entry.name),
                 classifier=trace_calls(ledger.tracing, pipeline.classifier, looks, entry.name),
-            )  # fmt: skip
+            )
         return ServedGuard(entry, pipeline, ledger, replica, pictures)
 
 

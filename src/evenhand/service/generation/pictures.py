@@ -94,8 +94,14 @@ class PictureStore:
         return self._read(pictures.c.stream == stream, pictures.c.number == number)
 
     def _row(self, stream: str, number: int, item: Item) -> dict[str, Any]:
-        return {"stream": stream, "number": number, "id": secrets.token_urlsafe(32), "at": self._clock(),
-                "media_type": item.media_type, "data": item.data}  # fmt: skip
+        return {
+            "stream": stream,
+            "number": number,
+            "id": secrets.token_urlsafe(32),
+            "at": self._clock(),
+            "media_type": item.media_type,
+            "data": item.data,
+        }
 
     def _insert_rows(self, rows: Sequence[Mapping[str, Any]], *, durable: bool) -> None:
         with self._database.transaction(durable=durable) as connection:

@@ -192,9 +192,11 @@ class LogReplayer:
         missing = None
         if self._head is not None and not self._seen:
             missing = LogDifference(
-                entry=None, what="the log was cut off, or is another one: the known head is not among its entries",
-                logged=f"{self.hash}, its last entry", found=self._head,
-            )  # fmt: skip
+                entry=None,
+                what="the log was cut off, or is another one: the known head is not among its entries",
+                logged=f"{self.hash}, its last entry",
+                found=self._head,
+            )
         return ServiceReplay(
             seconds=perf_counter() - self._started,
             stream=self.stream,
@@ -373,8 +375,13 @@ def _check_entry(entry: object) -> Mapping[str, Any]:
         raise _DifferenceError("this line is not a JSON object", entry, "one with " + ", ".join(sorted(ENTRY_FIELDS)))
     _require_same_fields(entry, ENTRY_FIELDS, "the entry")
     types: dict[str, type | tuple[type, ...]] = {
-        "stream": str, "number": int, "at": (int, float), "body": Mapping, "previous": str, "hash": str
-    }  # fmt: skip
+        "stream": str,
+        "number": int,
+        "at": (int, float),
+        "body": Mapping,
+        "previous": str,
+        "hash": str,
+    }
     for name, kind in types.items():
         if not isinstance(entry[name], kind) or isinstance(entry[name], bool):
             raise _DifferenceError(f"its {name} is of the wrong kind", entry[name], "see the format of the log")

@@ -133,8 +133,18 @@ def _replay_stream(
         what = "the stream is missing: nothing of it is left" if row is None else "all entries of its log are missing"
         digest, machine = ("", "stream") if row is None else (row["digest"], row["kind"])
         difference = stray or LogDifference(entry=None, what=what)
-        return ServiceReplay(seconds=0.0, stream=name, machine=machine, digest=digest, entries=0, first=0, last=0,
-                             head="", operations={}, difference=difference)  # fmt: skip
+        return ServiceReplay(
+            seconds=0.0,
+            stream=name,
+            machine=machine,
+            digest=digest,
+            entries=0,
+            first=0,
+            last=0,
+            head="",
+            operations={},
+            difference=difference,
+        )
     beside = _KeptInStore(database, name, row)
     done = walk_log(chain((first,), known), replayer, beside)
     return done if stray is None else done.model_copy(update={"difference": done.difference or stray})
@@ -179,8 +189,12 @@ class _KeptInStore:
         """Return how answers, checkpoints and pictures differ from entries that follow each other."""
         if not page:
             return None
-        return (self._compare_answers(page) or self._compare_checkpoints(page) or self._compare_terms(page)
-                or self._compare_pictures(page))  # fmt: skip
+        return (
+            self._compare_answers(page)
+            or self._compare_checkpoints(page)
+            or self._compare_terms(page)
+            or self._compare_pictures(page)
+        )
 
     def _compare_terms(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
         """Compare the terms of certificates with the hashes by which entries name them."""
@@ -195,23 +209,28 @@ class _KeptInStore:
             if wanted not in kept:
                 return LogDifference(entry=number, what="the terms of its certificate are missing")
             if hash_terms(kept[wanted]) != wanted:
-                return _build_difference(number, "the terms of its certificate were changed", wanted,
-                                         hash_terms(kept[wanted]))  # fmt: skip
+                return _build_difference(
+                    number, "the terms of its certificate were changed", wanted, hash_terms(kept[wanted])
+                )
             self._terms.add(wanted)
         return None
 
     def _compare_checkpoints(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
         logged = {one["number"]: one["at"] for one in page if "configuration" in one["body"]}
-        here = (checkpoints.c.stream == self._stream,
-                checkpoints.c.number.between(page[0]["number"], page[-1]["number"]))  # fmt: skip
+        here = (
+            checkpoints.c.stream == self._stream,
+            checkpoints.c.number.between(page[0]["number"], page[-1]["number"]),
+        )
         with self._database.reading() as connection:
             kept = {row.number: row.at for row in connection.execute(select(checkpoints).where(*here))}
         for number in sorted(logged.keys() | kept.keys()):
             if logged.get(number) != kept.get(number):
                 return _build_difference(
-                    number, "the table checkpoints has another time for it, or no row", logged.get(number),
+                    number,
+                    "the table checkpoints has another time for it, or no row",
+                    logged.get(number),
                     kept.get(number),
-                )  # fmt: skip
+                )
         return None
 
     def _compare_pictures(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
@@ -235,13 +254,16 @@ class _KeptInStore:
                 data = connection.execute(select(pictures.c.data).where(here, pictures.c.number == admission))
                 kept, (number, known) = hashlib.sha256(data.scalar() or b"").hexdigest(), complete[admission]
                 if known and kept not in known:
-                    return _build_difference(number, "the picture that is kept for it is another one",
-                                             ", ".join(sorted(known)), kept)  # fmt: skip
+                    return _build_difference(
+                        number, "the picture that is kept for it is another one", ", ".join(sorted(known)), kept
+                    )
         return None
 
     def _compare_answers(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        keys = [None if "id" not in one["body"] or one["body"]["id"] is None else answer_key(one["body"]["id"])
-                for one in page]  # fmt: skip
+        keys = [
+            None if "id" not in one["body"] or one["body"]["id"] is None else answer_key(one["body"]["id"])
+            for one in page
+        ]
         kept = self._kept_answers([key for key in keys if key is not None])
         for entry, key in zip(page, keys, strict=True):
             number = entry["number"]

@@ -18,10 +18,22 @@ from evenhand.errors import StoreError
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.tables import certificates
 
-COUNTED_ENTRIES = frozenset({
-    "step", "period", "bias", "bias_shielded", "bias_unshielded", "open_labels", "expired_labels", "bound",
-    "bound_exact", "bound_later", "attained", "assumption_held",
-})  # fmt: skip
+COUNTED_ENTRIES = frozenset(
+    {
+        "step",
+        "period",
+        "bias",
+        "bias_shielded",
+        "bias_unshielded",
+        "open_labels",
+        "expired_labels",
+        "bound",
+        "bound_exact",
+        "bound_later",
+        "attained",
+        "assumption_held",
+    }
+)
 """Entries of a certificate that decisions change."""
 
 TERMS = "terms"

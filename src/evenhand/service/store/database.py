@@ -149,9 +149,10 @@ class Database:
             raise StoreError("this is not a store of Evenhand's service", location=self._where)
         if found != REVISION:
             raise StoreError(
-                f"the store has revision {found}, and not {REVISION}", location=self._where,
+                f"the store has revision {found}, and not {REVISION}",
+                location=self._where,
                 hint="a service of this version brings it there when it starts",
-            )  # fmt: skip
+            )
 
     def _look_at_settings(self, connection: Connection) -> None:
         if not self.sqlite:
@@ -247,8 +248,10 @@ def _explain_error(error: Exception) -> tuple[str, str]:
     cause = getattr(error, "orig", None) or error
     said = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if isinstance(error, IntegrityError):
-        return (f"the store's tables contradict one another: {said}",
-                "something else changed them; `evenhand replay --store URL` says what differs")  # fmt: skip
+        return (
+            f"the store's tables contradict one another: {said}",
+            "something else changed them; `evenhand replay --store URL` says what differs",
+        )
     if "full" in said or "No space left" in said or "quota" in said:
         return f"the store's disk is full: {said}", "make room; the service goes on by itself"
     if "locked" in said or "lock timeout" in said:

@@ -15,13 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from evenhand.errors import DecisionError, EvenhandError, StoreError
+from evenhand.errors import DecisionError, StoreError
 from evenhand.service.state_machines import Operation, StateMachine
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import lock_migrations
@@ -285,34 +284,6 @@ class Ledger:
         self._put(errand)
         return errand.future
 
-    def carry_out(
-        self, machines: Mapping[str, StateMachine], operations: Mapping[str, Operation]
-    ) -> Mapping[str, OperationResult]:
-        """Carry out operations of streams that this process does not serve; all of them or none.
-
-        Raises:
-            DecisionError: an operation makes no sense; nothing changed.
-            StoreError: the store failed.
-        """
-        return self.submit_work(partial(self._begin_and_apply, machines, operations), durable=True).result()
-
-    def _begin_and_apply(
-        self, machines: Mapping[str, StateMachine], operations: Mapping[str, Operation], connection: Connection
-    ) -> Mapping[str, OperationResult]:
-        lock_migrations(connection)
-        coming = Transaction(machines, self._clock)
-        for stream in sorted(machines):
-            coming.begin(connection, stream)
-        results = {}
-        for stream in sorted(operations):
-            page = coming.apply_operations(connection, stream, [OperationRequest(stream, operations[stream])])
-            (found,) = page.results
-            if isinstance(found, EvenhandError):
-                raise found
-            results[stream] = found
-        coming.store_terms(connection)
-        return results
-
     def close(self) -> None:
         """Carry out what was submitted, and stop."""
         with self._gate:
@@ -503,9 +474,10 @@ class Ledger:
                 logger.warning("whether a commit happened is not known yet: %s", again.message)
                 time.sleep(pause)
         raise StoreError(
-            f"{error.message}; whether it was done is not known yet", location=error.location,
+            f"{error.message}; whether it was done is not known yet",
+            location=error.location,
             hint="ask again with the same id, and the answer will be the one that was given, if one was",
-        )  # fmt: skip
+        )
 
     def _tell(self, pages: Mapping[str, StreamBatch], count: int, seconds: float, traces: Sequence[Any]) -> None:
         """Tell those who listen; what they do wrong is not a fault of the decisions, nor of this thread."""

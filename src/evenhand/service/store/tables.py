@@ -130,8 +130,13 @@ revisions = Table(
 
 Index("entries_by_stream_and_time", entries.c.stream, entries.c.at)
 
-Index("entries_marked", entries.c.stream, entries.c.number, sqlite_where=text("marked = 1"),
-      postgresql_where=entries.c.marked)  # fmt: skip
+Index(
+    "entries_marked",
+    entries.c.stream,
+    entries.c.number,
+    sqlite_where=text("marked = 1"),
+    postgresql_where=entries.c.marked,
+)
 
 STREAM_TABLES = (streams.c.name, entries.c.stream, checkpoints.c.stream, answers.c.stream, pictures.c.stream)
 """The columns that name a stream."""

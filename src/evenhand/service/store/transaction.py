@@ -232,8 +232,15 @@ class Transaction:
                 packed, terms = pack_output(answer)
                 if terms and (name := packed["certificate"][TERMS]) not in self._stored_terms:
                     self._new_terms[name] = terms
-                body = chain.canonical_json({"id": one.id, "before": before, "input": one.operation, "output": packed,
-                                             "digest": kept.machine.digest})  # fmt: skip
+                body = chain.canonical_json(
+                    {
+                        "id": one.id,
+                        "before": before,
+                        "input": one.operation,
+                        "output": packed,
+                        "digest": kept.machine.digest,
+                    }
+                )
             number += 1
             row = self._row(stream, number, last, body)
             last = row["hash"]
@@ -248,8 +255,11 @@ class Transaction:
         if page.rows:
             statements.insert_entries(connection, page.rows, frozenset(mark["number"] for mark in marks))
             if remembered:
-                told = [key for one, key in zip(asked, keys, strict=True)
-                        if one.answered is not None and key is not None and key in remembered]  # fmt: skip
+                told = [
+                    key
+                    for one, key in zip(asked, keys, strict=True)
+                    if one.answered is not None and key is not None and key in remembered
+                ]
                 if told:
                     connection.execute(delete(answers).where(answers.c.stream == stream, answers.c.id.in_(told)))
                 statements.insert_answers(connection, stream, remembered)
@@ -280,8 +290,14 @@ class Transaction:
 
     def _row(self, stream: str, number: int, previous: str, body: str) -> dict[str, Any]:
         at = self._clock()
-        return {"stream": stream, "number": number, "at": at, "body": body, "previous": previous,
-                "hash": chain.hash_entry(previous, stream, number, at, body)}  # fmt: skip
+        return {
+            "stream": stream,
+            "number": number,
+            "at": at,
+            "body": body,
+            "previous": previous,
+            "hash": chain.hash_entry(previous, stream, number, at, body),
+        }
 
 
 def follow_stream(
@@ -390,8 +406,12 @@ def _sha256_hex(text: str) -> str:
 
 def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:
     """Return the body of an entry from which a replay can start."""
-    return {"kind": machine.kind, "digest": machine.digest, "configuration": machine.configuration,
-            "state": machine.state()}  # fmt: skip
+    return {
+        "kind": machine.kind,
+        "digest": machine.digest,
+        "configuration": machine.configuration,
+        "state": machine.state(),
+    }
 
 
 @dataclass(frozen=True)
@@ -418,9 +438,10 @@ def _read_body(connection: Connection, stream: str, number: int) -> dict[str, An
         found: dict[str, Any] = json.loads(body)
     except ValueError:
         raise StoreError(
-            f"entry {number:,} of {stream!r} cannot be read", location="the store",
+            f"entry {number:,} of {stream!r} cannot be read",
+            location="the store",
             hint="something else changed the store; `evenhand replay --store URL` says what differs",
-        ) from None  # fmt: skip
+        ) from None
     return found
 
 
@@ -451,9 +472,10 @@ def _repeat_answer(
             body = _read_body(connection, asked.stream, known.number)
             if body is None:
                 return DecisionError(
-                    f"the id {asked.id!r} was used long ago, and the answer is not kept any more", code="repeated",
+                    f"the id {asked.id!r} was used long ago, and the answer is not kept any more",
+                    code="repeated",
                     hint="see retention.log_days",
-                )  # fmt: skip
+                )
             logged, answer = body["input"], unpack_output(connection, body["output"])
         except StoreError as error:
             return error

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from evenhand.errors import StoreError
+from evenhand.service.state_machines import KEY_STREAM
 from evenhand.service.store.database import Database, read_heads
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import (
@@ -95,8 +96,12 @@ class Replicas:
         with self._database.reading() as connection:
             # Who is there is read at the same moment as what is open: a new replica first writes its row.
             beats = {row.name: row.beat for row in connection.execute(select(replicas))}
-            left = [(stream, name) for stream in self._ledger.streams for name in self._holders(connection, stream)
-                    if name not in beats and name != self._name]  # fmt: skip
+            left = [
+                (stream, name)
+                for stream in self._ledger.streams
+                for name in self._holders(connection, stream)
+                if name not in beats and name != self._name
+            ]
         for stream, name in left:
             logger.warning("%s: what the replica %s left open has failed", stream, name)
             self._ledger.submit(stream, {"op": "abandon", "replica": name}).result()
@@ -238,7 +243,7 @@ class RetentionJob:
 
     Args:
         database: the store.
-        ledger: of this process; its streams are those that are looked after.
+        ledger: of this process; its streams are those that are looked after, except the keys.
         log_days: how long entries are kept at least; they go an eighth of that later at most. None: for ever.
         picture_days: how long pictures are kept. None: for ever.
         clock: seconds since 1970.
@@ -277,6 +282,8 @@ class RetentionJob:
             return
         if self._log_seconds is not None:
             for stream in self._ledger.streams:
+                if stream == KEY_STREAM:
+                    continue
                 self._write_checkpoint(stream, now - self._log_seconds / PARTS_PER_PERIOD)
                 self._cut(stream, now - self._log_seconds)
         if self._picture_seconds is not None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
 from evenhand.genai.enforcement.supply import PartFailure
-from evenhand.service.api.context import Here, ServiceContext, example_response
+from evenhand.service.api.context import Here, ServiceContext
 from evenhand.service.api.error_handlers import (
     EVENT_STREAM_HEADERS,
     ServiceHTTPException,
@@ -189,9 +189,12 @@ def missing_item_error(
         return relayed
     if failure.timed_out and failure.part in ("guard", "generator"):
         return ServiceHTTPException(
-            504, f"there is no {what}: {public_reason(worst)}", code="timeout", hint="ask again later, or for less",
+            504,
+            f"there is no {what}: {public_reason(worst)}",
+            code="timeout",
+            hint="ask again later, or for less",
             headers=headers,
-        )  # fmt: skip
+        )
     entries = ", ".join(str(number) for number in numbers if number is not None)
     return ServiceHTTPException(
         503 if failure.part in ("judge", "store") else 502,
@@ -207,26 +210,6 @@ def _format_flag(said: bool) -> str:
 
 
 # Pictures.
-
-DISCLOSURE_EXAMPLE: dict[str, Any] = {
-    "guarded": True,
-    "status": "ok",
-    "changed": True,
-    "disclosure": "status=ok; changed=yes; asked=gender woman; slots=leader: age 5, leader: gender 5; attempts=1",
-    "reason": "",
-    "entry": 10,
-}
-
-PICTURES_EXAMPLE: dict[str, Any] = {
-    "created": 1767225600,
-    "data": [
-        {
-            "b64_json": "iVBORw0KGgo=",
-            "revised_prompt": "a business leader (showing: gender woman)",
-            "evenhand": DISCLOSURE_EXAMPLE,
-        }
-    ],
-}
 
 
 class ImagesRequest(BaseModel):
@@ -245,7 +228,7 @@ class ImagesRequest(BaseModel):
 
 
 PICTURE_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/json": {"example": PICTURES_EXAMPLE}, "text/event-stream": {"schema": {}}}}
+    200: {"content": {"application/json": {}, "text/event-stream": {"schema": {}}}}
 }
 """A whole answer, or events where the request says so."""
 
@@ -339,9 +322,11 @@ def _picture_base(request: Request, here: ServiceContext) -> str:
     public = service.public_url or (str(request.base_url).rstrip("/") if direct else None)
     if public is None:
         raise ServiceHTTPException(
-            400, "pictures are not answered by address: the service does not know its own",
-            code="response_format", hint="ask for b64_json; or set [service] public_url, the address that callers use",
-        )  # fmt: skip
+            400,
+            "pictures are not answered by address: the service does not know its own",
+            code="response_format",
+            hint="ask for b64_json; or set [service] public_url, the address that callers use",
+        )
     return f"{public}/v1/pictures/"
 
 
@@ -396,27 +381,6 @@ PIECE_LENGTH = 200
 """Characters in one event."""
 
 
-TEXT_EXAMPLE: dict[str, Any] = {
-    "id": "chatcmpl-1042",
-    "object": "chat.completion",
-    "created": 1767225600,
-    "model": "stories",
-    "choices": [
-        {
-            "index": 0,
-            "message": {
-                "role": "assistant",
-                "content": "The chief executive looked up from her notes.",
-                "refusal": None,
-            },
-            "finish_reason": "stop",
-            "logprobs": None,
-        }
-    ],
-    "evenhand": DISCLOSURE_EXAMPLE,
-}
-
-
 class ChatRequest(BaseModel):
     """A conversation; entries that are not named here are refused, unless they are handed on."""
 
@@ -437,7 +401,7 @@ class ChatRequest(BaseModel):
     modalities: list[str] | None = None
 
 
-@router.post("/chat/completions", responses=example_response(TEXT_EXAMPLE))
+@router.post("/chat/completions")
 async def complete_chat(asked: ChatRequest, here: Here, caller: GeneratingCaller) -> Response:
     """The next message of a conversation.
 
@@ -528,24 +492,14 @@ def _completion_events(whole: dict[str, Any], *, usage: bool) -> Iterator[dict[s
 
 # The models that clients can ask for.
 
-MODEL_EXAMPLE: dict[str, Any] = {
-    "id": "studio",
-    "object": "model",
-    "created": 0,
-    "owned_by": "evenhand",
-    "makes": "image",
-}
 
-MODELS_EXAMPLE: dict[str, Any] = {"object": "list", "data": [MODEL_EXAMPLE]}
-
-
-@router.get("/models", responses=example_response(MODELS_EXAMPLE))
+@router.get("/models")
 async def list_models(here: Here, caller: GeneratingCaller) -> dict[str, Any]:
     """Every guarded generator that the key is for, under every name that it has."""
     return {"object": "list", "data": _describe_models(here, caller)}
 
 
-@router.get("/models/{name:path}", responses=example_response(MODEL_EXAMPLE))
+@router.get("/models/{name:path}")
 async def get_model(name: str, here: Here, caller: GeneratingCaller) -> dict[str, Any]:
     """One of them."""
     for one in _describe_models(here, caller):

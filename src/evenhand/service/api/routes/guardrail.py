@@ -13,7 +13,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.genai import Item, detect_media_type
-from evenhand.service.api.context import Here, ServiceContext, example_response
+from evenhand.service.api.context import Here, ServiceContext
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, limited_key_error, require_scope
@@ -24,12 +24,6 @@ from evenhand.service.generation.guards import ServedGuard
 router = APIRouter(tags=["guardrail"], route_class=JsonRoute)
 
 CALL_ID_REASON = """It matches the two calls: without it the service cannot tell which item belongs to which request."""
-
-
-GUARDRAIL_EXAMPLE: dict[str, Any] = {
-    "action": "GUARDRAIL_INTERVENED",
-    "texts": ["a story of a business leader (showing: gender woman)"],
-}
 
 
 class GuardrailRequest(BaseModel):
@@ -60,7 +54,6 @@ class GuardrailRequest(BaseModel):
 
 @router.post(
     "/beta/litellm_basic_guardrail_api",
-    responses=example_response(GUARDRAIL_EXAMPLE),
 )
 async def check_guardrail(
     asked: GuardrailRequest,
@@ -167,7 +160,9 @@ def _returned_item(asked: GuardrailRequest, texts: list[str]) -> Item | None:
     kind = detect_media_type(data)
     if kind is None:
         raise ServiceHTTPException(
-            400, "the picture is neither PNG, JPEG, WebP nor GIF in base64", code="items",
+            400,
+            "the picture is neither PNG, JPEG, WebP nor GIF in base64",
+            code="items",
             hint="have the model answer with b64_json: nothing is fetched from addresses",
-        )  # fmt: skip
+        )
     return Item("image", data, kind)

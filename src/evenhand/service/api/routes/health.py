@@ -6,20 +6,20 @@ from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 
 from evenhand.errors import StoreError
-from evenhand.service.api.context import Here, example_response
+from evenhand.service.api.context import Here
 from evenhand.service.auth.keys import require_scope
 from evenhand.service.metrics import MEDIA_TYPE
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", responses=example_response({"status": "ok"}))
+@router.get("/healthz")
 async def get_liveness() -> dict[str, str]:
     """Liveness: the process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses=example_response({"status": "ready"}))
+@router.get("/readyz")
 async def get_readiness(here: Here) -> dict[str, str]:
     """Readiness: the service is not stopping, and the store accepted a trial transaction within the last second."""
     if here.draining.is_set():

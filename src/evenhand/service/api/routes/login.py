@@ -75,8 +75,15 @@ async def begin_login(request: Request, here: Here) -> Response:
         return _provider_failed(here, error)
     answer = RedirectResponse(url, 303)
     # Lax: the browser comes back from another site.
-    answer.set_cookie(_login_cookie(request, here), login.cookie(), max_age=LOGIN_SECONDS, path="/", httponly=True,
-                      samesite="lax", secure=_uses_tls(request, here))  # fmt: skip
+    answer.set_cookie(
+        _login_cookie(request, here),
+        login.cookie(),
+        max_age=LOGIN_SECONDS,
+        path="/",
+        httponly=True,
+        samesite="lax",
+        secure=_uses_tls(request, here),
+    )
     return answer
 
 
@@ -103,8 +110,15 @@ async def end_login(request: Request, here: Here) -> Response:
         logger.warning("logged in", extra={"about": {"name": who.name, "role": who.role, "key": key_id(key)}})
         # A page, and no redirect: from another site's page a browser would go on without a strict cookie.
         answer = page_response(read_asset("welcome.html").decode())
-        answer.set_cookie(COOKIE, key, max_age=int(seconds), path="/", httponly=True, samesite="strict",
-                          secure=_uses_tls(request, here))  # fmt: skip
+        answer.set_cookie(
+            COOKIE,
+            key,
+            max_age=int(seconds),
+            path="/",
+            httponly=True,
+            samesite="strict",
+            secure=_uses_tls(request, here),
+        )
     answer.delete_cookie(name, path="/", httponly=True, samesite="lax", secure=_uses_tls(request, here))
     return answer
 

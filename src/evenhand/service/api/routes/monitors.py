@@ -28,26 +28,6 @@ EVENTS_EXAMPLE: dict[str, Any] = {
     ],
     "batch": "2026-06-30T12:00",
 }
-RESULT_EXAMPLE: dict[str, Any] = {
-    "kind": "monitor",
-    "decisions": 1042,
-    "alarms": [],
-    "gaps": [
-        {
-            "measure": "selection_rate",
-            "form": "gap",
-            "tolerance": 0.02,
-            "by": "sex",
-            "first": "female",
-            "second": "male",
-            "estimate": -0.013,
-            "low": -0.091,
-            "high": 0.065,
-            "alarm": None,
-        }
-    ],
-}
-"""The fields that matter most of a `MonitorResult`."""
 
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -81,10 +61,6 @@ class EventsAnswer(BaseModel):
     audits: list[str]
     repeated: bool
 
-    model_config = {
-        "json_schema_extra": {"examples": [{"decisions": 1042, "alarms": [], "audits": ["a-1041"], "repeated": False}]}
-    }
-
 
 class MonitorSummary(BaseModel):
     """A monitor in a list.
@@ -107,12 +83,6 @@ class MonitorList(BaseModel):
 
     monitors: list[MonitorSummary]
 
-    model_config = {
-        "json_schema_extra": {
-            "examples": [{"monitors": [{"name": "loans", "shield": None, "decisions": 1042, "labels": 0, "alarms": 0}]}]
-        }
-    }
-
 
 @router.post(
     "/v1/monitors/{name}/events",
@@ -125,9 +95,10 @@ async def add_events(name: str, asked: EventsRequest, here: Here) -> JSONRespons
     found = _find_monitor(here, name)
     if found.shield is not None:
         raise DecisionError(
-            f"the monitor {name!r} watches the shield {found.shield!r} by itself", code="shield",
+            f"the monitor {name!r} watches the shield {found.shield!r} by itself",
+            code="shield",
             hint="tell labels to the shield",
-        )  # fmt: skip
+        )
     made = await run_in_threadpool(found.add, asked.events, batch=asked.batch)
     alarms = [alarm_to_dict(Alarm.model_validate(one)) for one in made.answer["alarms"]]
     if alarms:
@@ -146,7 +117,7 @@ async def list_monitors(here: Here, caller: Annotated[Caller, require_scope("rea
     "/v1/monitors/{name}",
     dependencies=[require_scope("read")],
     response_model=None,
-    responses={200: {"content": {"application/json": {"schema": {"type": "object"}, "example": RESULT_EXAMPLE}}}},
+    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
 async def get_monitor(name: str, here: Here) -> JSONResponse:
     """Where a monitor stands: every gap with its interval, all alarms, and the history of every measure."""

@@ -11,10 +11,9 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.service.api.context import Here, example_response
+from evenhand.service.api.context import Here
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.routes.generators import (
-    DISCLOSURE_EXAMPLE,
     GeneratingCaller,
     answer_request,
     disclosure_body,
@@ -27,23 +26,6 @@ from evenhand.service.generation.guards import ServedAnswer
 
 router = APIRouter(prefix="/v1", tags=["generators"], route_class=IdempotentRoute)
 
-RESPONSE_EXAMPLE: dict[str, Any] = {
-    "id": "resp_1042",
-    "object": "response",
-    "created_at": 1767225600,
-    "status": "completed",
-    "model": "stories",
-    "output": [
-        {
-            "type": "message",
-            "id": "msg_1042",
-            "status": "completed",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "She looked up from her notes.", "annotations": []}],
-        }
-    ],
-    "evenhand": DISCLOSURE_EXAMPLE,
-}
 
 REFUSED_ENTRIES = {
     "tools": "an answer that calls a tool shows nothing that could be looked at before it is acted on",
@@ -75,7 +57,7 @@ class ResponsesRequest(BaseModel):
     stream: bool | None = None
 
 
-@router.post("/responses", responses=example_response(RESPONSE_EXAMPLE))
+@router.post("/responses")
 async def create_response(asked: ResponsesRequest, here: Here, caller: GeneratingCaller) -> JSONResponse:
     """The answer to a text or a conversation, guarded as that of ``/v1/chat/completions``."""
     given = {name: value for name, value in (asked.model_extra or {}).items() if value}
@@ -84,9 +66,11 @@ async def create_response(asked: ResponsesRequest, here: Here, caller: Generatin
             raise ServiceHTTPException(400, f"{name}: {why}", code="unsupported_parameter", hint=f"leave {name} out")
     if asked.stream:
         raise ServiceHTTPException(
-            400, "responses are not streamed: the whole text is looked at first", code="stream",
+            400,
+            "responses are not streamed: the whole text is looked at first",
+            code="stream",
             hint="leave stream out, or ask /v1/chat/completions",
-        )  # fmt: skip
+        )
     guard = find_guard(here, caller, asked.model, "text")
     given = {name: value for name, value in (asked.model_extra or {}).items() if name not in UNUSED_ENTRIES}
     given = {name: value for name, value in given.items() if name not in REFUSED_ENTRIES} | _converted_options(asked)
@@ -106,9 +90,11 @@ def _converted_options(asked: ResponsesRequest) -> dict[str, Any]:
     form = text.get("format") or {}
     if not isinstance(form, dict):
         raise ServiceHTTPException(
-            400, f"expected an object as text.format, got {str(form)[:100]!r}", code="text",
+            400,
+            f"expected an object as text.format, got {str(form)[:100]!r}",
+            code="text",
             hint='for example {"type": "json_object"}',
-        )  # fmt: skip
+        )
     if form.get("type") == "json_schema":
         form = {"type": "json_schema", "json_schema": {name: form[name] for name in form if name != "type"}}
     return {
@@ -153,9 +139,11 @@ def _part(part: Any) -> dict[str, Any]:
 
 def _unknown_input(what: str) -> ServiceHTTPException:
     return ServiceHTTPException(
-        400, f"expected messages of texts and pictures in input, got {what}", code="input",
+        400,
+        f"expected messages of texts and pictures in input, got {what}",
+        code="input",
         hint='for example {"role": "user", "content": "..."}',
-    )  # fmt: skip
+    )
 
 
 def _build_response(

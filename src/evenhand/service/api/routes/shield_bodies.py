@@ -1,4 +1,4 @@
-"""What is asked of shields over HTTP and what they answer, with examples."""
+"""Bodies of requests to shields and of their responses."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evenhand.service.api.error_handlers import ERROR_EXAMPLE, ErrorAnswer
+from evenhand.service.api.error_handlers import ErrorAnswer
 
 MAX_BATCH = 1_000
-"""Decisions in a batch, and entries on a page of a log, at most."""
+"""Decisions in a batch, at most."""
 
 
 MAX_ID_LENGTH = 190
@@ -48,97 +48,6 @@ Id: TypeAlias = Annotated[
 ]
 
 Bit: TypeAlias = Annotated[Literal[0, 1], BeforeValidator(_check_bit, json_schema_input_type=Literal[0, 1])]
-
-ASSUMPTION = "so many of each group were counted at the end of every period that a fair end was possible"
-CERTIFICATE_EXAMPLE: dict[str, Any] = {
-    "kind": "shield-certificate",
-    "property": "the acceptance rates of the groups differ by at most 0.1",
-    "kappa": "1/10",
-    "step": 1,
-    "horizon": 100,
-    "period": 0,
-    "bias": 0.0,
-    "bias_shielded": 0.0,
-    "bias_unshielded": 0.0,
-    "open_labels": 0,
-    "bound": 0.1,
-    "bound_exact": "1/10",
-    "attained": False,
-    "bound_later": 0.1,
-    "how": "every end of this period is fair with all before it",
-    "how_later": f"as long as {ASSUMPTION}",
-    "advisory": False,
-    "assumption": ASSUMPTION,
-    "assumption_held": True,
-}
-DECISION_EXAMPLE: dict[str, Any] = {
-    "id": "application 1",
-    "decision": 0,
-    "intervened": False,
-    "reason": "followed",
-    "explanation": "The recommendation stands.",
-    "guarded": True,
-    "guaranteed": True,
-    "bias": 0.0,
-    "certificate": CERTIFICATE_EXAMPLE,
-    "number": 1,
-}
-SHIELD_EXAMPLE: dict[str, Any] = {
-    "name": "loans",
-    "kind": "dynamic",
-    "property": "the acceptance rates of the groups differ by at most 0.1",
-    "kappa": "1/10",
-    "horizon": 100,
-    "groups": ["women", "men"],
-    "largest_cost": 1.0,
-    "cost_needed": False,
-    "labels": False,
-    "advisory": False,
-    "when_down": "refuse",
-    "digest": "3f2a" + "0" * 60,
-    "number": 1,
-    "hash": "5f0c" + "0" * 60,
-    "bias": 0.0,
-    "bound": 0.1,
-    "interventions": 0,
-    "cost": 0.0,
-    "certificate": CERTIFICATE_EXAMPLE,
-}
-COUNTERS_EXAMPLE: dict[str, Any] = {
-    "period": 0,
-    "past": [0, 0, 0, 0],
-    "past_recommended": [0, 0, 0, 0],
-    "past_open": [0, 0, 0, 0, 0, 0, 0, 0],
-    "held": True,
-    "prompt": True,
-    "now": {
-        "step": 1,
-        "counters": [1, 0, 0, 0],
-        "recommended": [0, 0],
-        "open": [0, 0, 0, 0, 0, 0, 0, 0],
-        "prompt": True,
-    },
-}
-ENTRY_EXAMPLE: dict[str, Any] = {
-    "stream": "loans",
-    "number": 1,
-    "at": 1767225600.0,
-    "body": {
-        "id": "application 1",
-        "before": {**COUNTERS_EXAMPLE, "now": {**COUNTERS_EXAMPLE["now"], "step": 0, "counters": [0, 0, 0, 0]}},
-        "input": {"op": "decide", "id": "application 1", "group": "women", "recommendation": 0},
-        "output": {
-            "decision": 0,
-            "intervened": False,
-            "reason": "followed",
-            "guaranteed": True,
-            "certificate": CERTIFICATE_EXAMPLE,
-        },
-        "digest": SHIELD_EXAMPLE["digest"],
-    },
-    "previous": "9d1e" + "0" * 60,
-    "hash": SHIELD_EXAMPLE["hash"],
-}
 
 
 class _RequestBody(BaseModel):
@@ -199,8 +108,6 @@ class LabelRequest(_RequestBody):
 class CertificateBody(BaseModel):
     """What is guaranteed from here on, and on which assumption."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [CERTIFICATE_EXAMPLE]})
-
     kind: Literal["shield-certificate"]
     property: str
     kappa: str
@@ -231,8 +138,6 @@ class CertificateBody(BaseModel):
 class DecisionAnswer(BaseModel):
     """What was decided."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [DECISION_EXAMPLE]})
-
     id: str
     decision: Bit
     intervened: bool
@@ -260,23 +165,11 @@ class BatchError(ErrorAnswer):
 class BatchAnswer(BaseModel):
     """One result for each individual, in their order."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"results": [{**DECISION_EXAMPLE, "repeated": False}, {"id": "2", **ERROR_EXAMPLE}]}]
-        }
-    )
-
     results: list[BatchDecision | BatchError]
 
 
 class LabelAnswer(BaseModel):
     """What is guaranteed with the label."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"id": "application 1", "bias": 0.0, "certificate": CERTIFICATE_EXAMPLE, "number": 2}],
-        }
-    )
 
     id: str
     bias: float
@@ -311,34 +204,10 @@ class ShieldSummary(BaseModel):
 class ShieldDetails(ShieldSummary):
     """A shield and everything that it counts."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**SHIELD_EXAMPLE, "counters": COUNTERS_EXAMPLE}]})
-
     counters: dict[str, Any]
 
 
 class ShieldList(BaseModel):
     """All shields that are served."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"shields": [SHIELD_EXAMPLE]}]})
-
     shields: list[ShieldSummary]
-
-
-class LogEntry(BaseModel):
-    """An entry of the log."""
-
-    stream: str
-    number: int
-    at: Annotated[float, Field(description="Seconds since 1970.")]
-    body: dict[str, Any]
-    previous: str
-    hash: str
-
-
-class LogPage(BaseModel):
-    """Some entries of the log, oldest first."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"entries": [ENTRY_EXAMPLE], "next": 1}]})
-
-    entries: list[LogEntry]
-    next: Annotated[int | None, Field(description="Ask again with after=NEXT; null: this was the end.")]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, get_type_hints
 
-from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
@@ -17,20 +17,18 @@ from evenhand.service.api import error_handlers
 from evenhand.service.api.context import Here, ServiceContext
 from evenhand.service.api.json_bodies import JsonRequest, JsonRoute
 from evenhand.service.api.routes.shield_bodies import (
-    MAX_BATCH,
     BatchAnswer,
     BatchRequest,
     DecisionAnswer,
     DecisionRequest,
     LabelAnswer,
     LabelRequest,
-    LogPage,
     ShieldDetails,
     ShieldList,
 )
 from evenhand.service.auth.keys import Caller, RequiredScope, require_scope
 from evenhand.service.shields import DecisionReply, ServedShield
-from evenhand.service.store.database import read_entries_after, read_head_and_state
+from evenhand.service.store.database import read_head_and_state
 from evenhand.shields import DecisionReason
 
 router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute)
@@ -166,26 +164,6 @@ async def get_shield(name: str, here: Here) -> JSONResponse:
     """Where a shield stands: its bias, the bound that is guaranteed, its certificate and counters."""
     (found,) = await run_in_threadpool(_summarize_shields, here, (_find_shield(here, name),), counters=True)
     return JSONResponse(found)
-
-
-@router.get(
-    "/{name}/log", dependencies=[require_scope("read")], response_model=None, responses={200: {"model": LogPage}}
-)
-async def get_shield_log(
-    name: str,
-    here: Here,
-    after: Annotated[int, Query(ge=-1, lt=2**62, description="The number of the entry before the first one.")] = -1,
-    limit: Annotated[int, Query(ge=1, le=MAX_BATCH, description="So many entries at most.")] = 100,
-) -> JSONResponse:
-    """A page of the log: decisions and labels, oldest first."""
-    _find_shield(here, name)
-
-    def page() -> list[dict[str, Any]]:
-        with here.database.reading() as connection:
-            return read_entries_after(connection, name, after, limit)
-
-    found = await run_in_threadpool(page)
-    return JSONResponse({"entries": found, "next": found[-1]["number"] if len(found) == limit else None})
 
 
 def _find_shield(here: ServiceContext, name: str) -> ServedShield:

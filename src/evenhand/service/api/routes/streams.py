@@ -43,10 +43,6 @@ class LogHeads(BaseModel):
 
     streams: list[LogHead]
 
-    model_config = {
-        "json_schema_extra": {"examples": [{"streams": [{"name": "loans", "number": 1042, "hash": "5f0c" + "0" * 60}]}]}
-    }
-
 
 @router.get("")
 async def list_log_heads(here: Here, caller: Annotated[Caller, require_scope("read", filtered=True)]) -> LogHeads:
