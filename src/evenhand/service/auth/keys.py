@@ -184,15 +184,6 @@ class KeyCache:
             await asyncio.wait({self._reading}, timeout=WAIT_SECONDS)
         await self._refresh_cache(fresh=0.0)
 
-    def known_caller(self, key: str) -> Caller | None:
-        """Return whose key this is, as `caller` does, where that is known and need not be read; else None."""
-        if self._steady() - self._read_at >= FRESH_SECONDS:
-            return None
-        try:
-            return self._look_up(key)
-        except AccessError:
-            return None
-
     def _look_up(self, key: str) -> Caller:
         asked = hash_key(key)
         found = self._keys.get(self._place(asked))
