@@ -77,7 +77,6 @@ class Referee:
         self.store, self.stream = store, stream
         self.number, self.last = -1, "0" * 64
         self.answers: dict[str, tuple[int, Any, Any]] = {}
-        self.terms: dict[str, dict[str, Any]] = {}
         self.at: list[float] = []
         self.passed: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
 
@@ -106,26 +105,12 @@ class Referee:
         if number == 0:
             self.begin(said)
             return
-        self.resolve(said["output"])
         if said["input"]["op"] == "unguarded":
             self.passed[said["id"]].append((said["input"], said["output"]))
         elif said["id"] is not None:
             assert said["id"] not in self.answers, f"{stream}: two entries for the id {said['id']!r}"
             self.answers[said["id"]] = number, said["input"], said["output"]
         self.again(number, said)
-
-    def resolve(self, output: dict[str, Any]) -> None:
-        """Put the terms of a certificate in the place of their hash."""
-        certificate = output.get("certificate") or {}
-        if "terms" not in certificate:
-            return
-        named = certificate.pop("terms")
-        assert named.isalnum()
-        if named not in self.terms:
-            ((text,),) = self.store.rows(f"SELECT terms FROM certificates WHERE hash = '{named}'")
-            assert hashlib.sha256(text.encode()).hexdigest() == named, f"{self.stream}: terms were changed"
-            self.terms[named] = json.loads(text)
-        certificate.update(self.terms[named])
 
     def begin(self, said: Mapping[str, Any]) -> None:
         raise NotImplementedError

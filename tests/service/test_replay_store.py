@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from worked_streams import SERVED, STREAMS, work
 
 from evenhand.cli.main import main
@@ -23,7 +23,7 @@ from evenhand.service import (
     replay_stored_logs,
 )
 from evenhand.service.api.context import build_streams
-from evenhand.service.store.tables import STREAM_TABLES, answers, certificates, checkpoints, entries, pictures, streams
+from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
 
 
@@ -191,31 +191,6 @@ def test_checkpoints_that_were_changed_are_found(store, what):
         "later": update(checkpoints).where(here).values(at=checkpoints.c.at + 1e9),
     }[what])  # fmt: skip
     assert difference(store, "loans").what.startswith("the table checkpoints has another time for it")
-
-
-@pytest.mark.parametrize(("change", "said"), [
-    (update(certificates).values(terms=func.replace(certificates.c.terms, "0.2", "0.1")), "were changed"),
-    (delete(certificates), "are missing"),
-])  # fmt: skip
-def test_a_certificate_that_was_changed_is_found_and_not_told(store, change, said):
-    changed(store, change)
-    done = {one.stream: one for one in replay_stored_logs(store).replays}
-    found = done["loans"].difference
-    assert (found.entry, found.what) == (1, f"the terms of its certificate {said}")
-    assert done["pictures"].all_agree, "it has no certificates"
-    ledger = Ledger(store, build_streams(ServiceConfig.read(SERVED)).machines)
-    operation = {"op": "decide", "id": "loans 3", "group": "men", "recommendation": 1}
-    with pytest.raises(StoreError, match=r"the terms .* of a certificate are"):
-        ledger.submit("loans", operation, id="loans 3").result()
-    ledger.close()
-
-
-def test_a_decision_keeps_its_certificate_by_reference_once(store):
-    with store.reading() as connection:
-        bodies = connection.execute(select(entries.c.body).where(entries.c.stream == "loans")).scalars().all()[1:]
-        terms = connection.execute(select(certificates)).all()
-    assert not any("the acceptance rates" in body for body in bodies)
-    assert len(terms) < len(bodies)
 
 
 def test_a_body_that_is_not_json_any_more_is_found(store):

@@ -88,9 +88,6 @@ def entry_to_row(entry: LogEntryMapping, admitted: Mapping[int, DashboardRow] | 
             row.update(_record_row(entry["number"], asked.get("note") or {}))
         case _:
             row.update(text=_shorten_text(canonical_json(asked)))
-    if not str(row.get("id", "")).isprintable():
-        # Of a log from before such ids were refused.
-        row["id"] = canonical_json(row["id"])
     return row
 
 

@@ -23,7 +23,6 @@ from evenhand.core import Block, Document, Facts, Note, Result, ResultPart, Text
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.state_machines import StateMachine
-from evenhand.service.store.certificates import pack_output
 from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry, unique_names
 from evenhand.service.store.database import PAGE_ENTRIES
 from evenhand.shields import ShieldPolicy
@@ -281,7 +280,7 @@ class LogReplayer:
             raise _DifferenceError("such an operation is refused", given, f"{type(error).__name__}: {error}") from None
         _require_same("something else decided", body["digest"], self.machine.digest)
         _require_same("the counters before it are others", body["before"], before)
-        _require_same("the output is another one", body["output"], pack_output(output)[0])
+        _require_same("the output is another one", body["output"], output)
         if id_ is not None:
             self._ids.add(id_)
         self.operations[str(given.get("op"))] += 1

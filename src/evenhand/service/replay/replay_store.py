@@ -19,7 +19,6 @@ from evenhand.service.replay.replay import (
     parse_line,
     walk_log,
 )
-from evenhand.service.store.certificates import hash_terms, read_terms, referenced_terms
 from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.database import Database, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
@@ -178,8 +177,6 @@ class _KeptInStore:
         self._database, self._stream, self._row = database, stream, row
         # The hashes of the items of admissions that are open, by number.
         self._items: dict[int, set[str]] = {}
-        # The hashes of the terms of certificates that were compared.
-        self._terms: set[str] = set()
         # Answers that are those of the entries' ids.
         self._answers = 0
         # Ids whose answer is said to be that of a later entry, by the number of that.
@@ -189,31 +186,7 @@ class _KeptInStore:
         """Return how answers, checkpoints and pictures differ from entries that follow each other."""
         if not page:
             return None
-        return (
-            self._compare_answers(page)
-            or self._compare_checkpoints(page)
-            or self._compare_terms(page)
-            or self._compare_pictures(page)
-        )
-
-    def _compare_terms(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        """Compare the terms of certificates with the hashes by which entries name them."""
-        named = {
-            found: one["number"] for one in reversed(page) if (found := referenced_terms(one["body"].get("output", {})))
-        }
-        with self._database.reading() as connection:
-            kept = read_terms(connection, named.keys() - self._terms)
-        for wanted, number in sorted(named.items(), key=lambda one: one[1]):
-            if wanted in self._terms:
-                continue
-            if wanted not in kept:
-                return LogDifference(entry=number, what="the terms of its certificate are missing")
-            if hash_terms(kept[wanted]) != wanted:
-                return _build_difference(
-                    number, "the terms of its certificate were changed", wanted, hash_terms(kept[wanted])
-                )
-            self._terms.add(wanted)
-        return None
+        return self._compare_answers(page) or self._compare_checkpoints(page) or self._compare_pictures(page)
 
     def _compare_checkpoints(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
         logged = {one["number"]: one["at"] for one in page if "configuration" in one["body"]}

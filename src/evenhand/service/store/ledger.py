@@ -432,7 +432,6 @@ class Ledger:
                     asked = [task.asked for task in by_stream[stream]]
                     patient = self._rounds[stream] < MAX_ROUNDS
                     pages[stream] = self._transaction.apply_operations(connection, stream, asked, patient=patient)
-                self._transaction.store_terms(connection)
                 self._claim(task for stream, page in pages.items() for task in by_stream[stream][: len(page.results)])
                 committing = True
         except BaseException as error:

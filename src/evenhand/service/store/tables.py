@@ -75,15 +75,6 @@ answers = Table(
     sqlite_with_rowid=False,
 )
 
-certificates = Table(
-    # What the certificates of many decisions have in common; entries name it by its hash, which their chain covers.
-    "certificates",
-    metadata,
-    Column("hash", String(64), primary_key=True),
-    Column("terms", Text, nullable=False),
-    sqlite_with_rowid=False,
-)
-
 pictures = Table(
     # What was delivered, under the number of its admission in the stream's log.
     "pictures",

@@ -14,15 +14,12 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.service.state_machines import Operation, Planner, SeldomSaved, StateMachine
 from evenhand.service.store import chain, statements
-from evenhand.service.store.certificates import TERMS, pack_output, unpack_output
 from evenhand.service.store.statements import StreamHead
 from evenhand.service.store.tables import (
     REVISION,
     answers,
-    certificates,
     checkpoints,
     entries,
-    insert_if_absent,
     streams,
 )
 
@@ -106,9 +103,6 @@ class Transaction:
     def __init__(self, machines: Mapping[str, StateMachine], clock: Callable[[], float]) -> None:
         self._kept = {name: LoadedMachine(machine) for name, machine in machines.items()}
         self._clock = clock
-        # Terms of certificates by hash: those that are in the store, and those that come with this transaction.
-        self._stored_terms: set[str] = set()
-        self._new_terms: dict[str, str] = {}
 
     @property
     def streams(self) -> Sequence[str]:
@@ -126,19 +120,6 @@ class Transaction:
     def forget(self, stream: str) -> None:
         """Forget what was applied in memory, since it may not be in the store: load it again before anything else."""
         self._kept[stream].number = None
-        self._stored_terms.clear()
-        self._new_terms.clear()
-
-    def store_terms(self, connection: Connection) -> None:
-        """Write the terms of certificates that the entries of this transaction name and the store does not have.
-
-        To be called once, when all streams of the transaction are locked: replicas write the same terms.
-        """
-        if self._new_terms:
-            rows = [{"hash": one, "terms": self._new_terms[one]} for one in sorted(self._new_terms)]
-            connection.execute(insert_if_absent(connection, certificates), rows)
-            self._stored_terms.update(self._new_terms)
-            self._new_terms.clear()
 
     def begin(self, connection: Connection, stream: str) -> None:
         """Write the entry that a stream begins with, unless it goes on under the same configuration.
@@ -229,15 +210,12 @@ class Transaction:
                 except EvenhandError as error:
                     page.results.append(error)
                     continue
-                packed, terms = pack_output(answer)
-                if terms and (name := packed["certificate"][TERMS]) not in self._stored_terms:
-                    self._new_terms[name] = terms
                 body = chain.canonical_json(
                     {
                         "id": one.id,
                         "before": before,
                         "input": one.operation,
-                        "output": packed,
+                        "output": answer,
                         "digest": kept.machine.digest,
                     }
                 )
@@ -476,7 +454,7 @@ def _repeat_answer(
                     code="repeated",
                     hint="see retention.log_days",
                 )
-            logged, answer = body["input"], unpack_output(connection, body["output"])
+            logged, answer = body["input"], body["output"]
         except StoreError as error:
             return error
     question = asked.operation if asked.answered is None else asked.answered
