@@ -133,12 +133,10 @@ def restore_monitor(body: Mapping[str, Any], config: MonitorConfig) -> Monitor:
     queue = [QueuedDecision(tuple(codes), *rest) for codes, *rest in body["queue"]]
     monitor.queue.extend(queue)
     monitor.audited = {id: None if place is None else queue[place] for id, place in body["audited"]}
-    if "selection" in body:  # states from before it was looked at have none
-        monitor.selection.load(body["selection"])
-    if "counts" in body:
-        monitor.counts = [dict(pairs) for pairs in body["counts"]]
-        monitor.ids = dict.fromkeys(np.frombuffer(base64.b64decode(body["ids"]), dtype="<u8").tolist())
-        monitor.early = dict(body["early"])
+    monitor.selection.load(body["selection"])
+    monitor.counts = [dict(pairs) for pairs in body["counts"]]
+    monitor.ids = dict.fromkeys(np.frombuffer(base64.b64decode(body["ids"]), dtype="<u8").tolist())
+    monitor.early = dict(body["early"])
     clock, codes, outcomes = body["held"]
     monitor.held = Rows(list(clock), [tuple(one) for one in codes], [tuple(one) for one in outcomes])
     return monitor
