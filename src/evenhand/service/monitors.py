@@ -27,6 +27,7 @@ from evenhand.monitoring import (
     list_figures,
     read_monitor_config,
 )
+from evenhand.service.background import PeriodicThread
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.settings import ServedMonitorConfig
 from evenhand.service.store.database import Database, read_entries_after
@@ -160,8 +161,7 @@ class MonitorThread:
 
     def __init__(self, served: Mapping[str, ServedMonitor]) -> None:
         self._served = served
-        self._stop, self._wake = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="evenhand-monitors", daemon=True)
+        self._thread = PeriodicThread("evenhand-monitors", self.run_once, PAUSE_SECONDS)
 
     def start(self) -> None:
         """Start, if there is anything to do."""
@@ -170,7 +170,7 @@ class MonitorThread:
 
     def wake(self) -> None:
         """Look now: there may be an alarm."""
-        self._wake.set()
+        self._thread.wake()
 
     def run_once(self) -> None:
         """Do what is due. What fails is tried again the next time."""
@@ -185,16 +185,7 @@ class MonitorThread:
 
     def stop(self) -> None:
         """Stop; to be called before the store is closed."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._wake.clear()
-            self.run_once()
-            self._wake.wait(PAUSE_SECONDS)
+        self._thread.stop()
 
 
 class MonitorCollector(Collector):

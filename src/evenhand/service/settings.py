@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_validator
 
@@ -82,23 +82,26 @@ def _check_network(given: object) -> object:
     return given
 
 
+def _split_url(given: str) -> SplitResult:
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in given:
+        raise ValueError(f"expected an address of the web, got {given!r}")
+    return parts
+
+
 def _check_public_url(given: object) -> object:
     """Return an address without a slash at its end."""
     if not isinstance(given, str):
         return given
-    parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in given:
-        raise ValueError(f"expected an address of the web, got {given!r}")
+    _split_url(given)
     return given.rstrip("/")
 
 
 def _check_issuer(given: object) -> object:
     """Return a provider that is reached by TLS, or on this machine."""
     if isinstance(given, str):
-        parts = urlsplit(given)
-        if not parts.hostname or parts.query or parts.fragment or "@" in given:
-            raise ValueError(f"expected an address of the web, got {given!r}")
-        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        parts = _split_url(given)
+        if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
             raise ValueError(f"expected an address with https, got {given!r}")
     return given
 

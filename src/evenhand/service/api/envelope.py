@@ -158,7 +158,8 @@ def _trace(tracing: Any, scope: Scope, id: str) -> Any:
         for name, value in scope["headers"]
         if name in (b"traceparent", b"tracestate")
     }
-    return tracing.request(scope["method"], headers, id)
+    method = scope["method"] if scope["method"] in COUNTED_METHODS else "_OTHER"
+    return tracing.request(method, headers, id)
 
 
 def _route_and_stream(scope: Scope) -> tuple[str | None, str | None]:

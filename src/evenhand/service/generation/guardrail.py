@@ -17,6 +17,7 @@ from evenhand.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai import AnswerStatus, Instruction, Item, known_values
 from evenhand.genai.enforcement.supply import PartFailure
+from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex, wait_for_store
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ class Guardrail:
         self._guard, self._steady = guard, steady
         self._calls: OrderedDict[str, _GatewayCall] = OrderedDict()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        pause = min(1.0, guard.entry.guardrail_seconds / 4)
+        self._thread = PeriodicThread("evenhand-guardrail", self.expire_calls, pause)
 
     async def before(self, call: str, prompt: str) -> GuardrailVerdict:
         """Return the prompt that the gateway is to go on with.
@@ -185,9 +186,7 @@ class Guardrail:
 
     def close(self) -> None:
         """Stop watching for items."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.stop()
 
     # ---- within
 
@@ -269,14 +268,8 @@ class Guardrail:
                 complete = [name for name, one in self._calls.items() if one.until is None][:over]
                 for name in complete:
                     del self._calls[name]
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._watch_calls, name="evenhand-guardrail", daemon=True)
+            if not self._thread.is_started:
                 self._thread.start()
-
-    def _watch_calls(self) -> None:
-        pause = min(1.0, self._guard.entry.guardrail_seconds / 4)
-        while not self._stop.wait(pause):
-            self.expire_calls()
 
 
 def _stored_call_name(call: str) -> str:

@@ -17,6 +17,7 @@ from evenhand.coroutines import blocks, call, is_blocking
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.genai import Admission, Instruction, InstructionWriter, ItemAttempt, ItemOutcome
 from evenhand.http import SecretRedactor
+from evenhand.service.background import PeriodicThread
 from evenhand.service.spending import SECONDS, to_micro
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.ledger import Ledger, OperationResult
@@ -245,8 +246,8 @@ class RetryQueue:
         self._left: deque[Operation] = deque()
         self._lost = 0
         self._lock = threading.Lock()
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread("evenhand-leftovers", self._try, RETRY_SECONDS)
+        self._closed = False
 
     @property
     def waiting(self) -> int:
@@ -274,10 +275,8 @@ class RetryQueue:
 
     def close(self) -> None:
         """Try once more, and stop."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._closed = True
+        self._thread.stop()
         self._try()
 
     def _keep(self, operation: Operation) -> None:
@@ -287,27 +286,16 @@ class RetryQueue:
                 self._lost += 1
             else:
                 self._left.append(operation)
-            if self._thread is None and not self._stop.is_set():
-                self._thread = threading.Thread(target=self._again, name="evenhand-leftovers", daemon=True)
+            if not self._closed and not self._thread.is_started:
                 self._thread.start()
-        self._wake.set()
 
-    def _again(self) -> None:
-        while not self._stop.is_set():
-            self._wake.wait()
-            self._stop.wait(RETRY_SECONDS)
-            if not self._stop.is_set() and self._try():
-                self._wake.clear()
-                if self._left:
-                    self._wake.set()
-
-    def _try(self) -> bool:
-        """Return whether the store took everything."""
+    def _try(self) -> None:
+        """Have the store take what is left, as long as it does."""
         while self._left:
             try:
                 self._ledger.submit(self._stream, self._left[0]).result()
             except StoreError:
-                return False
+                return
             except EvenhandError:
                 pass  # Carried out before, as far as it makes sense.
             self._left.popleft()
@@ -316,4 +304,3 @@ class RetryQueue:
         if lost:
             note: dict[str, Any] = {"what": "lost", "records": lost}
             self.submit({"op": "record", "note": note})
-        return True

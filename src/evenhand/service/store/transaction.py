@@ -375,11 +375,7 @@ def _check_end(connection: Connection, stream: str, row: Row[Any] | None) -> Non
 
 def answer_key(id: str) -> str:
     """Return the key of an id's answer: its hash, so that any text is an id, and none is stored in the clear."""
-    return _sha256_hex(chain.canonical_json(id))
-
-
-def _sha256_hex(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(chain.canonical_json(id).encode()).hexdigest()
 
 
 def _checkpoint_body(machine: StateMachine) -> dict[str, Any]:

@@ -15,13 +15,13 @@ import asyncio
 import json
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable, Collection
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from evenhand.errors import StoreError
+from evenhand.service.background import PeriodicThread
 from evenhand.service.state_machines import KEY_STREAM
 from evenhand.service.store.database import Database, read_heads
 from evenhand.service.store.ledger import Ledger
@@ -169,8 +169,7 @@ class UpkeepThread:
         self._replicas, self._retention = replicas, retention
         self._steady = steady
         self._tidied: float | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="evenhand-upkeep", daemon=True)
+        self._thread = PeriodicThread("evenhand-upkeep", self.run_due_tasks, BEAT_SECONDS)
 
     def start(self) -> None:
         """Send a first heartbeat before anything is opened; then go on in the background.
@@ -198,18 +197,12 @@ class UpkeepThread:
 
     def stop(self) -> None:
         """Stop, and tell the others; to be called before the ledger is closed."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.stop()
+        if self._thread.is_started:
             try:
                 self._replicas.leave()
             except StoreError as error:
                 logger.warning("the other replicas will find out by themselves that this one ended: %s", error.message)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.run_due_tasks()
-            self._stop.wait(BEAT_SECONDS)
 
 
 # Deletes what need not be kept any more: beginnings of logs, with the answers in them, pictures, answers under keys.
