@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select, update
 
 from evenhand import view
-from evenhand.errors import FetchError, OptionError, StoreError
+from evenhand.errors import FetchError, OptionError
 from evenhand.monitoring import Monitor, MonitorResult, write_state
 from evenhand.service import Database, Ledger, ServiceConfig, copy_store, read_log, replay_log, replay_stored_logs
 from evenhand.service import monitor_machine as machines
@@ -165,13 +165,6 @@ def test_an_alarm_is_posted_until_somebody_takes_it(watched, serving_client, mon
     assert taken == [("hiring", "female", "http://127.0.0.1:9/hook")]
     # The log says that it was posted: a replica that starts later does not post it.
     assert context.monitors["hiring"]._follow().posted == 1
-
-
-def test_another_configuration_needs_another_name(watched, serving_client):
-    serving_client(ServiceConfig.read(watched))
-    watched["monitors"][0]["config"] = {**WATCH, "watch": [{"gap": "selection_rate", "tolerance": 0.05}]}
-    with pytest.raises(StoreError, match=r"another configuration: watch\.0\.tolerance was 0\.02 and is 0\.05"):
-        serving_client(ServiceConfig.read(watched))
 
 
 def test_a_monitor_of_no_shield_and_one_of_other_groups_are_refused(watched, serving_client):

@@ -56,8 +56,7 @@ def run_server(settings: ServiceConfig, *, ready: Callable[[ServiceContext, str]
             server.should_exit = True
 
         # Uvicorn puts its own handlers in their place while it serves, and raises what it caught once more afterwards.
-        handlers = {signal.SIGINT: stop, signal.SIGTERM: stop}
-        before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
+        before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
         # What is there now stays: looking through all of it for what is not needed any more would hold up every request
         # for a tenth of a second, again and again.
         gc.collect()

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from evenhand.http import SecretRedactor
@@ -84,10 +83,8 @@ def structured_logging(*, requests: bool, stream: TextIO | None = None) -> Itera
 
 
 def _log_thread_error(about: threading.ExceptHookArgs) -> None:
-    error: tuple[type[BaseException], BaseException, TracebackType | None] | None = (
-        None if about.exc_value is None else (about.exc_type, about.exc_value, about.exc_traceback)
-    )
-    logger.error("a thread ended", exc_info=error, extra={"about": {"thread": getattr(about.thread, "name", "")}})
+    name = getattr(about.thread, "name", "")
+    logger.error("a thread ended", exc_info=about.exc_value, extra={"about": {"thread": name}})
 
 
 SUMMARY_SECONDS = 60.0

@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any
 
 from pydantic import Field
 
@@ -24,7 +23,6 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.state_machines import StateMachine
 from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry, unique_names
-from evenhand.service.store.database import PAGE_ENTRIES
 from evenhand.shields import ShieldPolicy
 
 ENTRY_FIELDS = frozenset({"stream", "number", "at", "body", "previous", "hash"})
@@ -295,36 +293,6 @@ class LogReplayer:
             raise _DifferenceError("it was changed: its hash is not that of its content", entry["hash"], again)
 
 
-class KeptBeside(Protocol):
-    """What is kept beside a log, and must agree with it: in a store the stream's row, and the answers by id."""
-
-    def compare(self, page: Sequence[Mapping[str, Any]]) -> LogDifference | None:
-        """Compare what belongs to entries that follow each other and agree."""
-        ...
-
-    def compare_end(self, replayer: LogReplayer) -> LogDifference | None:
-        """Compare what belongs to the whole log, once all of it agrees."""
-        ...
-
-
-def walk_log(entries: Iterable[object], replayer: LogReplayer, beside: KeptBeside | None = None) -> ServiceReplay:
-    """Replay a log page by page, up to the first entry that disagrees with it or with what is stored beside it.
-
-    Raises:
-        DataError: this is not a log.
-        OptionError: the shield's policy is in a file that is not given.
-    """
-    rest, extra = iter(entries), None
-    while extra is None and (page := list(islice(rest, PAGE_ENTRIES))):
-        agreeing = list(takewhile(replayer.take, page))
-        extra = None if beside is None else beside.compare(cast("list[Mapping[str, Any]]", agreeing))
-        if len(agreeing) < len(page):
-            break
-    done = replayer.result()
-    found = done.difference or extra or (None if beside is None else beside.compare_end(replayer))
-    return done.model_copy(update={"difference": found})
-
-
 def replay_log(
     entries: Iterable[object], *, policies: Sequence[ShieldPolicy] = (), head: str | None = None
 ) -> ServiceReplay:
@@ -339,7 +307,9 @@ def replay_log(
         DataError: this is not a log.
         OptionError: the shield's policy is in a file that is not given.
     """
-    return walk_log(entries, LogReplayer(policies, head))
+    replayer = LogReplayer(policies, head)
+    all(map(replayer.take, entries))
+    return replayer.result()
 
 
 def read_lines(path: Path) -> Iterator[object]:

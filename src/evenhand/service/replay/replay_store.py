@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -17,10 +17,9 @@ from evenhand.service.replay.replay import (
     ServiceReplay,
     compare_values,
     parse_line,
-    walk_log,
 )
 from evenhand.service.store.chain import canonical_json
-from evenhand.service.store.database import Database, read_log
+from evenhand.service.store.database import PAGE_ENTRIES, Database, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
 from evenhand.shields import ShieldPolicy
@@ -145,7 +144,14 @@ def _replay_stream(
             difference=difference,
         )
     beside = _KeptInStore(database, name, row)
-    done = walk_log(chain((first,), known), replayer, beside)
+    rest, extra = chain((first,), known), None
+    while extra is None and (page := list(islice(rest, PAGE_ENTRIES))):
+        agreeing = list(takewhile(replayer.take, page))
+        extra = beside.compare(agreeing)
+        if len(agreeing) < len(page):
+            break
+    done = replayer.result()
+    done = done.model_copy(update={"difference": done.difference or extra or beside.compare_end(replayer)})
     return done if stray is None else done.model_copy(update={"difference": done.difference or stray})
 
 

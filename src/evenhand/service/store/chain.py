@@ -51,11 +51,5 @@ def export_entry(row: Mapping[str, Any]) -> dict[str, Any]:
         body = json.loads(row["body"])
     except ValueError:
         body = row["body"]
-    return {
-        "stream": row["stream"],
-        "number": row["number"],
-        "at": row["at"],
-        "body": body,
-        "previous": row["previous"],
-        "hash": row["hash"],
-    }
+    fields = ("stream", "number", "at", "body", "previous", "hash")
+    return {name: body if name == "body" else row[name] for name in fields}
