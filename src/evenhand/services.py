@@ -133,18 +133,6 @@ class ServiceConnection:
         return answer
 
     @blocks
-    async def send(self, path: str, body: bytes, content_type: str, *, key: str | None = None) -> bytes:
-        """Return the bytes that the service answers to others, at a path under its URL.
-
-        Raises:
-            OptionError: the environment variable holds no key.
-            FetchError: the service does not answer, or refuses.
-            ModelError: its answer is too large.
-        """
-        headers = {"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})}
-        return await self._ask("POST", self.url.rstrip("/") + path, body, headers)
-
-    @blocks
     async def fetch(self, address: str) -> bytes:
         """What lies at an address that the service gave in an answer, if that is on the service's own host and port.
 
