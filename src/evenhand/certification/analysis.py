@@ -106,11 +106,15 @@ def certify(
             found = certify_counterparts(network, population, config, drawn or Draws(), (say, compilation))
         return found.model_copy(update=_stated(found, network, compilation))
     if certificate is not None and config.tolerance is not None and not isinstance(network, AdditiveNetwork):
-        raise OptionError("a certificate file of trees holds labels or bands of a score, not changes of a number",
-                          location="`certificate=`", hint="leave it out, or the tolerance")  # fmt: skip
+        raise OptionError(
+            "a certificate file of trees holds labels or bands of a score, not changes of a number",
+            location="`certificate=`",
+            hint="leave it out, or the tolerance",
+        )
     if certificate is not None and config.bands and not network.classes:
-        raise OptionError("a certificate file holds bands of a score, not of a number", location="`certificate=`",
-                          hint="leave it out")  # fmt: skip
+        raise OptionError(
+            "a certificate file holds bands of a score, not of a number", location="`certificate=`", hint="leave it out"
+        )
     # Each number of outcomes is a question of its own; all of them share the time and the effort.
     counts = _outcome_counts(network, config)
     for name in ("time_limit", "effort"):
@@ -151,11 +155,16 @@ def _require_independent(config: CertifyConfig, certificate: Path | str | None) 
         OptionError: something of the kind is asked.
     """
     if config.as_published:
-        raise OptionError("as published, a population of independent attributes is needed, not one by the rules",
-                          hint="measure by product_of_marginals, or leave as_published out")  # fmt: skip
+        raise OptionError(
+            "as published, a population of independent attributes is needed, not one by the rules",
+            hint="measure by product_of_marginals, or leave as_published out",
+        )
     if certificate is not None:
-        raise OptionError("certificates about plausible counterparts cannot be written to a file",
-                          location="`certificate=`", hint=f"leave it out, or {AS_PUBLISHED}")  # fmt: skip
+        raise OptionError(
+            "certificates about plausible counterparts cannot be written to a file",
+            location="`certificate=`",
+            hint=f"leave it out, or {AS_PUBLISHED}",
+        )
     if config.tolerance is not None or config.outcomes > 2:
         what = "changes of a number" if config.tolerance is not None else "more than two outcomes"
         raise OptionError(f"{what} cannot be proved for plausible counterparts yet", hint=AS_PUBLISHED)
@@ -186,9 +195,15 @@ def _prove_network(
         query = difference_query_of(network, config.tolerance, config.protected, population, where=config.where)
     else:
         query = query_of(
-            network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax,
-            bands=config.bands, least=least,
-        )  # fmt: skip
+            network,
+            config.protected,
+            population,
+            where=config.where,
+            threshold=config.threshold,
+            relax=config.relax,
+            bands=config.bands,
+            least=least,
+        )
     narrow = config.tolerance is not None or least > 2
     threads = config.jobs or count_processors()
     # Without cells there is a single point, which every method would enumerate.
@@ -233,9 +248,14 @@ def _prove_network(
         outcome = ProofOutcome(undecided, proved, stop, used)
     else:
         undecided, stop = search.refine_by_intervals(
-            query, run.proved_mass, run.counterexamples, run.limits(None), jobs=threads, say=run.report_progress,
+            query,
+            run.proved_mass,
+            run.counterexamples,
+            run.limits(None),
+            jobs=threads,
+            say=run.report_progress,
             recorder=recorder,
-        )  # fmt: skip
+        )
         outcome = ProofOutcome(undecided, None, stop, used)
     if recorder is not None:
         recorder.end()
@@ -270,9 +290,15 @@ def _prove_trees(
         query = tree_difference_query_of(ensemble, config.tolerance, config.protected, population, where=config.where)
     else:
         query = tree_query_of(
-            ensemble, config.protected, population, where=config.where, threshold=config.threshold,
-            relax=config.relax, bands=config.bands, least=least,
-        )  # fmt: skip
+            ensemble,
+            config.protected,
+            population,
+            where=config.where,
+            threshold=config.threshold,
+            relax=config.relax,
+            bands=config.bands,
+            least=least,
+        )
     # That nothing changes at all is proved by which leaves are reached; sums of them are rounded.
     exact = config.tolerance == 0
     enumerated = not query.cells or (

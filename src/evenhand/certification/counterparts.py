@@ -58,9 +58,14 @@ def certify_counterparts(
         raise OptionError("models of trees cannot be certified by plausible counterparts", hint=AS_PUBLISHED)
     started, processor = time.perf_counter(), time.process_time()
     question = orbit_question_of(
-        network, config.protected, population, where=config.where, threshold=config.threshold, relax=config.relax,
+        network,
+        config.protected,
+        population,
+        where=config.where,
+        threshold=config.threshold,
+        relax=config.relax,
         bands=config.bands,
-    )  # fmt: skip
+    )
     limit = None if config.seconds is None else config.seconds / len(question.orbits)
     enumerated = not question.query.cells or (
         may_enumerate(question, config) and all(can_enumerate(orbit.query, limit) for orbit in question.orbits)

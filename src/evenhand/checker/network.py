@@ -103,8 +103,11 @@ def recorded_question_of(
 
 def _require_network(statement: CertificateClaim, network: AdditiveNetwork) -> None:
     """Require the network that the certificate is about, and settings that make sense for it."""
-    curved = [one.name for one, part in zip(network.schema.attributes, network.parts, strict=True)
-              if isinstance(part, CurveTerm)]  # fmt: skip
+    curved = [
+        one.name
+        for one, part in zip(network.schema.attributes, network.parts, strict=True)
+        if isinstance(part, CurveTerm)
+    ]
     if curved:
         raise CertificateError(
             f"{curved[0]!r} enters the model through a curve (a logarithm, a power, quantiles), which cannot be "

@@ -29,9 +29,23 @@ MAX_BANDS = 62
 MAX_CLOSE = 4096
 """People who are compared with one because they are close, at most."""
 FIELDS = {
-    "format", "evenhand", "method", "model", "schema", "protected", "where", "threshold", "relax", "tolerance", "bands",
-    "outcomes", "population", "slack", "whole", "attributes",
-}  # fmt: skip
+    "format",
+    "evenhand",
+    "method",
+    "model",
+    "schema",
+    "protected",
+    "where",
+    "threshold",
+    "relax",
+    "tolerance",
+    "bands",
+    "outcomes",
+    "population",
+    "slack",
+    "whole",
+    "attributes",
+}
 METHODS = ("linear", "interval", "enumeration", "trees")
 SINGLE, DOUBLE = {"unit": 2.0**-24, "activation": 2.0**-21}, {"unit": 2.0**-53, "activation": 2.0**-50}
 SLACK = {"network": (SINGLE,), "trees": (SINGLE, DOUBLE)}

@@ -81,9 +81,12 @@ class RefutationCheck(Result):
         """Return the verdict, and what was gone through."""
         if self.verdict == "rejected":
             return Document(
-                "Refutation rejected", "", (Note(f"rejected: {self.fault}", "caution"),), brand="Evenhand check",
+                "Refutation rejected",
+                "",
+                (Note(f"rejected: {self.fault}", "caution"),),
+                brand="Evenhand check",
                 made=self.provenance,
-            )  # fmt: skip
+            )
         said = (
             "reaches the floor"
             if self.bound is None
@@ -228,9 +231,10 @@ def _read(path: Path) -> Mapping[str, Any]:
         found = found["refutation"]
     if not isinstance(found, dict) or found.get("kind") != "refutation":
         raise DataError(
-            "this holds no refutation", location=str(path),
+            "this holds no refutation",
+            location=str(path),
             hint="give the JSON of a refutation, or a record of alternatives that holds one",
-        )  # fmt: skip
+        )
     return found
 
 

@@ -105,8 +105,9 @@ class CheckState:
             raise OptionError("this is not the state of a check", location=str(path), hint="name another file")
         at = len(STATE_MAGIC)
         if data[at : at + 32] != digest or len(data) != at + 32 + (boxes + 7) // 8:
-            raise OptionError("this is the state of checking another certificate", location=str(path),
-                              hint="name another file")  # fmt: skip
+            raise OptionError(
+                "this is the state of checking another certificate", location=str(path), hint="name another file"
+            )
         found.done = np.unpackbits(np.frombuffer(data, np.uint8, offset=at + 32), count=boxes).astype(np.bool_)
         return found
 

@@ -87,8 +87,11 @@ class CertificateWriter:
             OptionError: the question cannot be held, or the file cannot be written.
         """
         parts = model.parts if isinstance(model, AdditiveNetwork) else ()
-        curved = [one.name for one, part in zip(model.schema.attributes, parts, strict=bool(parts))
-                  if isinstance(part, CurveTerm)]  # fmt: skip
+        curved = [
+            one.name
+            for one, part in zip(model.schema.attributes, parts, strict=bool(parts))
+            if isinstance(part, CurveTerm)
+        ]
         if curved:
             raise OptionError(
                 f"a certificate file cannot hold {curved[0]!r}, which enters the model through a curve (a logarithm, a "

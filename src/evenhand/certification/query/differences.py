@@ -30,12 +30,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from evenhand.certification.query.cells import Cells, cells_of
-from evenhand.certification.query.question import Query
+from evenhand.certification.query.question import AskedDomain, Query
 from evenhand.certification.query.rounding import RoundingError, rounding_error_of
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
-from evenhand.population import UNIFORM_POPULATION, ProductPopulation
-from evenhand.schema import Value, parse_subdomain
+from evenhand.population import ProductPopulation
+from evenhand.schema import Value
 from evenhand.typing import Booleans, Floats, Integers
 
 MOST_ASSIGNMENTS = 32
@@ -100,35 +100,23 @@ def difference_query_of(
         limit: the largest change that is allowed, at least 0.
         protected, population, where: as for ``query_of``.
     """
-    schema = network.schema
-    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
-    asked = parse_subdomain(schema, where)
-    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
-    if population is not None and population.schema.names != schema.names:
-        raise OptionError("the population and the model are about different attributes")
-    varied = schema.positions(names)
-    free = [i for i in range(len(schema.attributes)) if i not in varied]
+    domain = AskedDomain.of(network.schema, protected, population, where)
+    varied, free = domain.varied, [i for i, *_ in domain.free]
     layers, fold = _single_output(network)
     parts, first_bias = network.parts, network.bias
-    assignments, biases = _distinct_biases(schema.assignments(names, among=among), varied, parts, first_bias)
+    assignments, biases = _distinct_biases(domain.assignments, varied, parts, first_bias)
     pairs = check_assignments(len(assignments))
 
     def cells_by(terms: dict[int, AttributeTerm]) -> tuple[Cells, ...]:
         return tuple(
-            cells_of(
-                schema.attributes[i],
-                i,
-                terms[i],
-                None if population is None else population.marginals[i],
-                runs=asked.runs(schema.attributes[i]) if asked else None,
-            )
-            for i in free
+            cells_of(attribute, i, terms[i], marginal, runs=runs) for i, attribute, marginal, runs in domain.free
         )
 
     cells = cells_by({i: parts[i] for i in free})
     sizes = sum((each.size() + np.abs(each.offset) for each in cells), np.zeros(len(first_bias)))
-    fixed = np.abs(first_bias) + sum((np.abs(parts[i].at(assignments[:, c])).max(axis=0) for c, i in enumerate(varied)),
-                                     np.zeros(len(first_bias)))  # fmt: skip
+    fixed = np.abs(first_bias) + sum(
+        (np.abs(parts[i].at(assignments[:, c])).max(axis=0) for c, i in enumerate(varied)), np.zeros(len(first_bias))
+    )
     reach = _deployed_error(sizes, fixed, len(parts), layers, fold)
     if layers and len(assignments) > 1:
         twin = rewrite_differences(biases, layers, pairs, limit)
@@ -144,14 +132,13 @@ def difference_query_of(
     offset = sum((each.offset for each in cells), np.zeros(len(twin.units)))
     return DifferenceQuery(
         network=network,
-        protected=names,
+        protected=domain.protected,
         assignments=assignments,
         cells=cells,
-        population=(UNIFORM_POPULATION if population is None else population.name)
-        + (f", where {asked}" if asked else ""),
+        population=domain.population,
         tolerance=np.zeros(len(cells), dtype=np.int64),
         threshold=None,
-        where=asked.conditions if asked else (),
+        where=domain.where,
         biases=(twin.biases + offset)[None, :],
         layers=twin.layers,
         pairs=np.stack([np.zeros(len(pairs), dtype=np.int64), 1 + np.arange(len(pairs))], axis=1),

@@ -190,6 +190,7 @@ def orbit_question_of(
     form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax, bands=bands)
     hub = tuple(schema.names[i] for i in population.hub.columns)
     _require_free(form, population)
+    name = population.name + (f", where {form.asked}" if form.asked else "")
     shares = _class_shares(form.asked, population)
     allowed = _allowed_values(form.asked, population.hub, schema.attributes)
     weights = shares[:, None] * population.hub.masses * allowed
@@ -212,7 +213,7 @@ def orbit_question_of(
             continue
         pooled = np.zeros(len(weights))
         pooled[living] = own
-        query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum(), singles), population.name)
+        query = form.query(hub, values, _class_cells(form, population, pooled / pooled.sum(), singles), name)
         orbits.append(
             Orbit(
                 query,
@@ -234,7 +235,6 @@ def orbit_question_of(
             hint="protect fewer attributes at once, bin a number, or ask as published: `as_published=True`",
         )
     orbits.sort(key=lambda orbit: -orbit.mass)
-    name = population.name + (f", where {form.asked}" if form.asked else "")
     return OrbitQuestion(names, hub, tuple(orbits), no_counterpart, name)
 
 

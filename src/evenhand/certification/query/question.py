@@ -27,7 +27,7 @@ from evenhand.certification.query.rounding import (
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, CurveTerm, LineTerm
 from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
-from evenhand.schema import Attribute, Schema, Subdomain, Value, parse_subdomain
+from evenhand.schema import Attribute, Runs, Schema, Subdomain, Value, parse_subdomain
 from evenhand.typing import Booleans, Floats, Integers
 
 
@@ -308,6 +308,62 @@ class Query(Question):
         return predict_float32(self.network, individuals, self.threshold)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AskedDomain:
+    """Whom a question is about, whatever the model.
+
+    Attributes:
+        protected: names of the attributes that are varied.
+        varied: their positions in the schema.
+        asked: the part of the domain asked about; None: all of it.
+        assignments: the joint values of the protected attributes in it, shape (assignments, protected).
+        free: the other attributes: position, attribute, how the population has it (None: uniformly), and its entries
+            that are asked about (None: all).
+        population: what masses are measured by, in words.
+        where: the conditions that made the domain smaller.
+    """
+
+    protected: tuple[str, ...]
+    varied: Sequence[int]
+    asked: Subdomain | None
+    assignments: Floats
+    free: tuple[tuple[int, Attribute, Marginal | UniformMarginal | None, Runs | None], ...]
+    population: str
+    where: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        protected: Sequence[str] | None,
+        population: ProductPopulation | None,
+        where: Sequence[str],
+    ) -> AskedDomain:
+        """Read who is asked about; arguments and errors as for ``query_of``."""
+        names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
+        asked = parse_subdomain(schema, where)
+        among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
+        assignments = schema.assignments(names, among=among)
+        if population is not None and population.schema.names != schema.names:
+            raise OptionError("the population and the model are about different attributes")
+        varied = schema.positions(names)
+        marginals = [None] * len(schema.attributes) if population is None else population.marginals
+        name = UNIFORM_POPULATION if population is None else population.name
+        return cls(
+            protected=names,
+            varied=varied,
+            asked=asked,
+            assignments=assignments,
+            free=tuple(
+                (i, attribute, marginals[i], asked.runs(attribute) if asked else None)
+                for i, attribute in enumerate(schema.attributes)
+                if i not in varied
+            ),
+            population=name + (f", where {asked}" if asked else ""),
+            where=asked.conditions if asked else (),
+        )
+
+
 def query_of(
     network: AdditiveNetwork,
     protected: Sequence[str] | None = None,
@@ -336,21 +392,10 @@ def query_of(
             population is about other attributes, or a condition, the threshold or a tolerance makes no sense.
         SchemaError: an unknown name.
     """
-    schema = network.schema
-    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
-    form = NormalForm.of(network, names, where=where, threshold=threshold, relax=relax, bands=bands)
-    asked = form.asked
-    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
-    assignments = schema.assignments(names, among=among)
-    if population is not None and population.schema.names != schema.names:
-        raise OptionError("the population and the model are about different attributes")
-    varied = schema.positions(names)
-    cells = tuple(
-        form.cells(i, None if population is None else population.marginals[i])
-        for i in range(len(schema.attributes))
-        if i not in varied
-    )
-    query = form.query(names, assignments, cells, UNIFORM_POPULATION if population is None else population.name)
+    domain = AskedDomain.of(network.schema, protected, population, where)
+    form = NormalForm.of(network, domain.protected, where=where, threshold=threshold, relax=relax, bands=bands)
+    cells = tuple(form.cells(i, marginal) for i, _, marginal, _ in domain.free)
+    query = form.query(domain.protected, domain.assignments, cells, domain.population)
     return query if least == 2 else replace(query, least=least)
 
 
@@ -474,7 +519,7 @@ class NormalForm:
             layers=self.layers,
             pairs=self.pairs,
             slack=_network_rounding(self.network, self.fold, cells, self.resolution),
-            population=population + (f", where {self.asked}" if self.asked else ""),
+            population=population,
             tolerance=np.array(
                 [min(self.tolerances.get(each.attribute.name, 0), each.count - 1) for each in cells], dtype=np.int64
             ),

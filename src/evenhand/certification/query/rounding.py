@@ -81,7 +81,7 @@ def resolution_of(threshold: float) -> float:
     probability is further than e from the threshold t, that is, outside of [log_odds(t - e), log_odds(t + e)]. That
     is about e / (t (1 - t)) wide to each side: the further t is from a half, the less a probability tells about its
     logit. To this come roundings of numbers of the size of the log-odds, where logits are subtracted or compared.
-    At a half itself decisions go by the larger output, which is told from a tie at ``ACTIVATION``.
+    At a half itself decisions go by the larger output, which is told from a tie at ``ACTIVATION_ERROR``.
 
     Raises:
         OptionError: so close to 0 or 1 a float32 probability decides nothing.
@@ -123,7 +123,7 @@ def rounding_error_of(
         attributes, columns: terms added up by the model, and by our bounds.
         layers: the network's layers after the first, as deployed.
         fold: (outputs, margins), makes the margins from the outputs.
-        resolution: see ``Slack``.
+        resolution: see ``RoundingError``.
 
     Raises:
         ModelError: numbers grow beyond what float32 can hold.

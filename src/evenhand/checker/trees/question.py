@@ -148,9 +148,13 @@ def _number_tests(ensemble: TreeEnsemble, columns: tuple[Cell, ...]) -> NodeQues
     for node in np.flatnonzero(nodes.left >= 0).tolist():
         zero = bool(nodes.zero_missing[node])
         key = (
-            int(nodes.feature[node]), float(nodes.threshold[node]), int(nodes.set_start[node]),
-            int(nodes.set_size[node]), zero, zero and bool(nodes.default_left[node]),
-        )  # fmt: skip
+            int(nodes.feature[node]),
+            float(nodes.threshold[node]),
+            int(nodes.set_start[node]),
+            int(nodes.set_size[node]),
+            zero,
+            zero and bool(nodes.default_left[node]),
+        )
         of[node] = known.setdefault(key, len(known))
         if of[node] == len(first):
             first.append(node)

@@ -3,11 +3,11 @@
 The same relaxation as in the compiled kernels: backward substitution (CROWN: Zhang et al., NeurIPS 2018; DeepPoly:
 Singh et al., POPL 2019), intersected with interval arithmetic and widened by the pads of ``slack``. One row per box and
 unit whose sign is open goes back through the layers, so that nothing is ever held per box and pair of units. In wide
-networks of few layers functions below and above all units go forward instead (``Network.forward``). Units that are off
-in all the boxes are left out; those on in all of them are lines already.
+networks of few layers functions below and above all units go forward instead (``ArrayNetwork.forward``). Units that are
+off in all the boxes are left out; those on in all of them are lines already.
 
-Rounding: sums of two products that replace one, as in ``_second`` and ``_onward``, have terms of at most twice the size
-of what they form, which the pads allow for: they take a relaxed unit for twice as large as it is.
+Rounding: sums of two products that replace one, as in ``_refine_second_layer`` and ``_continue_forward``, have terms of
+at most twice the size of what they form, which the pads allow for: they take a relaxed unit for twice as large as it is.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class BatchBounds:
             put((cells >= low[:, [i]]) & (cells <= high[:, [i]]))
             for i, cells in ((each.attribute, np.arange(each.end - each.begin)[None, :]) for each in network.tables)
         ]
-        self.ranges = [each.extremes(low[:, each.attribute], high[:, each.attribute], self.backend)
-                       for each in network.tables]  # fmt: skip
+        self.ranges = [
+            each.extremes(low[:, each.attribute], high[:, each.attribute], self.backend) for each in network.tables
+        ]
         columns = network.columns[: len(network.lines)]
         centre, spread = self.middle @ columns, self.radius @ self.xp.abs(columns)
         self.first_low, self.first_high = centre - spread, centre + spread
@@ -282,9 +283,10 @@ class BatchBounds:
         found = []
         for up, functions in ((False, self.below), (True, self.above)):
             found.append(
-                self._function_extremes(functions[:, :lines], functions[:, lines:columns], functions[:, columns:],
-                               slice(None), up)
-            )  # fmt: skip
+                self._function_extremes(
+                    functions[:, :lines], functions[:, lines:columns], functions[:, columns:], slice(None), up
+                )
+            )
         return xp.maximum(low, found[0]), xp.minimum(high, found[1])
 
     def _function_extremes(self, slopes: Array, cells: Array, constants: Array, boxes: slice, up: bool) -> Array:
@@ -314,7 +316,7 @@ class BatchBounds:
         constant = net.offsets[k - 1][units] + moved
         coefficients, constants = self._substitute_backward(
             k - 1, part, weights[:, before.mixed :], constant, up, below, boxes
-        )  # fmt: skip
+        )
         if up:
             return xp.amax(constants, 1) + self._upper_extreme(coefficients, boxes)
         return xp.amin(constants, 1) + self.lower_extreme(coefficients, boxes)
@@ -349,10 +351,12 @@ class BatchBounds:
         m, live = first.mixed, first.live
         mixed, always = live[:m], live[m:]
         apart = net.apart
-        one = self._expand_to_attributes(part, constant, net.columns[:, mixed], self.bias[mixed],
-                               None if apart is None else apart[:, mixed])  # fmt: skip
-        two = self._expand_to_attributes(rest, 0.0, net.columns[:, always], self.bias[always],
-                               None if apart is None else apart[:, always])  # fmt: skip
+        one = self._expand_to_attributes(
+            part, constant, net.columns[:, mixed], self.bias[mixed], None if apart is None else apart[:, mixed]
+        )
+        two = self._expand_to_attributes(
+            rest, 0.0, net.columns[:, always], self.bias[always], None if apart is None else apart[:, always]
+        )
         return one[0] + two[0], one[1] + two[1]
 
     def _expand_to_attributes(

@@ -239,8 +239,10 @@ class FunctionCache:
         """Remember boxes that are not decided as a whole."""
         for t, name in enumerate(_box_keys(boxes)[: max(0, self._room - len(self._held))]):
             self._held[name] = (
-                functions.coefficients[t].copy(), functions.constants[t].copy(), functions.zscore[t].copy()
-            )  # fmt: skip
+                functions.coefficients[t].copy(),
+                functions.constants[t].copy(),
+                functions.zscore[t].copy(),
+            )
 
     def forget(self, boxes: BoxFrontier) -> None:
         """Let go of boxes that are split."""

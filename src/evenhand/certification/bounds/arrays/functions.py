@@ -20,7 +20,7 @@ class MarginFunctions(ArrayRows):
 
     Attributes:
         coefficients: of the choice of slopes with the larger mean over deviation, shape (boxes, functions, columns), in
-            the layout of ``shares.Axes``.
+            the layout of ``shares.AttributeAxes``.
         constants: shape (boxes, functions).
         zscore: mean over standard deviation, shape (boxes, functions).
         kind: whether a box is decided as a whole, shape (boxes,).

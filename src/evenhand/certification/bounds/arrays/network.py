@@ -122,7 +122,7 @@ class ArrayNetwork:
 
 
 def array_network_of(query: Query, backend: ArrayBackend) -> ArrayNetwork:
-    """Put a query in arrays. It must not be ``problem.unsupported``."""
+    """Put a query in arrays. It must have no ``problem.unsupported_reason``."""
     columns, start, line, reach, moved = _term_columns(query.cells)
     lines = np.flatnonzero(line)
     ends = np.append(start[1:], len(columns))

@@ -226,8 +226,12 @@ def store_function(net, roles, axes, count, index, b, s):
                 add_table_moments(net.start[i], i, count, g, axes, b)
         apply_tolerances(net, roles, attributes, sign, count, b, s)
         base, low, mean, spread, gain = (
-            load_row(b.work, 0), load_row(b.work, 1), load_row(b.work, 2), load_row(b.work, 3), load_row(b.work, 4)
-        )  # fmt: skip
+            load_row(b.work, 0),
+            load_row(b.work, 1),
+            load_row(b.work, 2),
+            load_row(b.work, 3),
+            load_row(b.work, 4),
+        )
     deviation = divide(fill_vector(1.0), square_root(spread))
     # Few wide terms make tails that end: at the largest value, as far above the mean as the least is below it. For a
     # half range of r standard deviations z sqrt(1 - 1.43 / r^2) / (1 - (z / r)^2)^(1/4) is close to what a normal

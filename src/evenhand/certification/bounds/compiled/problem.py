@@ -100,7 +100,7 @@ def unsupported_reason(query: Query) -> str | None:
 
 
 def compiled_problem_of(query: Query) -> CompiledProblem:
-    """Lay a query out in flat arrays. It must not be ``unsupported``."""
+    """Lay a query out in flat arrays. It must have no ``unsupported_reason``."""
     layers = [(layer.weights, layer.bias) for layer in query.layers]
     pads = list(query.slack.pads)
     rounding = 0.0

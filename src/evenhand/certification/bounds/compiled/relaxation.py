@@ -39,9 +39,14 @@ jit = compile_kernel(
 
 # Handing all the work arrays to a short function takes longer than what it does, so LLVM puts it where it is called.
 inlined = compile_kernel(
-    internal=True, nogil=True, error_model="numpy", fastmath={"contract"}, boundscheck=False, _nrt=False,
+    internal=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"contract"},
+    boundscheck=False,
+    _nrt=False,
     forceinline=True,
-)  # fmt: skip
+)
 
 UNKNOWN, OFF, ON = 0, 1, 2
 """What is known of a unit in a whole box, and so in all its parts."""

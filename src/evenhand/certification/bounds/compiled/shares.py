@@ -46,9 +46,9 @@ APART_WORTH = 0.1
 class AttributeAxes(NamedTuple):
     """How unprotected attributes are laid out and weighed.
 
-    ``start``, ``line``, ``reach`` as in ``relaxation.Network``; the prefix sums of attribute i begin at ``first[i]``;
-    ``weight`` (exact whole numbers), ``moment`` and ``square`` are sums of weight, weight * position, weight * position
-    squared over the cells before; ``total`` the weight of all cells.
+    ``start``, ``line``, ``reach`` as in ``relaxation.FlatNetwork``; the prefix sums of attribute i begin at
+    ``first[i]``; ``weight`` (exact whole numbers), ``moment`` and ``square`` are sums of weight, weight * position,
+    weight * position squared over the cells before; ``total`` the weight of all cells.
     """
 
     start: Integers

@@ -19,7 +19,7 @@ class KernelLayout(NamedTuple):
         line: (attributes,), whether the attribute is one column times its position; else one column per cell.
         key_start: (attributes,), where its positions start in ``keys``, -1 if evenly spaced.
         keys: positions of the cells of all attributes that have them listed.
-        spacing: (attributes, 4), base, step, reach and pad of the others (see ``cells.Scale``).
+        spacing: (attributes, 4), base, step, reach and pad of the others (see ``cells.CellScale``).
         biases: (assignments, first units).
         widths: units per layer, the margins last.
         weights: per later layer its weights, transposed and flat, one after the other.

@@ -23,7 +23,7 @@ class TreeWorkspace(NamedTuple):
     """Arrays that a thread works in, and what is left in them for a box.
 
     Attributes:
-        share: like ``Forest.before``, from the box's own first cells on, as shares of the box.
+        share: like ``FlatForest.before``, from the box's own first cells on, as shares of the box.
         effect: shape (margins, cells), the additive function M without its constant.
         low, high: shape (margins, assignments), what is to be added to M to bound the margins.
         least, greatest: the same without M: sums of extreme leaves.

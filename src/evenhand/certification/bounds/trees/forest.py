@@ -137,13 +137,22 @@ def flat_forest_of(query: TreeQuery) -> FlatForest:
         # Side by side if that is not too many nodes; else one copy per kind, which adds nothing for the others.
         for together in (list(range(number)),), ([k] for k in range(number)):
             copies = [
-                (*rewrite_tree(
-                    given, tables,
-                    np.ascontiguousarray(flags[:, [first[k] for k in members]]),  # in one layout, for one compilation
-                    counts, lo, MAX_TREE_NODES if len(members) > 1 else MAX_NODES,
-                ), members, number)
+                (
+                    *rewrite_tree(
+                        given,
+                        tables,
+                        np.ascontiguousarray(
+                            flags[:, [first[k] for k in members]]
+                        ),  # in one layout, for one compilation
+                        counts,
+                        lo,
+                        MAX_TREE_NODES if len(members) > 1 else MAX_NODES,
+                    ),
+                    members,
+                    number,
+                )
                 for members in together
-            ]  # fmt: skip
+            ]
             if copies[0][0] >= 0:
                 break
         for copy in copies:
@@ -155,9 +164,10 @@ def flat_forest_of(query: TreeQuery) -> FlatForest:
             active.append(adds)
         if total > MAX_NODES:
             raise ModelError(
-                f"the trees have more than {MAX_NODES:,} parts", location=query.ensemble.name,
+                f"the trees have more than {MAX_NODES:,} parts",
+                location=query.ensemble.name,
                 hint="protect fewer attributes at once, or train fewer or smaller trees",
-            )  # fmt: skip
+            )
     return _join_trees(query, parts, groups, group, slots, active, folded, margins)
 
 
@@ -322,9 +332,15 @@ def rewrite_tree(nodes, tests, flags, counts, first, most):
 
 
 def _join_trees(
-    query: TreeQuery, parts: list[tuple[Any, ...]], groups: list[int], group: list[Integers], slots: list[Integers],
-    active: list[Integers], folded: Floats, margins: int,
-) -> FlatForest:  # fmt: skip
+    query: TreeQuery,
+    parts: list[tuple[Any, ...]],
+    groups: list[int],
+    group: list[Integers],
+    slots: list[Integers],
+    active: list[Integers],
+    folded: Floats,
+    margins: int,
+) -> FlatForest:
     sizes = np.array([part[0] for part in parts], dtype=np.int64)
     root = np.concatenate([[0], np.cumsum(sizes)])
     attribute = np.concatenate([part[1] for part in parts])

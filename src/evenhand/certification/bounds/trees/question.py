@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evenhand.certification.query.bands import ScoreBands
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.enumeration import Enumeration, classify_points, decode_points, point_masses
-from evenhand.certification.query.question import MAX_CLASSES, Question
+from evenhand.certification.query.question import MAX_CLASSES, AskedDomain, Question
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, log_odds, resolution_of, summation_error
 from evenhand.core import check_time
 from evenhand.errors import OptionError
@@ -37,8 +37,8 @@ from evenhand.models import (
     is_listed,
     plain_inputs,
 )
-from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
-from evenhand.schema import Attribute, Runs, Schema, Value, parse_subdomain
+from evenhand.population import Marginal, ProductPopulation, UniformMarginal
+from evenhand.schema import Attribute, Runs, Schema, Value
 from evenhand.typing import Booleans, Floats, Integers
 
 MAX_FLAGS = 2**28
@@ -350,34 +350,19 @@ def tree_question(
 ) -> TreeQuestion:
     """Return whom a question about trees is about; arguments and errors as for ``query.query_of``."""
     schema = ensemble.schema
-    names = tuple(dict.fromkeys(schema.protected if protected is None else protected))
-    asked = parse_subdomain(schema, where)
-    among = {name: asked.entries(schema[name]) for name in names if name in asked.allowed} if asked else None
-    assignments = schema.assignments(names, among=among)
-    if population is not None and population.schema.names != schema.names:
-        raise OptionError("the population and the model are about different attributes")
-    tests = node_tests_of(ensemble)
-    varied = schema.positions(names)
+    domain, tests = AskedDomain.of(schema, protected, population, where), node_tests_of(ensemble)
     cells = tuple(
-        cells_between_cuts(
-            tests,
-            np.flatnonzero(tests.attribute == i),
-            attribute,
-            i,
-            None if population is None else population.marginals[i],
-            asked.runs(attribute) if asked else None,
-        )
-        for i, attribute in enumerate(schema.attributes)
-        if i not in varied
+        cells_between_cuts(tests, np.flatnonzero(tests.attribute == i), attribute, i, marginal, runs)
+        for i, attribute, marginal, runs in domain.free
     )
+    kept = _distinct_assignments(tests, schema, domain.protected, domain.assignments)
     return TreeQuestion(
-        protected=names,
-        assignments=assignments[_distinct_assignments(tests, schema, varied, assignments)],
+        protected=domain.protected,
+        assignments=domain.assignments[kept],
         cells=cells,
-        population=(UNIFORM_POPULATION if population is None else population.name)
-        + (f", where {asked}" if asked else ""),
+        population=domain.population,
         tolerance=np.zeros(len(cells), dtype=np.int64),
-        where=asked.conditions if asked else (),
+        where=domain.where,
         ensemble=ensemble,
         tests=tests,
     )
@@ -393,10 +378,10 @@ def protected_flags(tests: NodeTests, schema: Schema, protected: Sequence[str], 
 
 
 def _distinct_assignments(
-    tests: NodeTests, schema: Schema, varied: Sequence[int], assignments: Floats
+    tests: NodeTests, schema: Schema, protected: Sequence[str], assignments: Floats
 ) -> NDArray[np.intp]:
     """The assignments that some node tells apart, each kind once."""
-    flags = protected_flags(tests, schema, [schema.names[i] for i in varied], assignments)
+    flags = protected_flags(tests, schema, protected, assignments)
     return np.sort(np.unique(flags, axis=1, return_index=True)[1])
 
 
