@@ -19,13 +19,14 @@ from evenhand.checker.reading import (
     WHOLE,
     CertificateClaim,
     CertificateError,
+    ClaimedBoxes,
     ClaimedPartition,
     read_certificate,
     reject_malformed,
 )
 from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict
-from evenhand.checker.verification import CheckState, ClaimedBoxes, Prover, verify_boxes
+from evenhand.checker.verification import CheckState, Prover, verify_boxes
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, TreeEnsemble
 from evenhand.schema import Schema

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError, EvenhandError, SchemaError
 from evenhand.schema import Schema
+from evenhand.typing import Booleans
 
 MAGIC = b"EVENHAND certificate "
 FORMAT = b"4\n"
@@ -97,6 +98,19 @@ class RecordedCells:
     starts: NDArray[np.float64] | None
     ends: NDArray[np.float64] | None
     weights: NDArray[np.int64] | None
+
+
+class ClaimedBoxes(NamedTuple):
+    """Boxes: first and last cells, shape (n, attributes), and the shares that each claims, in parts of ``WHOLE``."""
+
+    low: NDArray[np.integer]
+    high: NDArray[np.integer]
+    fair: NDArray[np.uint32]
+    unfair: NDArray[np.uint32]
+
+    def of(self, which: slice | np.intp | NDArray[np.intp] | Booleans) -> ClaimedBoxes:
+        """Return some of the boxes."""
+        return ClaimedBoxes(self.low[which], self.high[which], self.fair[which], self.unfair[which])
 
 
 class ClaimedPartition(NamedTuple):

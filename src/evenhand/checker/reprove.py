@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.checker.counting import ALL, HALF
 from evenhand.checker.floats.bounds import bound_margins
+from evenhand.checker.floats.counting import LEVELS
 from evenhand.checker.floats.network import float_network_of, share_events_of
 from evenhand.checker.floats.proofs import BoxClaims, prove_boxes, prove_claims
 from evenhand.checker.form import form_of
 from evenhand.checker.network import CellAxis, RecordedQuestion
-from evenhand.checker.reading import WHOLE
+from evenhand.checker.reading import WHOLE, ClaimedBoxes
 from evenhand.checker.shares import ProvedShares, SharesProver, best_of
 from evenhand.kernels import is_compiled
 from evenhand.typing import Integers
@@ -23,14 +22,14 @@ QUICK_PARTS = (64, 256)
 """Parts that a box is cut into by compiled counts, at first and at most, before finer counts are tried."""
 UPWARD = 1 + 2.0**-50
 """Makes a claimed share no smaller by being written as a float."""
+ROUNDING = 1e-9
+"""By how much shares that are proved must contradict a claim to refute it."""
 MAX_PARTS = 4096
 """Parts that a box is cut into before it counts as not confirmed."""
 SPLIT_PARTS = 256
 """Parts that are cut at once, at most."""
-LARGE_HALF = 2**15
-"""Precision of a last attempt to count in the box as a whole."""
-SMALL_HALF = 2**11
-"""Precision of counting in parts: there are many of them, and bounds are what their shares suffer from."""
+SUM_LOSS = 2.0**-40
+"""Relative error of sums of shares of parts, with room to spare."""
 
 
 @dataclass(frozen=True)
@@ -87,23 +86,12 @@ class BoxProver:
         """Whether its kernels have been compiled."""
         return self._constant or is_compiled(prove_boxes if self.quick else bound_margins)
 
-    def prove(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.integer],
-        unfair: NDArray[np.integer],
-    ) -> list[BoxProof]:
-        """Prove claims again.
-
-        Args:
-            low, high: boxes of cells with mass, shape (n, attributes).
-            fair, unfair: claimed shares in parts of ``WHOLE``.
-        """
-        claims = [(int(a), int(b)) for a, b in zip(fair, unfair, strict=True)]
+    def prove(self, boxes: ClaimedBoxes) -> list[BoxProof]:
+        """Prove claims again."""
+        claims = [(int(a), int(b)) for a, b in zip(boxes.fair, boxes.unfair, strict=True)]
         if self._constant:
             return [BoxProof(not other, 1.0, 0.0, 1) for _, other in claims]
-        low, high = low.astype(np.int64), high.astype(np.int64)
+        low, high = boxes.low.astype(np.int64), boxes.high.astype(np.int64)
         for i, kept in enumerate(self._kept):
             if kept is not None:
                 low[:, i], high[:, i] = kept[low[:, i]], kept[high[:, i]]
@@ -112,16 +100,11 @@ class BoxProver:
             for *box, claim in zip(low, high, claims, strict=True)
         ]
 
-    def prove_quickly(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.integer],
-        unfair: NDArray[np.integer],
-    ) -> list[BoxProof]:
-        """Prove claims again by compiled counts; arguments as for ``prove``."""
+    def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:
+        """Prove claims again by compiled counts."""
         if self._constant or self._events is None:
-            return self.prove(low, high, fair, unfair)
+            return self.prove(boxes)
+        low, high, fair, unfair = boxes
         n = len(low)
         claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((3, n)))
         claims.fair[fair == WHOLE] = 1.0
@@ -135,7 +118,8 @@ class BoxProver:
             for column, done in zip(claims, taken, strict=True):
                 column[again] = done
             confirmed = (claims.proved_fair >= claims.fair) & (claims.proved_unfair >= claims.unfair)
-            refuted = (claims.proved_fair > 1 - claims.unfair + 1e-9) | (claims.proved_unfair > 1 - claims.fair + 1e-9)
+            refuted = claims.proved_fair > 1 - claims.unfair + ROUNDING
+            refuted |= claims.proved_unfair > 1 - claims.fair + ROUNDING
         rows = (
             confirmed,
             claims.proved_fair,
@@ -146,23 +130,23 @@ class BoxProver:
         return [BoxProof(*row) for row in zip(*(column.tolist() for column in rows), strict=True)]
 
 
-NOTHING = ProvedShares(0, 0)
+NOTHING = ProvedShares(0.0, 0.0)
 
 
 @dataclass
 class _Part:
-    """A part of a box: its cells, its exact mass, the shares proved, and the attribute to cut it along (-1: none)."""
+    """A part of a box: its cells, its share of the box, the shares proved of it, and where to cut it (-1: nowhere)."""
 
     low: Integers
     high: Integers
-    mass: int
+    size: float
     shares: ProvedShares = NOTHING
     axis: int = -1
 
     @property
-    def open(self) -> int:
-        """Mass that is proved neither, in ``ALL`` parts of a unit."""
-        return self.mass * self.shares.open
+    def open(self) -> float:
+        """Share of the box that is proved neither here."""
+        return self.size * self.shares.open
 
 
 class PartitionedBox:
@@ -176,16 +160,16 @@ class PartitionedBox:
 
     def __init__(self, prover: SharesProver, low: Integers, high: Integers, claim: tuple[int, int]) -> None:
         self._prover = prover
-        self._claim = claim
+        self._claim = tuple(1.0 if share == WHOLE else min(1.0, share / WHOLE * UPWARD) for share in claim)
         self._whole = _box_mass(prover.form.axes, low, high)
-        self._parts = [_Part(low, high, self._whole)]
+        self._parts = [_Part(low, high, 1.0)]
 
     def proof(self) -> BoxProof:
         """Go on until the claim is reached or refuted, or there are too many parts."""
         assignments = len(self._prover.form.bases)
         ways = (False, True) if assignments > 1 else (False,)
-        for together, half in [*((way, HALF) for way in ways), (False, LARGE_HALF)]:
-            self._prove_part(self._parts[0], together=together, half=half)
+        for together, level in [*((way, LEVELS[1]) for way in ways), (False, LEVELS[2])]:
+            self._prove_part(self._parts[0], together=together, level=level)
             if self._is_reached():
                 break
         # With two assignments it pays less to bound them together too, the smaller the parts are.
@@ -197,13 +181,12 @@ class PartitionedBox:
             for part in able[: max(1, min(SPLIT_PARTS, len(able) // 2))]:
                 for half_part in self._split(part):
                     for together in ways:
-                        self._prove_part(half_part, together=together, half=SMALL_HALF)
+                        self._prove_part(half_part, together=together, level=LEVELS[1])
         fair, unfair = self._proved_shares()
-        room = self._whole * ALL
-        return BoxProof(self._is_reached(), fair / room, unfair / room, len(self._parts))
+        return BoxProof(self._is_reached(), fair, unfair, len(self._parts))
 
-    def _prove_part(self, part: _Part, *, together: bool, half: int) -> None:
-        shares, axis = self._prover.prove(part.low, part.high, together=together, half=half)
+    def _prove_part(self, part: _Part, *, together: bool, level: tuple[int, int]) -> None:
+        shares, axis = self._prover.prove(part.low, part.high, together=together, level=level)
         part.shares = best_of(part.shares, shares)
         part.axis = part.axis if together else axis
 
@@ -212,31 +195,32 @@ class PartitionedBox:
         middle = (part.low[part.axis] + part.high[part.axis]) // 2
         end, begin = part.high.copy(), part.low.copy()
         end[part.axis], begin[part.axis] = middle, middle + 1
-        other = _Part(begin, part.high, _box_mass(self._prover.form.axes, begin, part.high))
-        part.mass -= other.mass
+        other = _Part(begin, part.high, _box_mass(self._prover.form.axes, begin, part.high) / self._whole)
+        part.size = _box_mass(self._prover.form.axes, part.low, end) / self._whole
         part.high, part.shares = end, NOTHING
         self._parts.append(other)
         return part, other
 
-    def _proved_shares(self) -> tuple[int, int]:
-        """Return the shares proved of the whole box, in ``ALL`` parts of a unit of mass."""
-        return sum(part.mass * part.shares.fair for part in self._parts), sum(
-            part.mass * part.shares.unfair for part in self._parts
+    def _proved_shares(self) -> tuple[float, float]:
+        """Return the shares proved of the whole box, rounded down; 1 only where all of it is."""
+        fair, unfair = (
+            self._add_up([getattr(part.shares, kind) for part in self._parts]) for kind in ("fair", "unfair")
         )
+        return fair, unfair
+
+    def _add_up(self, shares: list[float]) -> float:
+        if all(share == 1 for share in shares):
+            return 1.0
+        parts = zip(self._parts, shares, strict=True)
+        return sum(part.size * share for part, share in parts) * (1 - SUM_LOSS)
 
     def _is_reached(self) -> bool:
-        return all(
-            proved * WHOLE >= claimed * ALL * self._whole
-            for proved, claimed in zip(self._proved_shares(), self._claim, strict=True)
-        )
+        return all(proved >= claimed for proved, claimed in zip(self._proved_shares(), self._claim, strict=True))
 
     def _is_refuted(self) -> bool:
         """Return whether so much is proved of one kind that the claim of the other cannot be true."""
-        room = ALL * self._whole
-        return any(
-            (room - other) * WHOLE < claimed * room
-            for other, claimed in zip(reversed(self._proved_shares()), self._claim, strict=True)
-        )
+        fair, unfair = self._proved_shares()
+        return fair > 1 - self._claim[1] + ROUNDING or unfair > 1 - self._claim[0] + ROUNDING
 
 
 def _box_mass(axes: tuple[CellAxis, ...], low: Integers, high: Integers) -> int:

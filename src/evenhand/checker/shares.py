@@ -1,7 +1,7 @@
 """Proving shares of a box by lower functions of its margins: bounds decide it as a whole, or its people are counted.
 
-Lower functions are sums over the attributes, in float64 rounded to the safe side (``floats.bounds``). For counting they
-are moved down to whole numbers, so that nothing else is rounded (``counting``).
+Lower functions are sums over the attributes, in float64 rounded to the safe side (``floats.bounds``). Their people are
+counted by events that are chosen for the box (``floats.counting``).
 
 **Tolerances.** With relaxed attributes everybody in a box is compared also with those who are close. They are in the
 box widened by the tolerances, up to the ends of the domain, and functions are bounded there. The least that a function
@@ -12,13 +12,12 @@ values, and the most is the sum of the greatest: so both are again sums over the
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.checker.counting import ALL, HALF, ONE_BY_ONE, BoxSums
 from evenhand.checker.floats.bounds import BoxFunctions, bound_arrays, bound_margins
+from evenhand.checker.floats.counting import LEVELS, PeopleSums
 from evenhand.checker.floats.network import FloatNetwork, entry_bounds
 from evenhand.checker.form import LayeredForm
 from evenhand.checker.network import CellAxis
@@ -29,21 +28,23 @@ MAX_WIDTH = 2**20
 """Cells of an attribute that are counted one by one."""
 MAX_SHIFTS = 64
 """Distances at which somebody close is looked at, at most: where the tolerances end, and the person."""
-SUM_BITS = 57
-"""Bits of functions as whole numbers, so that sums and differences of them fit into 64."""
+ONE_BY_ONE = 2**18
+"""Values of functions that are computed person by person, at most."""
+MANY_FUNCTIONS = 256
+"""Functions of an event beyond which grids are coarse: what is held of each takes room."""
 
 
 @dataclass(frozen=True)
 class ProvedShares:
-    """Shares of a box proved fair and unfair, in ``counting.ALL`` parts."""
+    """Shares of a box proved fair and unfair; 1 only where all of it is."""
 
-    fair: int
-    unfair: int
+    fair: float
+    unfair: float
 
     @property
-    def open(self) -> int:
+    def open(self) -> float:
         """What is proved neither."""
-        return ALL - self.fair - self.unfair
+        return 1 - self.fair - self.unfair
 
 
 def best_of(one: ProvedShares, other: ProvedShares) -> ProvedShares:
@@ -67,28 +68,30 @@ class SharesProver:
     least: int
     widths: Integers
 
-    def prove(self, low: Integers, high: Integers, *, together: bool, half: int = HALF) -> tuple[ProvedShares, int]:
+    def prove(
+        self, low: Integers, high: Integers, *, together: bool, level: tuple[int, int]
+    ) -> tuple[ProvedShares, int]:
         """Return proved shares of a box, and the attribute that it had best be cut along, -1 if there is none.
 
         Args:
             low, high: the box, shape (attributes,).
             together: whether all assignments are bounded at once: their functions then differ by constants only.
-            half: precision of counting.
+            level: grid steps and listed joint values of counting.
         """
         wide_low, wide_high = self.widen(low, high)
         functions, axis = self._bound(wide_low, wide_high, low, high, together=together)
         fair, unfair = self._decide(functions)
         if fair or unfair:
-            return ProvedShares(ALL * fair, ALL * unfair), axis
+            return ProvedShares(float(fair), float(unfair)), axis
         if (low == high).all():
             return self._decide_person(wide_low, wide_high), axis
         if (wide_high - wide_low).max(initial=0) > MAX_WIDTH:
             return ProvedShares(0, 0), axis
         constants, terms = self._lower_functions(functions, wide_low, wide_high)
         ranges = zip(self.form.axes, low.tolist(), high.tolist(), strict=True)
-        masses = tuple(cell_masses(each, first, last) for each, first, last in ranges)
-        close = CloseFunctions(constants, terms, masses, low - wide_low, self.widths, half)
-        return _count_shares(self.form, close, self.least), axis
+        chances = tuple(cell_chances(each, first, last) for each, first, last in ranges)
+        close = CloseFunctions(constants, terms, chances, low - wide_low, self.widths)
+        return self._count(close, level), axis
 
     def widen(self, low: Integers, high: Integers) -> tuple[Integers, Integers]:
         """Return a box with everybody who is close to somebody in it."""
@@ -123,13 +126,11 @@ class SharesProver:
             positive = functions.least.max(axis=3) > 0
             sets |= set(possible_labels(positive[..., None], self.form.pairs, self.form.labels).ravel().tolist())
         if len(sets) == 1 and all(one & (one - 1) == 0 for one in sets):
-            return ProvedShares(ALL, 0)
-        return ProvedShares(0, ALL * any(a & b == 0 for a, b in itertools.combinations(sets, 2)))
+            return ProvedShares(1.0, 0.0)
+        return ProvedShares(0.0, float(any(a & b == 0 for a, b in itertools.combinations(sets, 2))))
 
-    def _lower_functions(
-        self, functions: BoxFunctions, low: Integers, high: Integers
-    ) -> tuple[Integers, list[Integers]]:
-        """Return the lower functions of a box as whole numbers, of both slopes those that are higher on average.
+    def _lower_functions(self, functions: BoxFunctions, low: Integers, high: Integers) -> tuple[Floats, list[Floats]]:
+        """Return the lower functions of a box, of both slopes those that are higher on average.
 
         Returns:
             Constants of every assignment, margin and sign, (functions,), and for each attribute what its cells add,
@@ -143,15 +144,9 @@ class SharesProver:
         table = [np.take_along_axis(term, steep[..., None], axis=3)[:, :, :, 0] for term in table]
         constants = np.take_along_axis(functions.constant, np.repeat(steep, each, axis=0), axis=3)[..., 0]
         # Constants beyond what all terms come to decide alone.
-        most = sum((float(np.abs(term).max()) for term in table), 2.0**-900)
-        constants = np.clip(constants, -4 * most, 4 * most)
-        shift = SUM_BITS - math.frexp(8 * most)[1]
-
-        def move_down(values: Floats) -> Integers:
-            return np.floor(np.ldexp(values, shift)).astype(np.int64)
-
-        terms = [np.repeat(move_down(term), each, axis=0) for term in table]
-        return move_down(constants).ravel(), [term.reshape(-1, term.shape[3]) for term in terms]
+        most = sum((float(np.abs(term).max()) for term in table), 1.0)
+        terms = [np.repeat(term, each, axis=0).reshape(-1, term.shape[3]) for term in table]
+        return np.clip(constants, -4 * most, 4 * most).ravel(), terms
 
     def _cell_terms(self, column: Floats, i: int, low: int, high: int) -> Floats:
         """Return what each cell of a range adds to functions at least, with the cells as the last axis."""
@@ -161,6 +156,90 @@ class SharesProver:
         slope = column[..., start, None]
         least, most = entry_bounds(axis, np.arange(low, high + 1))
         return np.minimum(slope * least, slope * most)
+
+    def _count(self, close: CloseFunctions, level: tuple[int, int]) -> ProvedShares:
+        """Count a box where the lower functions are positive for everybody close, or for somebody."""
+        form, everybody = self.form, close.for_everybody()
+        shape = (len(form.bases), len(form.pairs), 2, -1)
+        few = everybody.people * len(close.constants) <= ONE_BY_ONE
+        if few:
+            decided = decide_people(everybody.positive().reshape(shape), form, self.least)
+            shares = ProvedShares(*(everybody.share_of(chosen) for chosen in decided))
+        else:
+            shares = self._count_events(everybody, level)
+        if not self.widths.any():
+            return shares
+        somebody = close.for_somebody()
+        if form.labels == 2 and few:
+            # The second label for somebody close, and the first for somebody.
+            positive = somebody.positive().reshape(shape)
+            apart = somebody.share_of(positive[:, 0, 0].any(axis=0) & positive[:, 0, 1].any(axis=0))
+        else:
+            apart = min(1 - shares.fair, self._count_apart(close, somebody, level))
+        return replace(shares, unfair=max(shares.unfair, apart))
+
+    def _count_events(self, sums: PeopleSums, level: tuple[int, int]) -> ProvedShares:
+        """Count the events of one box.
+
+        Fair: one label beats all others under every assignment. Unfair: it does under one, and is beaten under another.
+
+        Fair events of different labels exclude each other. With two labels and two assignments so do the two unfair
+        events, in which the first label is given under one assignment or under the other. Else only the largest counts.
+        Of more outcomes than two the event is looked at that each assignment gets its likeliest label. Of changes of a
+        number all within the tolerance are fair; the likeliest change beyond it, and its opposite, exclude each other.
+        """
+        form, mean = self.form, sums.mean()
+        assignments, margins = len(form.bases), len(form.pairs)
+        if form.differences:
+            likely = max(range(margins), key=lambda m: mean[2 * m])
+            changes = {likely, likely ^ 1} if margins > 1 else {likely}
+            return self._share_of(
+                sums, [[2 * m + 1 for m in range(margins)]], [[2 * m] for m in changes], level, add=True
+            )
+        wins = _winning(form)
+        fair = [[f for mine in label for f in mine] for label in wins]
+        if self.least > 2:
+            given = [
+                max(range(form.labels), key=lambda k: min(mean[f] for f in wins[k][p])) for p in range(assignments)
+            ]
+            vector = [[f for p, label in enumerate(given) for f in wins[label][p]]]
+            if len(set(given)) >= self.least:
+                return self._share_of(sums, fair, vector, level, add=False)
+            return self._share_of(sums, fair + vector * (len(set(given)) > 1), [], level, add=False)
+        if form.labels == 2 and assignments == 2:
+            return self._share_of(sums, fair, [[*wins[0][p], *wins[1][1 - p]] for p in range(2)], level, add=True)
+        unfair = []
+        for label in wins:
+            strongest = max(label, key=lambda mine: min(mean[f] for f in mine))
+            # A function and its negative are neighbours.
+            unfair.append([*strongest, max((f ^ 1 for mine in label for f in mine), key=lambda f: mean[f])])
+        return self._share_of(sums, fair, unfair, level, add=False)
+
+    def _count_apart(self, close: CloseFunctions, somebody: PeopleSums, level: tuple[int, int]) -> float:
+        """Return the largest share in which a label is given at one distance, and beaten for somebody close."""
+        functions = len(close.constants)
+        ends = ({-width, 0, width} for width in close.widths.tolist())
+        shifted = [close.at(shift) for shift in itertools.islice(itertools.product(*ends), MAX_SHIFTS)]
+        means, highest = [sums.mean() for sums in shifted], somebody.mean()
+        largest = 0.0
+        for label in _winning(self.form):
+            beaten = max((f ^ 1 for mine in label for f in mine), key=lambda f: float(highest[f]))
+            places = itertools.product(range(len(shifted)), label)
+            at, wins = max(places, key=lambda place: min(float(means[place[0]][f]) for f in place[1]))
+            joined = PeopleSums(
+                np.concatenate([shifted[at].constants, somebody.constants]),
+                tuple(np.concatenate(both) for both in zip(shifted[at].terms, somebody.terms, strict=True)),
+                somebody.chances,
+            )
+            found = self._share_of(joined, [], [[*wins, functions + beaten]], level, add=False)
+            largest = max(largest, found.unfair)
+        return largest
+
+    def _share_of(
+        self, sums: PeopleSums, fair: list[list[int]], unfair: list[list[int]], level: tuple[int, int], *, add: bool
+    ) -> ProvedShares:
+        many = max(map(len, fair + unfair)) > MANY_FUNCTIONS
+        return ProvedShares(*sums.count(fair, unfair, LEVELS[0] if many else level, add=add))
 
 
 def decide_people(positive: Booleans, form: LayeredForm, least: int) -> tuple[Booleans, Booleans]:
@@ -215,11 +294,10 @@ def possible_labels(positive: Booleans, pairs: tuple[tuple[int, int], ...], clas
     return labels
 
 
-def cell_masses(axis: CellAxis, low: int, high: int) -> Integers:
-    """Return the masses of a range of cells out of ``ALL``, rounded down, shape (cells,)."""
+def cell_chances(axis: CellAxis, low: int, high: int) -> Floats:
+    """Return the chances of a range of cells among each other, shape (cells,)."""
     before = axis.before(np.arange(low, high + 2))
-    weights = np.diff(before).astype(object)
-    return np.asarray(weights * ALL // max(1, int(before[-1] - before[0]))).astype(np.int64)
+    return np.asarray(np.diff(before) / (before[-1] - before[0]))
 
 
 @dataclass(frozen=True)
@@ -229,87 +307,42 @@ class CloseFunctions:
     Attributes:
         constants: shape (functions,).
         terms: of each attribute what the cells of the widened box add, (functions, cells).
-        masses: of each attribute those of the cells of the box.
+        chances: of each attribute those of the cells of the box.
         first: where the box begins in the widened one, (attributes,).
         widths: the tolerances, (attributes,).
-        half: precision of counting.
     """
 
-    constants: Integers
-    terms: list[Integers]
-    masses: tuple[Integers, ...]
+    constants: Floats
+    terms: list[Floats]
+    chances: tuple[Floats, ...]
     first: Integers
     widths: Integers
-    half: int
 
-    def for_everybody(self) -> BoxSums:
+    def for_everybody(self) -> PeopleSums:
         """Return the least that the functions may be for somebody close."""
         return self._extreme(np.minimum)
 
-    def for_somebody(self) -> BoxSums:
+    def for_somebody(self) -> PeopleSums:
         """Return the most that each function alone is for somebody close."""
         return self._extreme(np.maximum)
 
-    def _extreme(self, choose: np.ufunc) -> BoxSums:
+    def _extreme(self, choose: np.ufunc) -> PeopleSums:
         moved = []
         for i, width in enumerate(self.widths.tolist()):
             found = self._shift_terms(i, 0)
             for distance in range(-width, width + 1) if width else ():
                 found = choose(found, self._shift_terms(i, distance))
             moved.append(found)
-        return self._sums(moved)
+        return PeopleSums(self.constants, tuple(moved), self.chances)
 
-    def at(self, shift: tuple[int, ...]) -> BoxSums:
+    def at(self, shift: tuple[int, ...]) -> PeopleSums:
         """Return the functions for people at a distance, or as far as the domain reaches."""
-        return self._sums([self._shift_terms(i, distance) for i, distance in enumerate(shift)])
+        terms = tuple(self._shift_terms(i, distance) for i, distance in enumerate(shift))
+        return PeopleSums(self.constants, terms, self.chances)
 
-    def _sums(self, terms: list[Integers]) -> BoxSums:
-        wide = [i for i, mass in enumerate(self.masses) if len(mass) > 1]
-        single = (term[:, 0] for i, term in enumerate(terms) if i not in wide)
-        constants = sum(single, self.constants)
-        return BoxSums(constants, tuple(terms[i] for i in wide), tuple(self.masses[i] for i in wide), self.half)
-
-    def _shift_terms(self, i: int, distance: int) -> Integers:
-        cells = int(self.first[i]) + np.arange(len(self.masses[i])) + distance
+    def _shift_terms(self, i: int, distance: int) -> Floats:
+        cells = int(self.first[i]) + np.arange(len(self.chances[i])) + distance
         return np.asarray(self.terms[i][:, np.clip(cells, 0, self.terms[i].shape[1] - 1)])
-
-
-def _count_shares(form: LayeredForm, close: CloseFunctions, least: int) -> ProvedShares:
-    """Count a box where the lower functions are positive for everybody close, or for somebody."""
-    everybody = close.for_everybody()
-    shape = (len(form.bases), len(form.pairs), 2, -1)
-    few = everybody.people * len(close.constants) <= 4 * ONE_BY_ONE
-    if few:
-        decided = decide_people(everybody.positive().reshape(shape), form, least)
-        shares = ProvedShares(*(_mass_of(everybody, chosen) for chosen in decided))
-    elif form.differences:
-        shares = _count_changes(everybody, len(form.pairs))
-    else:
-        shares = _count_by_events(everybody, form, least)
-    if not close.widths.any():
-        return shares
-    somebody = close.for_somebody()
-    if form.labels == 2 and few:
-        # The second label for somebody close, and the first for somebody.
-        positive = somebody.positive().reshape(shape)
-        apart = _mass_of(somebody, positive[:, 0, 0].any(axis=0) & positive[:, 0, 1].any(axis=0))
-    else:
-        apart = min(ALL - shares.fair, _count_apart(form, close, somebody))
-    return replace(shares, unfair=max(shares.unfair, apart))
-
-
-def _mass_of(sums: BoxSums, chosen: Booleans) -> int:
-    """Return the mass of chosen people of a box, all of it if these are all."""
-    return ALL if chosen.all() else int(sums.weights()[chosen].sum())
-
-
-def _count_changes(sums: BoxSums, margins: int) -> ProvedShares:
-    """Fair: no number is beyond the tolerance. Unfair: the likeliest is, or its opposite, which excludes it."""
-    mean = sums.mean()
-    likely = max(range(margins), key=lambda m: mean[2 * m])
-    both = {likely, likely ^ 1} if margins > 1 else {likely}
-    fair = sums.all_positive([2 * m + 1 for m in range(margins)])
-    return ProvedShares(fair, sum(sums.all_positive([2 * m]) for m in both))
 
 
 def _winning(form: LayeredForm) -> list[list[list[int]]]:
@@ -320,53 +353,3 @@ def _winning(form: LayeredForm) -> list[list[list[int]]]:
         for label in range(form.labels)
     ]
     return [[[row[m][side] for m, side in mine] for row in index] for mine in sides]
-
-
-def _count_by_events(sums: BoxSums, form: LayeredForm, least: int) -> ProvedShares:
-    """Fair: one label beats all others under every assignment. Unfair: it does under one, and is beaten under another.
-
-    Fair events of different labels exclude each other. With two labels and two assignments so do the two unfair events,
-    in which the first label is given under one assignment or under the other. Else only the largest event counts. Of
-    more outcomes than two the event is looked at that each assignment gets its likeliest label.
-    """
-    wins, assignments = _winning(form), len(form.bases)
-    fair = sum(sums.all_positive([f for each in label for f in each]) for label in wins)
-    mean = sums.mean()
-    if least > 2:
-        likely = [max(range(form.labels), key=lambda k: min(mean[f] for f in wins[k][p])) for p in range(assignments)]
-        if len(set(likely)) == 1:
-            return ProvedShares(fair, 0)
-        share = sums.all_positive([f for p, label in enumerate(likely) for f in wins[label][p]])
-        return ProvedShares(fair, share) if len(set(likely)) >= least else ProvedShares(fair + share, 0)
-    if form.labels == 2 and assignments == 2:
-        unfair = sum(sums.all_positive([*wins[0][p], *wins[1][1 - p]]) for p in range(2))
-        return ProvedShares(fair, unfair)
-    largest = 0
-    for label in wins:
-        strongest = max(label, key=lambda mine: min(mean[f] for f in mine))
-        # A function and its negative are neighbours.
-        beaten = max((f ^ 1 for mine in label for f in mine), key=lambda f: mean[f])
-        largest = max(largest, sums.all_positive([*strongest, beaten]))
-    return ProvedShares(fair, largest)
-
-
-def _count_apart(form: LayeredForm, close: CloseFunctions, somebody: BoxSums) -> int:
-    """Return the largest share in which a label is given at one distance, and beaten for somebody close."""
-    functions = len(close.constants)
-    shifts = itertools.islice(itertools.product(*({-width, 0, width} for width in close.widths.tolist())), MAX_SHIFTS)
-    shifted = [close.at(shift) for shift in shifts]
-    means, highest = [sums.mean() for sums in shifted], somebody.mean()
-    largest = 0
-    for label in _winning(form):
-        beaten = max((f ^ 1 for mine in label for f in mine), key=lambda f: float(highest[f]))
-        places = itertools.product(range(len(shifted)), label)
-        at, wins = max(places, key=lambda place: min(float(means[place[0]][f]) for f in place[1]))
-        rows = [*wins, functions + beaten]
-        joined = BoxSums(
-            np.concatenate([shifted[at].constants, somebody.constants])[rows],
-            tuple(np.concatenate([a, b])[rows] for a, b in zip(shifted[at].terms, somebody.terms, strict=True)),
-            somebody.masses,
-            close.half,
-        )
-        largest = max(largest, joined.all_positive(list(range(len(rows)))))
-    return largest

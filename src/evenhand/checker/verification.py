@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.checker.reading import ClaimedBoxes
 from evenhand.checker.reprove import BoxProof
 from evenhand.errors import OptionError
 from evenhand.files import write_atomically
@@ -30,7 +31,7 @@ STATE_MAGIC = b"EVENHAND checked boxes 1\n"
 
 
 class Prover(Protocol):
-    """Proves claims about boxes again: cells (n, attributes), and shares in parts of ``WHOLE``."""
+    """Proves claims about boxes again."""
 
     @property
     def quick(self) -> bool:
@@ -40,36 +41,11 @@ class Prover(Protocol):
     def compiled(self) -> bool:
         """Whether its kernels have been compiled."""
 
-    def prove(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.integer],
-        unfair: NDArray[np.integer],
-    ) -> list[BoxProof]:
+    def prove(self, boxes: ClaimedBoxes) -> list[BoxProof]:
         """Return what was proved of each box."""
 
-    def prove_quickly(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.integer],
-        unfair: NDArray[np.integer],
-    ) -> list[BoxProof]:
+    def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:
         """Return the same with less work for each box."""
-
-
-class ClaimedBoxes(NamedTuple):
-    """Boxes of the file: their first and last cells, shape (n, attributes), and the shares that each claims."""
-
-    low: NDArray[np.integer]
-    high: NDArray[np.integer]
-    fair: NDArray[np.uint32]
-    unfair: NDArray[np.uint32]
-
-    def of(self, which: slice | np.intp | NDArray[np.intp] | Booleans) -> ClaimedBoxes:
-        """Return some of the boxes."""
-        return ClaimedBoxes(self.low[which], self.high[which], self.fair[which], self.unfair[which])
 
 
 @dataclass
@@ -179,7 +155,7 @@ def verify_boxes(
                     break
                 group = pieces[first : first + 2 * _processors()]
                 for piece, proofs in zip(
-                    group, pool.map(lambda piece, by=prover: by.prove_quickly(*boxes.of(piece)), group), strict=True
+                    group, pool.map(lambda piece, by=prover: by.prove_quickly(boxes.of(piece)), group), strict=True
                 ):
                     for k, proof in zip(piece.tolist(), proofs, strict=True):
                         if proof.confirmed:
@@ -200,7 +176,7 @@ def verify_boxes(
             if slow >= SLOW_FAILURES and proof is not None:
                 found.failed[k] = proof
             else:
-                again = provers[owner[k]].prove(*boxes.of(np.array([k])))[0]
+                again = provers[owner[k]].prove(boxes.of(np.array([k])))[0]
                 if again.confirmed:
                     state.done[k] = True
                 else:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.floats.network import FloatNetwork, entry_range, mass_before
+from evenhand.checker.floats.network import ShareEvents, entry_range, mass_before
 from evenhand.kernels import compile_kernel, new_arrays
 from evenhand.typing import Booleans, Floats, Integers
 
@@ -28,7 +28,7 @@ jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck
 
 LEVELS = ((512, 64), (1024, 512), (4096, 4096))
 """Grid steps and listed joint values: each is tried where those before did not reach a claim."""
-MOST_STEPS, MOST_LISTED = LEVELS[-1]
+MOST_LISTED = LEVELS[-1][1]
 MOST_ATOMS = 1024
 """Joint values of the narrowest tabled attributes that are moved to the grid as they are."""
 LOSS = 2.0**-42
@@ -90,10 +90,11 @@ class CountArrays(NamedTuple):
     hits: Floats
 
 
-def count_arrays(net: FloatNetwork, functions: int, events: int) -> CountArrays:
-    """Fresh work arrays."""
-    axes = max(1, len(net.line))
-    cells = 1 + int(np.minimum(net.count, MOST_LISTED).sum())
+def count_arrays(
+    axes: int, functions: int, events: int, cells: int, level: tuple[int, int] = LEVELS[-1]
+) -> CountArrays:
+    """Return fresh work arrays for attributes in so many runs in all, and for grids and lists up to a level."""
+    axes, (steps, listed) = max(1, axes), level
     work = new_arrays(
         CountArrays,
         {
@@ -105,15 +106,15 @@ def count_arrays(net: FloatNetwork, functions: int, events: int) -> CountArrays:
             "constant least most score used tabled bottom inverse": functions,
             "middle deviation": (functions, 2),
             "live lead": events,
-            "partial": (functions, MOST_LISTED),
-            "weight needed": MOST_LISTED,
-            "table": (functions, MOST_STEPS + 2),
+            "partial": (functions, listed),
+            "weight needed": listed,
+            "table": (functions, steps + 2),
             "value chances": MOST_ATOMS,
-            "here there": 2 * MOST_STEPS + 8,
-            "hits": MOST_STEPS + 2,
+            "here there": 2 * steps + 8,
+            "hits": steps + 2,
         },
     )
-    work.step[:] = 1
+    work.step[:] = work.runs[:] = 1
     return work
 
 
@@ -218,7 +219,7 @@ def _share_out_assignments(net, b, d):
 
 
 @jit
-def count_shares(net, events, steps, room, d):
+def count_shares(events, steps, room, d):
     """Return lower bounds on the shares of the box that was laid out in which people are fair, and unfair."""
     d.used[:] = False
     d.tabled[:] = False
@@ -234,19 +235,19 @@ def count_shares(net, events, steps, room, d):
         for k in range(events.size[e]):
             if d.live[e] and d.least[events.member[e, k]] <= 0:
                 d.used[events.member[e, k]] = True
-    _choose_listed(net, events, room, d)
-    listed = _list_values(net, d)
+    _choose_listed(events, room, d)
+    listed = _list_values(d)
     # As many additions and products as a probability goes through at most, see above; each errs by 2**-53, and twice
     # that is taken off.
     additions = 2 * (steps + listed + MOST_ATOMS)
-    for i in range(len(net.line)):
+    for i in range(len(d.runs)):
         additions += 2 * d.runs[i] + 8
     loss = 2.0 * additions * 2.0**-53
     fair, unfair = 0.0, 0.0
     for e in range(len(events.size)):
         if not d.live[e]:
             continue
-        share = 1.0 if d.lead[e] < 0 else _count_event(net, events, e, listed, steps, loss, d)
+        share = 1.0 if d.lead[e] < 0 else _count_event(events, e, listed, steps, loss, d)
         if not events.unfair[e]:
             fair += share
         # Shares of events that exclude each other add up; of others only the largest is sure.
@@ -258,9 +259,9 @@ def count_shares(net, events, steps, room, d):
 
 
 @jit
-def _choose_listed(net, events, room, d):
+def _choose_listed(events, room, d):
     """List the attributes in which functions of an event differ most for the number of their values."""
-    axes = len(net.line)
+    axes = len(d.runs)
     d.listed[:] = False
     points = 1
     for _ in range(axes):
@@ -301,16 +302,16 @@ def _difference_range(d, f, g, i):
 
 
 @jit
-def _list_values(net, d):
+def _list_values(d):
     """Fill in the sums and probabilities of all joint values of the listed attributes; return how many there are."""
     n = 1
     d.weight[0] = 1.0
     for f in range(len(d.constant)):
         d.partial[f, 0] = d.constant[f]
-        for i in range(len(net.line)):
+        for i in range(len(d.runs)):
             if d.runs[i] == 1:
                 d.partial[f, 0] += d.term[f, d.at[i]]
-    for i in range(len(net.line)):
+    for i in range(len(d.runs)):
         if not d.listed[i]:
             continue
         # From the last value to the first, so that what is read has not been written over.
@@ -329,23 +330,23 @@ def _list_values(net, d):
 
 
 @jit
-def _make_table(net, f, steps, d):
+def _make_table(f, steps, d):
     """Tabulate the tails of function f over the attributes that are not listed."""
     span, bottom = 0.0, 0.0
-    for i in range(len(net.line)):
+    for i in range(len(d.runs)):
         if not d.listed[i] and d.runs[i] > 1:
             bottom += d.low[f, i]
             span += d.high[f, i] - d.low[f, i]
     inverse = 0.0 if span <= 0 else steps / (span * (1 + 2.0**-40))
     here, there, hits = d.here, d.there, d.hits
-    for i in range(len(net.line)):
+    for i in range(len(d.runs)):
         d.waiting[i] = not d.listed[i] and d.runs[i] > 1
     # The narrowest attributes are joined before anything is moved to the grid: all of them are then moved once.
     atoms = 1
     d.value[0], d.chances[0] = 0.0, 1.0
     # Invariant: value[k] and chances[k], k < atoms, are the joint values above their least sum, and their chances.
     while True:
-        i = _narrowest(net, d)
+        i = _narrowest(d)
         if i < 0 or atoms * d.runs[i] > MOST_ATOMS:
             break
         d.waiting[i] = False
@@ -363,7 +364,7 @@ def _make_table(net, f, steps, d):
         top = max(top, j)
     # Invariant: here[j], j <= top, is the chance that the attributes so far come to j steps, each moved down to a step.
     while True:
-        i = _narrowest(net, d)
+        i = _narrowest(d)
         if i < 0:
             break
         d.waiting[i] = False
@@ -394,10 +395,10 @@ def _make_table(net, f, steps, d):
 
 
 @jit
-def _narrowest(net, d):
+def _narrowest(d):
     """Return the attribute with the fewest runs that is not in the table yet; -1 if none is left."""
     found = -1
-    for i in range(len(net.line)):
+    for i in range(len(d.runs)):
         if d.waiting[i] and (found < 0 or d.runs[i] < d.runs[found]):
             found = i
     return found
@@ -418,14 +419,14 @@ def _tail(d, f, steps, x):
 
 
 @jit
-def _count_event(net, events, e, listed, steps, loss, d):
+def _count_event(events, e, listed, steps, loss, d):
     """Return a lower bound on the share of people for whom all functions of an event are positive.
 
     ``loss`` bounds the relative error of all sums and products of probabilities.
     """
     lead, other, ahead, behind, others = d.lead[e], -1, 0.0, 0.0, 0
     if not d.tabled[lead]:
-        _make_table(net, lead, steps, d)
+        _make_table(lead, steps, d)
     needed = d.needed
     for c in range(listed):
         needed[c] = -d.partial[lead, c]
@@ -436,7 +437,7 @@ def _count_event(net, events, e, listed, steps, loss, d):
         if g == lead or d.least[g] > 0:
             continue
         gap, rise, size = 0.0, 0.0, 0.0
-        for i in range(len(net.line)):
+        for i in range(len(d.runs)):
             if not d.listed[i] and d.runs[i] > 1:
                 a, b = _difference_range(d, lead, g, i)
                 gap += a
@@ -456,7 +457,7 @@ def _count_event(net, events, e, listed, steps, loss, d):
     # Of two conditions the other may lead, or both may be counted apart: those who fail one or the other are no more
     # than those who fail either.
     if not d.tabled[other]:
-        _make_table(net, other, steps, d)
+        _make_table(other, steps, d)
     for c in range(listed):
         x, y = -d.partial[lead, c], -d.partial[other, c]
         # P(both) >= P(one) + P(other) - 1.
@@ -464,3 +465,104 @@ def _count_event(net, events, e, listed, steps, loss, d):
         apart = _tail(d, lead, steps, x) + _tail(d, other, steps, y) - 1.0 - 2 * loss
         share += d.weight[c] * max(found, apart)
     return share * (1 - loss)
+
+
+@compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
+def count_laid_out(events, steps, room, d):
+    """Return lower bounds on the fair and the unfair share of a box whose functions are in the work arrays."""
+    return count_shares(events, steps, room, d)
+
+
+class PeopleSums(NamedTuple):
+    """Functions of the people in a box: ``constants[f] + sum over i of terms[i][f, cell]``.
+
+    Attributes:
+        constants: shape (functions,).
+        terms: one array (functions, cells) per attribute.
+        chances: of the cells of each attribute, one array (cells,) each.
+    """
+
+    constants: Floats
+    terms: tuple[Floats, ...]
+    chances: tuple[Floats, ...]
+
+    @property
+    def people(self) -> int:
+        """How many combinations of cells there are."""
+        return math.prod(len(chance) for chance in self.chances)
+
+    def positive(self) -> Booleans:
+        """Return which function is surely positive for whom, shape (functions, people). Only for few."""
+        values = self._lowered(self._extents())[:, None]
+        for term in self.terms:
+            values = (values[:, :, None] + term[:, None, :]).reshape(len(values), -1)
+        return np.asarray(values > 0)
+
+    def share_of(self, chosen: Booleans) -> float:
+        """Return a lower bound on the share of chosen people, shape (people,); 1 if these are all. Only for few."""
+        if chosen.all():
+            return 1.0
+        weights = np.ones(1)
+        for chance in self.chances:
+            weights = (weights[:, None] * chance).ravel()
+        return float(weights[chosen].sum()) * (1 - LOSS)
+
+    def mean(self) -> Floats:
+        """Return the values in the middle of the box; for choices only."""
+        middle: Floats = sum((term.mean(axis=1) for term in self.terms), self.constants)
+        return middle
+
+    def count(
+        self, fair: list[list[int]], unfair: list[list[int]], level: tuple[int, int], *, add: bool
+    ) -> tuple[float, float]:
+        """Return lower bounds on the shares in which all functions of some event are positive, fair and unfair.
+
+        Args:
+            fair: events that exclude each other, as functions.
+            unfair: the same; unless they are to be added, only the largest counts.
+            level: grid steps and listed joint values.
+            add: whether unfair events exclude each other too.
+        """
+        every = fair + unfair
+        used = sorted({f for event in every for f in event})
+        place = {f: k for k, f in enumerate(used)}
+        member = np.full((len(every), max(map(len, every))), -1, dtype=np.int64)
+        for k, event in enumerate(every):
+            member[k, : len(event)] = [place[f] for f in event]
+        size = np.array([len(event) for event in every], dtype=np.int64)
+        is_unfair = np.arange(len(every)) >= len(fair)
+        sums = PeopleSums(self.constants[used], tuple(term[used] for term in self.terms), self.chances)
+        widths = [len(chance) for chance in self.chances]
+        d = count_arrays(len(widths), len(used), len(every), 1 + sum(widths), level)
+        sums._lay_out(d, np.concatenate([[0], np.cumsum(widths)]))
+        one, other = count_laid_out(ShareEvents(size, member, is_unfair, add, False), *level, d)
+        return float(one), float(other)
+
+    def _lay_out(self, d: CountArrays, at: Integers) -> None:
+        """Fill in what ``count_shares`` reads; ``at`` is where the cells of each attribute begin."""
+        axes = len(self.terms)
+        d.at[: len(at)] = at
+        d.constant[:] = self._lowered(extents := self._extents())
+        d.least[:] = self.constants - 2 * LOSS * extents
+        d.most[:] = self.constants
+        middle, variance = self.constants.copy(), np.full(len(extents), 1e-300)
+        for i, (term, chance) in enumerate(zip(self.terms, self.chances, strict=True)):
+            d.runs[i] = len(chance)
+            d.chance[at[i] : at[i + 1]] = chance
+            d.term[:, at[i] : at[i + 1]] = term
+            d.low[:, i], d.high[:, i] = term.min(axis=1), term.max(axis=1)
+            mean = term @ chance
+            middle += mean
+            variance += np.maximum(0.0, (term * term) @ chance - mean * mean)
+        d.least[:] += d.low[:, :axes].sum(axis=1)
+        d.most[:] += d.high[:, :axes].sum(axis=1)
+        d.score[:] = middle / np.sqrt(variance)
+
+    def _lowered(self, extents: Floats) -> Floats:
+        """Return the constants, less what may be lost to rounding."""
+        return self.constants - LOSS * extents
+
+    def _extents(self) -> Floats:
+        """Return the sizes of all that is added up, twice for terms."""
+        sizes: Floats = sum((2 * np.abs(term).max(axis=1) for term in self.terms), np.abs(self.constants))
+        return sizes

@@ -18,7 +18,7 @@ from evenhand.checker.floats.bounds import (
     choose_axis,
     least_margin,
 )
-from evenhand.checker.floats.counting import LEVELS, count_arrays, count_shares, lay_out_box
+from evenhand.checker.floats.counting import LEVELS, MOST_LISTED, count_arrays, count_shares, lay_out_box
 from evenhand.checker.floats.network import FloatNetwork, ShareEvents, mass_before
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers
@@ -67,7 +67,8 @@ def prove_claims(
     low_parts, high_parts = np.zeros((2, most + 1, axes), dtype=np.int64)
     mass, fair, unfair = np.zeros((3, most + 1))
     parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(most + 1, dtype=np.int64))
-    work = bound_arrays(net, functions), count_arrays(net, functions, len(events.size))
+    cells = 1 + int(np.minimum(net.count, MOST_LISTED).sum())
+    work = bound_arrays(net, functions), count_arrays(axes, functions, len(events.size), cells)
     prove_boxes(net, events, low, high, claims, most, parts, work)
 
 
@@ -203,6 +204,6 @@ def _decide_person(net, low, high, b, fair, unfair, p):
 @jit
 def _count_part(net, events, level, parts, b, d, p):
     lay_out_box(net, parts.low[p], parts.high[p], max(STEPS[level] // 4, LISTED[level]), events.together, b, d)
-    more, other = count_shares(net, events, STEPS[level], LISTED[level], d)
+    more, other = count_shares(events, STEPS[level], LISTED[level], d)
     parts.fair[p] = max(parts.fair[p], more)
     parts.unfair[p] = max(parts.unfair[p], other)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.checker.reading import WHOLE
+from evenhand.checker.reading import WHOLE, ClaimedBoxes
 from evenhand.checker.reprove import BoxProof
 from evenhand.checker.trees.bounds import FAIR, UNFAIR, bound_box, choose_cut, copy_row, decide_box
 from evenhand.checker.trees.counting import ALL, count_shares, multiply, share_of
@@ -42,39 +41,16 @@ class TreeProver:
         """Whether its kernels have been compiled."""
         return is_compiled(prove_boxes)
 
-    def prove_quickly(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.integer],
-        unfair: NDArray[np.integer],
-    ) -> list[BoxProof]:
-        """Prove claims again, cutting boxes into few parts; arguments as for ``prove``."""
-        return self._prove(low, high, fair, unfair, QUICK_PARTS)
+    def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:
+        """Prove claims again, cutting boxes into few parts."""
+        return self._prove(boxes, QUICK_PARTS)
 
-    def prove(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.integer],
-        unfair: NDArray[np.integer],
-    ) -> list[BoxProof]:
-        """Prove claims again.
+    def prove(self, boxes: ClaimedBoxes) -> list[BoxProof]:
+        """Prove claims again."""
+        return self._prove(boxes, MAX_PARTS)
 
-        Args:
-            low, high: boxes of cells with mass, shape (n, attributes).
-            fair, unfair: claimed shares in parts of ``WHOLE``.
-        """
-        return self._prove(low, high, fair, unfair, MAX_PARTS)
-
-    def _prove(
-        self,
-        low: NDArray[np.integer],
-        high: NDArray[np.integer],
-        fair: NDArray[np.integer],
-        unfair: NDArray[np.integer],
-        most: int,
-    ) -> list[BoxProof]:
+    def _prove(self, boxes: ClaimedBoxes, most: int) -> list[BoxProof]:
+        low, high, fair, unfair = boxes
         # Claimed in parts of ALL, rounded up: a share of WHOLE parts is all of it.
         claims = [[-(-int(parts) * ALL // WHOLE) for parts in shares] for shares in (fair, unfair)]
         wanted = np.array(claims, dtype=np.int64).T.copy()

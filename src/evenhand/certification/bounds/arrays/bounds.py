@@ -7,7 +7,8 @@ networks of few layers functions below and above all units go forward instead (`
 off in all the boxes are left out; those on in all of them are lines already.
 
 Rounding: sums of two products that replace one, as in ``_refine_second_layer`` and ``_continue_forward``, have terms of
-at most twice the size of what they form, which the pads allow for: they take a relaxed unit for twice as large as it is.
+at most twice the size of what they form, which the pads allow for: they take a relaxed unit for twice as large as it
+is.
 """
 
 from __future__ import annotations
