@@ -96,8 +96,10 @@ class BoxProver:
             if kept is not None:
                 low[:, i], high[:, i] = kept[low[:, i]], kept[high[:, i]]
         return [
-            BoxProof(True, 0.0, 0.0, 0) if claim == (0, 0) else PartitionedBox(self._shares, *box, claim).proof()
-            for *box, claim in zip(low, high, claims, strict=True)
+            BoxProof(True, 0.0, 0.0, 0)
+            if claim == (0, 0)
+            else PartitionedBox(self._shares, low[k], high[k], claim).proof()
+            for k, claim in enumerate(claims)
         ]
 
     def prove_quickly(self, boxes: ClaimedBoxes) -> list[BoxProof]:

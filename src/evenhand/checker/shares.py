@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.checker.floats.bounds import BoxFunctions, bound_arrays, bound_margins
+from evenhand.checker.floats.bounds import BoundArrays, bound_arrays, bound_margins
 from evenhand.checker.floats.counting import LEVELS, PeopleSums
 from evenhand.checker.floats.network import FloatNetwork, entry_bounds
 from evenhand.checker.form import LayeredForm
@@ -80,9 +80,9 @@ class SharesProver:
         """
         wide_low, wide_high = self.widen(low, high)
         functions, axis = self._bound(wide_low, wide_high, low, high, together=together)
-        fair, unfair = self._decide(functions)
-        if fair or unfair:
-            return ProvedShares(float(fair), float(unfair)), axis
+        fair, unfair = decide_people(self._positive(functions), self.form, self.least)
+        if fair[0] or unfair[0]:
+            return ProvedShares(float(fair[0]), float(unfair[0])), axis
         if (low == high).all():
             return self._decide_person(wide_low, wide_high), axis
         if (wide_high - wide_low).max(initial=0) > MAX_WIDTH:
@@ -95,24 +95,20 @@ class SharesProver:
 
     def widen(self, low: Integers, high: Integers) -> tuple[Integers, Integers]:
         """Return a box with everybody who is close to somebody in it."""
-        return np.maximum(low - self.widths, 0), np.minimum(high + self.widths, self.net.count - 1)
+        return np.maximum(low - self.widths, 0), np.minimum(high + self.widths, self.net.counts - 1)
 
     def _bound(
         self, low: Integers, high: Integers, inner_low: Integers, inner_high: Integers, *, together: bool
-    ) -> tuple[BoxFunctions, int]:
+    ) -> tuple[BoundArrays, int]:
         """Return the lower functions of a box, and the attribute that a box inside it had best be cut along."""
-        assignments, margins = len(self.form.bases), len(self.form.pairs)
-        shape = (assignments, margins, 2, 2)
-        columns = (1 if together else assignments, margins, 2, 2, self.net.columns.shape[1])
-        found = BoxFunctions(np.zeros(columns), np.zeros(shape), np.zeros(shape))
-        axis = bound_margins(self.net, low, high, inner_low, inner_high, bound_arrays(self.net, 1), found)
+        found = bound_arrays(self.net, 2 * len(self.form.bases) * len(self.form.pairs))
+        axis = bound_margins(self.net, together, low, high, inner_low, inner_high, found)
         return found, int(axis)
 
-    def _decide(self, functions: BoxFunctions) -> tuple[bool, bool]:
-        """Return whether everybody in a box is treated fairly, and whether everybody is treated unfairly."""
-        positive = functions.least.max(axis=3) > 0
-        fair, unfair = decide_people(positive[..., None], self.form, self.least)
-        return bool(fair[0]), bool(unfair[0])
+    def _positive(self, functions: BoundArrays) -> Booleans:
+        """Return which functions are positive in all of a box, by either choice of slopes, as for ``decide_people``."""
+        positive = functions.least.max(axis=1) > 0
+        return np.asarray(positive.reshape(len(self.form.bases), len(self.form.pairs), 2, 1))
 
     def _decide_person(self, low: Integers, high: Integers) -> ProvedShares:
         """Decide a person by the labels of everybody close, each by themselves."""
@@ -123,30 +119,26 @@ class SharesProver:
         for cells in itertools.product(*ranges):
             person = np.array(cells, dtype=np.int64)
             functions, _ = self._bound(person, person, person, person, together=False)
-            positive = functions.least.max(axis=3) > 0
-            sets |= set(possible_labels(positive[..., None], self.form.pairs, self.form.labels).ravel().tolist())
+            labels = possible_labels(self._positive(functions), self.form.pairs, self.form.labels)
+            sets |= set(labels.ravel().tolist())
         if len(sets) == 1 and all(one & (one - 1) == 0 for one in sets):
             return ProvedShares(1.0, 0.0)
         return ProvedShares(0.0, float(any(a & b == 0 for a, b in itertools.combinations(sets, 2))))
 
-    def _lower_functions(self, functions: BoxFunctions, low: Integers, high: Integers) -> tuple[Floats, list[Floats]]:
+    def _lower_functions(self, functions: BoundArrays, low: Integers, high: Integers) -> tuple[Floats, list[Floats]]:
         """Return the lower functions of a box, of both slopes those that are higher on average.
 
         Returns:
             Constants of every assignment, margin and sign, (functions,), and for each attribute what its cells add,
             (functions, cells).
         """
-        groups = len(functions.column)
-        each = len(functions.constant) // groups
-        table = [self._cell_terms(functions.column, i, int(low[i]), int(high[i])) for i in range(len(low))]
-        means = sum((term.mean(axis=4) for term in table), np.zeros(functions.column.shape[:4]))
-        steep = (functions.constant[::each] + means).argmax(axis=3)[..., None]
-        table = [np.take_along_axis(term, steep[..., None], axis=3)[:, :, :, 0] for term in table]
-        constants = np.take_along_axis(functions.constant, np.repeat(steep, each, axis=0), axis=3)[..., 0]
+        table = [self._cell_terms(functions.function, i, int(low[i]), int(high[i])) for i in range(len(low))]
+        every = np.arange(len(functions.constant))
+        steep = sum((term.mean(axis=2) for term in table), functions.constant).argmax(axis=1)
         # Constants beyond what all terms come to decide alone.
         most = sum((float(np.abs(term).max()) for term in table), 1.0)
-        terms = [np.repeat(term, each, axis=0).reshape(-1, term.shape[3]) for term in table]
-        return np.clip(constants, -4 * most, 4 * most).ravel(), terms
+        constants = np.clip(functions.constant[every, steep], -4 * most, 4 * most)
+        return constants, [term[every, steep] for term in table]
 
     def _cell_terms(self, column: Floats, i: int, low: int, high: int) -> Floats:
         """Return what each cell of a range adds to functions at least, with the cells as the last axis."""
@@ -173,7 +165,7 @@ class SharesProver:
         if form.labels == 2 and few:
             # The second label for somebody close, and the first for somebody.
             positive = somebody.positive().reshape(shape)
-            apart = somebody.share_of(positive[:, 0, 0].any(axis=0) & positive[:, 0, 1].any(axis=0))
+            apart = somebody.share_of(np.asarray(positive[:, 0, 0].any(axis=0) & positive[:, 0, 1].any(axis=0)))
         else:
             apart = min(1 - shares.fair, self._count_apart(close, somebody, level))
         return replace(shares, unfair=max(shares.unfair, apart))
@@ -239,7 +231,7 @@ class SharesProver:
         self, sums: PeopleSums, fair: list[list[int]], unfair: list[list[int]], level: tuple[int, int], *, add: bool
     ) -> ProvedShares:
         many = max(map(len, fair + unfair)) > MANY_FUNCTIONS
-        return ProvedShares(*sums.count(fair, unfair, LEVELS[0] if many else level, add=add))
+        return ProvedShares(*sums.count_events(fair, unfair, LEVELS[0] if many else level, add=add))
 
 
 def decide_people(positive: Booleans, form: LayeredForm, least: int) -> tuple[Booleans, Booleans]:

@@ -405,42 +405,19 @@ def choose_axis(net, low, high, w):
     return found
 
 
-class BoxFunctions(NamedTuple):
-    """Lower functions of every margin and its negative over a box, under every assignment.
-
-    Attributes:
-        column: coefficients of columns, shape (groups, margins, 2, slopes, columns): a group of assignments shares
-            them, either one or all.
-        constant: shape (assignments, margins, 2, slopes).
-        least: least values over the box, the same shape.
-    """
-
-    column: Floats
-    constant: Floats
-    least: Floats
-
-
 @compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
-def bound_margins(net, low, high, inner_low, inner_high, w, found):
-    """Fill in the lower functions of a box, with as many groups as ``found`` has.
+def bound_margins(net, together, low, high, inner_low, inner_high, w):
+    """Compute the functions (assignment, margin, sign) of a box, with all assignments bounded at once or each alone.
 
     Returns:
         The attribute along which to cut a box inside it, -1 if none can be.
     """
+    assignments = len(net.bases)
     w.weight[:] = 0.0
-    each = len(net.bases) // len(found.column)
-    for group in range(len(found.column)):
-        first, last = group * each, (group + 1) * each
-        bound_box(net, first, last, low, high, w)
-        for m in range(net.sizes[len(net.sizes) - 1]):
-            for side in range(2):
-                for flat in range(2):
-                    constant = _function_of(net, m, side, flat, w)
-                    least = least_terms(net, low, high, w.column, w)
-                    for q in range(net.columns.shape[1]):
-                        found.column[group, m, side, flat, q] = w.column[q]
-                    for p in range(first, last):
-                        value = constant + base_of(net, p, w)
-                        found.constant[p, m, side, flat] = value
-                        found.least[p, m, side, flat] = value + least
+    for p in range(assignments):
+        if not together:
+            bound_box(net, p, p + 1, low, high, w)
+        elif p == 0:
+            bound_box(net, 0, assignments, low, high, w)
+        bound_functions(net, p, low, high, w)
     return choose_axis(net, inner_low, inner_high, w)

@@ -512,7 +512,7 @@ class PeopleSums(NamedTuple):
         middle: Floats = sum((term.mean(axis=1) for term in self.terms), self.constants)
         return middle
 
-    def count(
+    def count_events(
         self, fair: list[list[int]], unfair: list[list[int]], level: tuple[int, int], *, add: bool
     ) -> tuple[float, float]:
         """Return lower bounds on the shares in which all functions of some event are positive, fair and unfair.

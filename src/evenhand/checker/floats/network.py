@@ -62,7 +62,7 @@ class FloatNetwork(NamedTuple):
         sizes: units of each layer before ReLU; the last are the margins.
         line: which attributes enter affinely; the others have a row per cell.
         start: first column of each attribute.
-        count: cells of each attribute.
+        counts: cells of each attribute.
         values, first, last: of an attribute whose cells are runs of consecutive integers, each weighing the same, how
             many each holds, the first and the last; 0 values where cells are held one by one.
         cell: where the held cells of each attribute begin in ``entry_low``, ``entry_high`` and, plus one per attribute,
@@ -83,7 +83,7 @@ class FloatNetwork(NamedTuple):
     sizes: Integers
     line: Booleans
     start: Integers
-    count: Integers
+    counts: Integers
     values: Integers
     first: Floats
     last: Floats
@@ -128,7 +128,7 @@ def gamma(terms: int, unit: float) -> float:
 
 
 @jit
-def entry_range(net, i, cell):
+def entry_range(net: FloatNetwork, i: int, cell: int) -> tuple[float, float]:
     """Return the smallest and the largest entry of a cell of an attribute."""
     if net.values[i] > 0:
         # Whole numbers below 2**53: exact.
@@ -138,12 +138,12 @@ def entry_range(net, i, cell):
 
 
 @jit
-def mass_before(net, i, cell):
+def mass_before(net: FloatNetwork, i: int, cell: int) -> int:
     """Return the whole mass of the cells of an attribute before one of them."""
     if net.values[i] > 0:
-        return min(cell * net.values[i], int(net.last[i] - net.first[i]) + 1)
+        return int(min(cell * net.values[i], int(net.last[i] - net.first[i]) + 1))
     # Running sums have one number more than there are cells, for every attribute.
-    return net.before[net.cell[i] + i + cell]
+    return int(net.before[net.cell[i] + i + cell])
 
 
 def _has_equal_runs(axis: CellAxis) -> bool:
@@ -258,7 +258,7 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
         sizes=np.array(sizes, dtype=np.int64),
         line=np.array([isinstance(axis.part, LineTerm) for axis in axes], dtype=np.bool_),
         start=np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
-        count=np.array([axis.count for axis in axes], dtype=np.int64),
+        counts=np.array([axis.count for axis in axes], dtype=np.int64),
         values=np.array([0 if each is None else each.values for each in runs], dtype=np.int64),
         first=np.array([0.0 if each is None else each.first for each in runs]),
         last=np.array([0.0 if each is None else each.last for each in runs]),

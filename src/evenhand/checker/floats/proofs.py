@@ -67,7 +67,7 @@ def prove_claims(
     low_parts, high_parts = np.zeros((2, most + 1, axes), dtype=np.int64)
     mass, fair, unfair = np.zeros((3, most + 1))
     parts = BoxParts(low_parts, high_parts, mass, fair, unfair, np.zeros(most + 1, dtype=np.int64))
-    cells = 1 + int(np.minimum(net.count, MOST_LISTED).sum())
+    cells = 1 + int(np.minimum(net.counts, MOST_LISTED).sum())
     work = bound_arrays(net, functions), count_arrays(axes, functions, len(events.size), cells)
     prove_boxes(net, events, low, high, claims, most, parts, work)
 
