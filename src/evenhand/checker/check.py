@@ -25,7 +25,7 @@ from evenhand.checker.reading import (
     reject_malformed,
 )
 from evenhand.checker.reprove import BoxProof, BoxProver
-from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict
+from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict, float_below
 from evenhand.checker.verification import CheckState, Prover, verify_boxes
 from evenhand.errors import OptionError
 from evenhand.models import AdditiveNetwork, TreeEnsemble
@@ -139,13 +139,13 @@ def check_certificate(
         tolerance=statement.tolerance,
         bands=statement.bands,
         outcomes=tuple(
-            CheckedOutcome(least=part.least, proved=_float_below(unfair), possible=-_float_below(fair - 1))
+            CheckedOutcome(least=part.least, proved=float_below(unfair), possible=-float_below(fair - 1))
             for part, (fair, unfair) in zip(statement.partitions, shares, strict=True)
             if len(shares) > 1
         ),
         method=statement.method,
-        certified=_float_below(certified),
-        falsified=_float_below(falsified),
+        certified=float_below(certified),
+        falsified=float_below(falsified),
         undecided=float(1 - certified - falsified),
         boxes=sum(len(part.low) for part in statement.partitions),
         checked=checked,
@@ -178,12 +178,6 @@ def _rebuild_question(
 
     trees = recorded_trees_of(statement, model, asked)
     return trees, [TreeProver(trees, part.least) for part in statement.partitions]
-
-
-def _float_below(share: Fraction) -> float:
-    """Return the largest float that is not above a fraction."""
-    nearest = float(share)
-    return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)
 
 
 def _check_partition(question: RecordedDomain, claimed: ClaimedPartition) -> ClaimedBoxes:

@@ -80,6 +80,6 @@ def probability_margin(threshold: float) -> float:
     return max(TIE, 1.0005 * width) + 2.0**-23 * abs(middle)
 
 
-def fold_sizes(sizes: NDArray[np.float64], columns: list[tuple[int, int]]) -> NDArray[np.float64]:
-    """Return the sizes of columns, or of the two that a difference is made of."""
-    return np.stack([sizes[:, a] + (sizes[:, b] if b >= 0 else 0.0) for a, b in columns], axis=1)
+def fold_columns(values: NDArray[np.float64], pairs: list[tuple[int, int]], sign: float) -> NDArray[np.float64]:
+    """Return columns, or of pairs of them the sums or (with a sign of -1) the differences."""
+    return np.stack([values[:, a] + (sign * values[:, b] if b >= 0 else 0.0) for a, b in pairs], axis=1)

@@ -27,6 +27,7 @@ import numpy as np
 from pydantic import Field
 
 from evenhand.checker.reading import CertificateError, reject_malformed
+from evenhand.checker.result import float_below
 from evenhand.core import Document, Facts, Note, Result, Text
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import People, parse_constraint
@@ -172,7 +173,7 @@ def check_refutation(
         features={str(name): str(text) for name, text in held["features"].items()},
         groups={str(name): str(text) for name, text in held["groups"].items()},
         decided=f"{held.get('target')}, favourable: {held.get('favourable')}",
-        bound=None if bound is None or bound > 1 else _float_below(bound),
+        bound=None if bound is None or bound > 1 else float_below(bound),
         claimed=claim.bound,
         people=claim.people,
         cells=len(claim.features),
@@ -604,8 +605,3 @@ def _count_again(claim: _Claim, held: Mapping[str, Any], people: People) -> None
     if counted != stated:
         wrong = next(row for row in {**counted, **stated} if counted.get(row) != stated.get(row))
         raise CertificateError(f"the data has other counts than the file in the cell {''.join(map(str, wrong))}")
-
-
-def _float_below(share: Fraction) -> float:
-    nearest = float(share)
-    return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)

@@ -109,7 +109,6 @@ class BoxProver:
         low, high, fair, unfair = boxes
         n = len(low)
         claims = BoxClaims(*(np.minimum(1.0, shares / WHOLE * UPWARD) for shares in (fair, unfair)), *np.zeros((3, n)))
-        claims.fair[fair == WHOLE] = 1.0
         some = (fair > 0) | (unfair > 0)
         confirmed, refuted = ~some, np.zeros(n, dtype=np.bool_)
         for most in QUICK_PARTS:
@@ -162,7 +161,7 @@ class PartitionedBox:
 
     def __init__(self, prover: SharesProver, low: Integers, high: Integers, claim: tuple[int, int]) -> None:
         self._prover = prover
-        self._claim = tuple(1.0 if share == WHOLE else min(1.0, share / WHOLE * UPWARD) for share in claim)
+        self._claim = tuple(min(1.0, share / WHOLE * UPWARD) for share in claim)
         self._whole = _box_mass(prover.form.axes, low, high)
         self._parts = [_Part(low, high, 1.0)]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 
 
 Verdict: TypeAlias = Literal["confirmed", "restricted", "not confirmed", "unfinished", "rejected"]
+
+
+def float_below(share: Fraction) -> float:
+    """Return the largest float that is not above a fraction."""
+    nearest = float(share)
+    return nearest if Fraction(nearest) <= share else math.nextafter(nearest, -math.inf)
 
 
 class UnconfirmedBox(ResultPart):

@@ -151,7 +151,7 @@ class SharesProver:
 
     def _count(self, close: CloseFunctions, level: tuple[int, int]) -> ProvedShares:
         """Count a box where the lower functions are positive for everybody close, or for somebody."""
-        form, everybody = self.form, close.for_everybody()
+        form, everybody = self.form, close.extreme(np.minimum)
         shape = (len(form.bases), len(form.pairs), 2, -1)
         few = everybody.people * len(close.constants) <= ONE_BY_ONE
         if few:
@@ -161,7 +161,7 @@ class SharesProver:
             shares = self._count_events(everybody, level)
         if not self.widths.any():
             return shares
-        somebody = close.for_somebody()
+        somebody = close.extreme(np.maximum)
         if form.labels == 2 and few:
             # The second label for somebody close, and the first for somebody.
             positive = somebody.positive().reshape(shape)
@@ -310,15 +310,8 @@ class CloseFunctions:
     first: Integers
     widths: Integers
 
-    def for_everybody(self) -> PeopleSums:
-        """Return the least that the functions may be for somebody close."""
-        return self._extreme(np.minimum)
-
-    def for_somebody(self) -> PeopleSums:
-        """Return the most that each function alone is for somebody close."""
-        return self._extreme(np.maximum)
-
-    def _extreme(self, choose: np.ufunc) -> PeopleSums:
+    def extreme(self, choose: np.ufunc) -> PeopleSums:
+        """Return the least that functions may be for somebody close, or the most that each alone is."""
         moved = []
         for i, width in enumerate(self.widths.tolist()):
             found = self._shift_terms(i, 0)

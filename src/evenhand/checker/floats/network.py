@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.checker.deployed import fold_sizes, number_error_of, strip_reach, telling_margins
+from evenhand.checker.deployed import fold_columns, number_error_of, strip_reach, telling_margins
 from evenhand.checker.form import LayeredForm
 from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import CertificateError
@@ -177,11 +177,6 @@ def _require_room(form: LayeredForm) -> None:
         )
 
 
-def _differences(values: Floats, pairs: list[tuple[int, int]]) -> Floats:
-    """Return columns, or the differences of two."""
-    return np.stack([values[:, a] - (values[:, b] if b >= 0 else 0.0) for a, b in pairs], axis=1)
-
-
 def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetwork:
     """Return the network in float64.
 
@@ -197,23 +192,23 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
         for row in form.bases
     ]
     bases = np.array(folded).reshape(len(form.bases), -1)
-    terms = fold_sizes(form.sizes, form.units).max(axis=0) + np.abs(shifts)
+    terms = fold_columns(form.sizes, form.units, 1.0).max(axis=0) + np.abs(shifts)
     reach = np.zeros(bases.shape[1])
     parts, lows, highs, befores = [], [], [], []
     for axis in axes:
         cells = np.arange(0 if _has_equal_runs(axis) else axis.count)
         if isinstance(axis.part, LineTerm):
-            held = _differences(np.stack([axis.part.slope, axis.part.intercept]), form.units)
+            held = fold_columns(np.stack([axis.part.slope, axis.part.intercept]), form.units, -1.0)
             bases = bases + held[1]
-            terms = terms + fold_sizes(np.abs(axis.part.intercept[None, :]), form.units)[0]
+            terms = terms + fold_columns(np.abs(axis.part.intercept[None, :]), form.units, 1.0)[0]
             largest = max(abs(end) for end in strip_reach(axis))
-            reach = reach + fold_sizes(np.abs(axis.part.slope[None, :]), form.units)[0] * largest
+            reach = reach + fold_columns(np.abs(axis.part.slope[None, :]), form.units, 1.0)[0] * largest
             parts.append(held[:1])
             low, high = entry_bounds(axis, cells)
         else:
             rows = axis.part.at(axis.entries(cells)[0])
-            parts.append(_differences(rows, form.units))
-            reach = reach + fold_sizes(np.abs(rows), form.units).max(axis=0)
+            parts.append(fold_columns(rows, form.units, -1.0))
+            reach = reach + fold_columns(np.abs(rows), form.units, 1.0).max(axis=0)
             low = high = np.zeros(axis.count)
         lows.append(low)
         highs.append(high)
@@ -226,7 +221,7 @@ def float_network_of(question: RecordedQuestion, form: LayeredForm) -> FloatNetw
         last = number == len(form.layers) - 1
         chosen = form.margins if last else [(unit, -1) for unit in range(len(layer.bias))]
         stacked = np.concatenate([layer.weights, layer.bias[None, :]])
-        held, size = _differences(stacked, chosen), fold_sizes(np.abs(stacked), chosen)
+        held, size = fold_columns(stacked, chosen, -1.0), fold_columns(np.abs(stacked), chosen, 1.0)
         if last:
             held[-1] -= form.shifts
             size[-1] += np.abs(form.shifts)
