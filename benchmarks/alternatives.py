@@ -45,10 +45,11 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from evenhand import datasets
 from evenhand.errors import FetchError
-from evenhand.mitigation.alternatives import AlternativesResult, find_alternatives
+from evenhand.mitigation.alternatives.analysis import find_alternatives
+from evenhand.mitigation.alternatives.result import AlternativesResult
 from evenhand.models import Subject
 from evenhand.schema import People, Schema, encode
-from evenhand.view import drawing as charts
+from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, Spec, finish_chart, mark_layer, to_svg
 
 SHARED = Path(os.environ.get("EVENHAND_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 FOLDER = Path(__file__).parent / "results" / "alternatives"
@@ -185,9 +186,13 @@ def measure(name: str, split: int) -> dict[str, Any]:
         before = time.process_time()
         without = schema.protected if method == "reweigh and tilt" else ()
         found = find_alternatives(
-            Subject(model, known), test=test, methods=families, decide_without=without,
-            accuracy_loss=ALLOWED, seed=split,
-        ).result  # fmt: skip
+            Subject(model, known),
+            test=test,
+            methods=families,
+            decide_without=without,
+            accuracy_loss=ALLOWED,
+            seed=split,
+        ).result
         seconds[method] = time.process_time() - before
         curves[method] = [ours(found, aimed) for aimed in AIMED]
         chosen[method] = told(found)
@@ -240,8 +245,9 @@ def as_dataset(half: Half, label: Any, scores: Any = None) -> Any:
 
     made = BinaryLabelDataset(
         df=pd.DataFrame({"group": half.group.astype(float), "label": np.asarray(label, dtype=float)}),
-        label_names=["label"], protected_attribute_names=["group"],
-    )  # fmt: skip
+        label_names=["label"],
+        protected_attribute_names=["group"],
+    )
     if scores is not None:
         made.scores = np.asarray(scores, dtype=float).reshape(-1, 1)
     return made
@@ -289,9 +295,11 @@ def optimised(base: Any, learn: Half, aside: Half) -> Any:
 
     rows = Encoded(base, learn, aside)
     made = ThresholdOptimizer(
-        estimator=rows.model.fit(rows.learn, learn.label), constraints="demographic_parity", prefit=True,
+        estimator=rows.model.fit(rows.learn, learn.label),
+        constraints="demographic_parity",
+        prefit=True,
         predict_method="predict_proba",
-    )  # fmt: skip
+    )
     made.fit(rows.learn, learn.label, sensitive_features=learn.group)
     return made._pmf_predict(rows.aside, sensitive_features=aside.group)[:, 1]
 
@@ -306,9 +314,15 @@ def rejected(base: Any, learn: Half, aside: Half, gap: float) -> Iterator[tuple[
     yield signed((new > 0.5).astype(float), aside)
     for share in BOUNDS:
         made = RejectOptionClassification(
-            **GROUPS, num_class_thresh=15, num_ROC_margin=15, low_class_thresh=0.3, high_class_thresh=0.7,
-            metric_name="Statistical parity difference", metric_ub=share * gap, metric_lb=-share * gap,
-        )  # fmt: skip
+            **GROUPS,
+            num_class_thresh=15,
+            num_ROC_margin=15,
+            low_class_thresh=0.3,
+            high_class_thresh=0.7,
+            metric_name="Statistical parity difference",
+            metric_ub=share * gap,
+            metric_lb=-share * gap,
+        )
         made.fit(as_dataset(learn, learn.label), as_dataset(learn, seen > 0.5, seen))
         after = made.predict(as_dataset(aside, new > 0.5, new))
         yield signed(after.labels.ravel(), aside)
@@ -360,10 +374,12 @@ def summarise(name: str) -> Iterator[dict[str, Any]]:
     for loss in LOSSES.get(name, USUAL_LOSSES):
         gaps = {method: at_loss(cells, method, loss) for method in METHODS}
         row: dict[str, Any] = {
-            "data": name, "splits": len(cells), "loss": loss,
+            "data": name,
+            "splits": len(cells),
+            "loss": loss,
             "given": abs(float(np.mean([one["given"][1] for one in cells]))),
             "gaps": {method: (found[0], jackknife(found)) for method, found in gaps.items()},
-        }  # fmt: skip
+        }
         for way, own in ((BLIND, "reweigh and tilt"), (TOLD, "thresholds")):
             others = [one for one, asks in METHODS.items() if asks == way and one != own]
             best = min(others, key=lambda one: gaps[one][0])
@@ -373,14 +389,17 @@ def summarise(name: str) -> Iterator[dict[str, Any]]:
 
 
 MAKERS = {
-    "reweigh and tilt": "Evenhand", "thresholds": "Evenhand",
-    "aif360 reweighing": "aif360", "aif360 reject option": "aif360",
-    "fairlearn exponentiated gradient": "fairlearn", "fairlearn threshold optimizer": "fairlearn",
-}  # fmt: skip
+    "reweigh and tilt": "Evenhand",
+    "thresholds": "Evenhand",
+    "aif360 reweighing": "aif360",
+    "aif360 reject option": "aif360",
+    "fairlearn exponentiated gradient": "fairlearn",
+    "fairlearn threshold optimizer": "fairlearn",
+}
 TITLES = {BLIND: "not told the attribute when deciding", TOLD: "told the attribute when deciding"}
 
 
-def drawing(names: list[str]) -> charts.Spec:
+def drawing(names: list[str]) -> Spec:
     """The gap at equal losses of accuracy with one standard error, a row for each data set, a column for each way."""
     rows = []
     for name in names:
@@ -392,40 +411,49 @@ def drawing(names: list[str]) -> charts.Spec:
                 for loss in np.linspace(0.0, 1.5 * most, 11).tolist():
                     found = at_loss(cells, method, loss)
                     error = jackknife(found)
-                    points.append({
-                        "by": MAKERS[method], "loss": loss, "gap": found[0],
-                        "low": max(0.0, found[0] - error), "high": found[0] + error,
-                    })  # fmt: skip
+                    points.append(
+                        {
+                            "by": MAKERS[method],
+                            "loss": loss,
+                            "gap": found[0],
+                            "low": max(0.0, found[0] - error),
+                            "high": found[0] + error,
+                        }
+                    )
             panels.append(_panel(points, f"{name} ({len(cells)} splits), {TITLES[way]}"))
         rows.append({"hconcat": panels, "spacing": 30})
-    spec = charts.finish_chart(
+    spec = finish_chart(
         {"vconcat": rows, "spacing": 24},
         "Gap of selection rates on people kept aside at equal losses of accuracy, with one standard error, by data.",
     )
     return spec | {"background": "#ffffff"}
 
 
-def _panel(points: list[charts.Spec], title: str) -> charts.Spec:
+def _panel(points: list[Spec], title: str) -> Spec:
     makers = list(dict.fromkeys(MAKERS.values()))
-    colours = [charts.LIGHT[role] for role in charts.SERIES[: len(makers)]]
+    colours = [LIGHT[role] for role in SERIES[: len(makers)]]
     below = {"title": "accuracy lost", "format": "~%", "tickCount": 4, "offset": 6}
     x = {"field": "loss", "type": "quantitative", "axis": below}
     y = {"field": "gap", "type": "quantitative", "axis": {"title": "gap", "format": "~g", "tickCount": 4}}
     legend = {"orient": "top", "title": None}
     color = {"field": "by", "type": "nominal", "scale": {"domain": makers, "range": colours}, "legend": legend}
     dash = {
-        "field": "by", "type": "nominal", "legend": legend,
-        "scale": {"domain": makers, "range": [list(one) for one in charts.DASHES[: len(makers)]]},
-    }  # fmt: skip
+        "field": "by",
+        "type": "nominal",
+        "legend": legend,
+        "scale": {"domain": makers, "range": [list(one) for one in DASHES[: len(makers)]]},
+    }
     return {
         "layer": [
-            charts.mark_layer(
+            mark_layer(
                 points, {"type": "rule", "opacity": 0.6}, x=x, y=y | {"field": "low"}, y2={"field": "high"}, color=color
             ),
-            charts.mark_layer(points, {"type": "line", "strokeWidth": 1.8}, x=x, y=y, color=color, strokeDash=dash),
+            mark_layer(points, {"type": "line", "strokeWidth": 1.8}, x=x, y=y, color=color, strokeDash=dash),
         ],
-        "width": 340, "height": 130, "title": title,
-    }  # fmt: skip
+        "width": 340,
+        "height": 130,
+        "title": title,
+    }
 
 
 def choices(name: str) -> Iterator[tuple[str, int, int, int]]:
@@ -443,10 +471,13 @@ def show(console: Console) -> None:
     shown = Table("data", "splits", "loss", "given", *METHODS, "not told: ours - best", "told: ours - best")
     for row in rows:
         shown.add_row(
-            row["data"], str(row["splits"]), f"{100 * row['loss']:.1f}", f"{row['given']:.3f}",
+            row["data"],
+            str(row["splits"]),
+            f"{100 * row['loss']:.1f}",
+            f"{row['given']:.3f}",
             *(f"{gap:.3f} ± {error:.3f}" for gap, error in row["gaps"].values()),
             *(f"{row[way]['difference']:+.3f} ± {row[way]['error']:.3f}" for way in (BLIND, TOLD)),
-        )  # fmt: skip
+        )
     console.print(shown)
     floor = Table("data", "family", "splits", "hidden loss within .3 points", "written")
     for name in SETTINGS:
@@ -456,7 +487,7 @@ def show(console: Console) -> None:
     (FOLDER.parent / "alternatives.json").write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     measured = list(dict.fromkeys(row["data"] for row in rows))
     if measured:
-        picture = charts.to_svg(drawing(measured), name="alternatives")
+        picture = to_svg(drawing(measured), name="alternatives")
         (FOLDER.parent / "alternatives.svg").write_text(picture + "\n", "utf-8")
 
 

@@ -31,8 +31,8 @@ from evenhand.shields import (
     simulate_shield,
     synthesize,
 )
-from evenhand.view import drawing
 from evenhand.view.charts.shields.comparison import draw_comparison
+from evenhand.view.drawing.theme import to_svg
 
 KEPT = FairnessProperty("demographic_parity", Fraction(1, 10))
 STREAMS = {
@@ -107,7 +107,7 @@ def draw_kinds(path: Path) -> None:
     plain = ShieldPlan(KEPT, STREAMS["adult"], 100)
     plans = [plain, replace(plain, kind="energy", nudging=NUDGING), replace(plain, kind="greedy")]
     result = compare_shields(plans, runs=2000)
-    path.write_text(drawing.to_svg(draw_comparison(result), name="kinds of shields"), encoding="utf-8")
+    path.write_text(to_svg(draw_comparison(result), name="kinds of shields"), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

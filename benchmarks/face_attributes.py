@@ -84,8 +84,15 @@ def main() -> None:
             table = csv.writer(file)
             table.writerow(["image_id", "condition", "provider", "true", "said"])
             for row in labelled:
-                table.writerow([row["image_id"], row["condition"], row["provider"], row["label_gender"],
-                                said(row["gender"], 0.7) or ""])  # fmt: skip
+                table.writerow(
+                    [
+                        row["image_id"],
+                        row["condition"],
+                        row["provider"],
+                        row["label_gender"],
+                        said(row["gender"], 0.7) or "",
+                    ]
+                )
     keys: dict[str, Callable[[Row], str]] = {
         "condition": lambda row: row["condition"],
         "leaders by provider": lambda row: f"{row['condition']}, {row['provider']}",

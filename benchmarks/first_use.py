@@ -236,8 +236,10 @@ def show(found: dict[str, Figures], last: dict[str, Figures]) -> list[str]:
                 return ""
             return f"{now[figure]:.{places}f}" + (f" ({then[figure]:.{places}f})" if figure in then else "")
 
-        print(f"{name:<18}{pair('processor_seconds', 2):>20}{pair('clock_seconds', 1):>16}"
-              f"{pair('import_seconds', 2):>16}{pair('megabytes', 0):>14}{pair('ratio', 2):>18}")  # fmt: skip
+        print(
+            f"{name:<18}{pair('processor_seconds', 2):>20}{pair('clock_seconds', 1):>16}"
+            f"{pair('import_seconds', 2):>16}{pair('megabytes', 0):>14}{pair('ratio', 2):>18}"
+        )
         excess += [
             f"{name}: {figure} {now[figure]:.2f}, {now[figure] / then[figure]:.2f} times the last {then[figure]:.2f}"
             for figure in COMPARED

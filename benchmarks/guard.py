@@ -63,7 +63,7 @@ class Backend:
     """
 
     def __init__(self, seconds: float, obeys: float = 1.0, *, varies: bool = False, seed: int = 0) -> None:
-        from evenhand.genai import Studio
+        from evenhand.genai.backends.studio import Studio
 
         self.seconds, self.obeys, self.varies = seconds, obeys, varies
         self._random = random.Random(seed)
@@ -93,8 +93,10 @@ class Backend:
                 await asyncio.sleep(pause)
                 self.now -= 1
                 body = json.dumps({"data": [self._picture(asked["prompt"]) for _ in range(asked.get("n", 1))]}).encode()
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-                             % (len(body), body))  # fmt: skip
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                    % (len(body), body)
+                )
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return
         finally:
@@ -122,8 +124,10 @@ def processor_seconds(pid: int) -> float:
 async def ask_service(port: int, body: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(b"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                     b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))  # fmt: skip
+        writer.write(
+            b"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
         return (await reader.read())[:12]
     finally:
         writer.close()
@@ -138,9 +142,16 @@ async def measure_service(source: Path, counts: Sequence[int], seconds: float) -
             config = Path(folder, "evenhand.toml")
             config.write_text(SERVICE.format(folder=folder, url=url), "utf-8")
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", "from evenhand.cli.main import main; main()", "serve", "--config", str(config),
-                env={**os.environ, "PYTHONPATH": str(source)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                sys.executable,
+                "-c",
+                "from evenhand.cli.main import main; main()",
+                "serve",
+                "--config",
+                str(config),
+                env={**os.environ, "PYTHONPATH": str(source)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             try:
                 port = 0
                 while not port:
@@ -162,11 +173,16 @@ async def measure_service(source: Path, counts: Sequence[int], seconds: float) -
                         await asyncio.sleep(0.02)
                     took = time.perf_counter() - begun
                     good = sum(task.result() == b"HTTP/1.1 200" for task in tasks)
-                    rows.append({
-                        "requests": count, "answered": good, "seconds": took, "at the backend at once": backend.most,
-                        "threads more": threads - idle,
-                        "cpu ms each": 1e3 * (processor_seconds(process.pid) - spent) / count,
-                    })  # fmt: skip
+                    rows.append(
+                        {
+                            "requests": count,
+                            "answered": good,
+                            "seconds": took,
+                            "at the backend at once": backend.most,
+                            "threads more": threads - idle,
+                            "cpu ms each": 1e3 * (processor_seconds(process.pid) - spent) / count,
+                        }
+                    )
                     print(json.dumps(rows[-1]), flush=True)
             finally:
                 process.send_signal(signal.SIGTERM)
@@ -196,7 +212,7 @@ def guard_of(url: str, candidates: int, retries: int, mode: str = "before") -> A
 
 async def measure_candidates(requests: int, seconds: float) -> dict[str, Any]:
     """Time requests that must show something, with a backend that obeys half of the time."""
-    from evenhand.genai import AnswerSeries
+    from evenhand.genai.enforcement.guard import AnswerSeries
 
     took: dict[int, list[float]] = {1: [], 4: []}
     made: dict[int, int] = dict.fromkeys(took, 0)
@@ -218,15 +234,20 @@ async def measure_candidates(requests: int, seconds: float) -> dict[str, Any]:
     means = {count: statistics.fmean(each) for count, each in took.items()}
     tails = {count: statistics.quantiles(each, n=10)[-1] for count, each in took.items()}
     return {
-        "requests": requests, "must show something": {str(count): len(each) for count, each in took.items()},
-        "serial mean s": means[1], "candidates mean s": means[4], "ratio of means": means[1] / means[4],
-        "ratio of 90th percentiles": tails[1] / tails[4], "pictures": made, "missed": missed,
-    }  # fmt: skip
+        "requests": requests,
+        "must show something": {str(count): len(each) for count, each in took.items()},
+        "serial mean s": means[1],
+        "candidates mean s": means[4],
+        "ratio of means": means[1] / means[4],
+        "ratio of 90th percentiles": tails[1] / tails[4],
+        "pictures": made,
+        "missed": missed,
+    }
 
 
 async def measure_several(times: int, seconds: float) -> dict[str, Any]:
     """Time requests for four pictures against four requests one after the other."""
-    from evenhand.genai import AnswerSeries
+    from evenhand.genai.enforcement.guard import AnswerSeries
 
     found: dict[str, Any] = {}
     for mode in ("before", "after"):
@@ -247,10 +268,11 @@ async def measure_several(times: int, seconds: float) -> dict[str, Any]:
                 took["one by one"].append(time.perf_counter() - begun)
         means = {name: statistics.fmean(each) for name, each in took.items()}
         found[mode] = {
-            "mean s": means, "ratio": means["one by one"] / means["four"],
+            "mean s": means,
+            "ratio": means["one by one"] / means["four"],
             "pictures": {name: one.pictures for name, one in backends.items()},
             "calls": {name: one.calls for name, one in backends.items()},
-        }  # fmt: skip
+        }
     return found
 
 

@@ -30,7 +30,8 @@ from evenhand.llm.design import CHOICE, REFUSED, AnswerBatch, Design, Interviewe
 from evenhand.llm.estimates import AnswerTable, estimate_flips, estimate_gap, estimate_gap_here
 from evenhand.llm.findings import sign_flip_p
 from evenhand.llm.stopping import LOOKS, DecisionRule
-from evenhand.stats import bonferroni, multiway_mean
+from evenhand.stats import bonferroni
+from evenhand.stats.multiway import multiway_mean
 from evenhand.typing import Floats
 
 RESULTS = Path(__file__).parent / "results" / "language_models.json"

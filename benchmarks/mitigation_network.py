@@ -18,10 +18,11 @@ from rich.table import Table
 import individual as networks
 from evenhand import certification, mitigation
 from evenhand.individual.search.analysis import search
-from evenhand.mitigation import FlipMetric
-from evenhand.mitigation.candidate import accuracy
-from evenhand.mitigation.learners import find_learner
+from evenhand.mitigation.candidate import MitigationTask, accuracy
+from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.methods.registry import load_methods
+from evenhand.mitigation.metrics import FlipMetric
+from evenhand.mitigation.split import split_people
 from evenhand.models import AdditiveNetwork
 from evenhand.population import uniform_population
 from evenhand.schema import People, Schema, encode
@@ -57,10 +58,10 @@ def flips(folder: Path, seeds: int) -> Iterator[Row]:
             # Not by mitigate.run, which also compares what is not needed here.
             found = search(given, known, protected=PROTECTED, budget=BUDGET, samples=0, seed=seed)
             candidate = method(
-                mitigation.MitigationTask(
+                MitigationTask(
                     given=given,
                     learner=find_learner(given, schema),
-                    split=mitigation.split_people(known, seed=seed, test=test),
+                    split=split_people(known, seed=seed, test=test),
                     findings=mitigation.Findings.read([found], schema),
                     harms=(FlipMetric(PROTECTED),),
                     config=mitigation.MitigationConfig(methods=METHODS, seed=seed),
@@ -102,8 +103,17 @@ def flips_tables(rows: list[Row]) -> Iterator[Table]:
     """Networks: means over seeds, the worst in brackets; with everything that is protected, and each alone."""
     joint = " x ".join(PROTECTED)
     given = rows[0]
-    columns = ("Accuracy", "Uniform", "Data", "Test", "Times fewer: uniform", "test", "MAFT finds", "frontier finds",
-               "Certified")  # fmt: skip
+    columns = (
+        "Accuracy",
+        "Uniform",
+        "Data",
+        "Test",
+        "Times fewer: uniform",
+        "test",
+        "MAFT finds",
+        "frontier finds",
+        "Certified",
+    )
     shown = networks.columns(f"The census network: decisions that flip with {joint}", ("Network",), columns)
     alone = [key for key in given if key.startswith(("uniform, ", "test, ")) and joint not in key]
     each = networks.columns("The same, each alone", ("Network",), alone)

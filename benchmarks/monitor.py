@@ -23,7 +23,7 @@ import numpy as np
 from evenhand.monitoring import Monitor, read_monitor_config, write_state
 from evenhand.monitoring.comparisons import list_comparisons
 from evenhand.monitoring.measure import WatchedMeasure
-from evenhand.stats import normal_quantile
+from evenhand.stats.level import normal_quantile
 
 EVENTS = 100_000
 NAIVE = 300

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from evenhand.stats import FlipCounts, excess_over_noise
+from evenhand.stats.excess import FlipCounts, excess_over_noise
 from evenhand.typing import Booleans, Floats
 
 RESULTS = Path(__file__).parent / "results" / "noise.json"

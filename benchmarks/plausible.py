@@ -142,8 +142,18 @@ def decide(scorer: Scorer, variants: Floats, compared: Booleans) -> Booleans:
 def show(rows: list[Row]) -> None:
     """Print the table."""
     table = Table(title="Counterfactual flip rates of people in the data")
-    for column in ("data", "model", "protected", "published", "counterfactual", "no counterpart", "break a rule",
-                   "need a rule broken", "favour, published", "favour, counterfactual"):  # fmt: skip
+    for column in (
+        "data",
+        "model",
+        "protected",
+        "published",
+        "counterfactual",
+        "no counterpart",
+        "break a rule",
+        "need a rule broken",
+        "favour, published",
+        "favour, counterfactual",
+    ):
         table.add_column(column, justify="left" if column in ("data", "model", "protected") else "right")
     for row in rows:
         table.add_row(

@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from evenhand import certification, datasets
-from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_from_dense
 from evenhand.population import fit_mixture, product_of_marginals
 from evenhand.population.mixture import CLASSES, HELD_OUT, code_people, fit_latent_classes, strata_of
 from evenhand.schema import People, Schema, encode
@@ -135,9 +136,12 @@ def measure_proofs(names: list[str], limits: list[float]) -> list[dict[str, Any]
             for limit in limits:
                 population = product if kind == "independent" else by_rules
                 result = certification.certify(model, population=population, time_limit=limit, jobs=1)
-                found.append({"network": name, "population": kind} | result.model_dump(
-                    include={"certified", "falsified", "undecided", "no_counterpart", "cpu_seconds", "boxes"}
-                ))  # fmt: skip
+                found.append(
+                    {"network": name, "population": kind}
+                    | result.model_dump(
+                        include={"certified", "falsified", "undecided", "no_counterpart", "cpu_seconds", "boxes"}
+                    )
+                )
     return found
 
 
@@ -155,10 +159,15 @@ def main() -> None:
     table = Table(*columns, title="Gain over independent attributes, nats per person")
     for fit in fits:
         table.add_row(
-            fit["data"], f"{fit['people']:,}", str(fit["strata"]), *(f"{gain:.2f}" for gain in fit["gain"].values()),
-            str(fit["chosen"]), f"{fit['cpu_seconds']:.1f}", f"{fit['breaks_a_rule']:.2%}",
+            fit["data"],
+            f"{fit['people']:,}",
+            str(fit["strata"]),
+            *(f"{gain:.2f}" for gain in fit["gain"].values()),
+            str(fit["chosen"]),
+            f"{fit['cpu_seconds']:.1f}",
+            f"{fit['breaks_a_rule']:.2%}",
             f"{fit['breaks_a_rule_if_independent']:.1%}",
-        )  # fmt: skip
+        )
     console.print(table)
     proofs = measure_proofs(options.networks, options.seconds)
     table = Table("network", "population", "CPU s", "certified", "falsified", "undecided", title="Proofs for sex")

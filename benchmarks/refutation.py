@@ -23,29 +23,57 @@ WOMEN = {"women": "sex == Female", "men": "sex == Male"}
 CASES = {
     "compas": {
         "groups": {"African-American": "race == African-American", "others": "race != African-American"},
-        "features": ["age < 25", "age >= 45", "priors_count >= 1", "priors_count >= 4", "priors_count >= 8",
-                     "juv_fel_count + juv_misd_count + juv_other_count >= 1", "c_charge_degree == F", "sex == Male"],
+        "features": [
+            "age < 25",
+            "age >= 45",
+            "priors_count >= 1",
+            "priors_count >= 4",
+            "priors_count >= 8",
+            "juv_fel_count + juv_misd_count + juv_other_count >= 1",
+            "c_charge_degree == F",
+            "sex == Male",
+        ],
     },
     "german": {
         "groups": {"women": "sex == female", "men": "sex == male"},
-        "features": ["status in {A11, A12}", "status == A14", "duration >= 24", "credit_history == A34",
-                     "savings in {A64, A65}", "employment_since >= A74", "housing == A152", "credit_amount >= 5000"],
+        "features": [
+            "status in {A11, A12}",
+            "status == A14",
+            "duration >= 24",
+            "credit_history == A34",
+            "savings in {A64, A65}",
+            "employment_since >= A74",
+            "housing == A152",
+            "credit_amount >= 5000",
+        ],
     },
     "adult6": {
         "groups": WOMEN,
-        "features": ["education_num >= 13", "age >= 35", "hours_per_week >= 45",
-                     "marital_status == Married-civ-spouse", "capital_gain > 5000",
-                     "occupation in {Exec-managerial, Prof-specialty}"],
+        "features": [
+            "education_num >= 13",
+            "age >= 35",
+            "hours_per_week >= 45",
+            "marital_status == Married-civ-spouse",
+            "capital_gain > 5000",
+            "occupation in {Exec-managerial, Prof-specialty}",
+        ],
     },
     "adult10": {
         "groups": WOMEN,
-        "features": ["education_num >= 13", "age >= 35", "age >= 50", "hours_per_week >= 45",
-                     "marital_status == Married-civ-spouse", "capital_gain > 5000", "capital_loss > 1500",
-                     "occupation in {Exec-managerial, Prof-specialty}",
-                     "occupation in {Craft-repair, Sales, Tech-support}",
-                     "workclass in {Self-emp-inc, Self-emp-not-inc}"],
+        "features": [
+            "education_num >= 13",
+            "age >= 35",
+            "age >= 50",
+            "hours_per_week >= 45",
+            "marital_status == Married-civ-spouse",
+            "capital_gain > 5000",
+            "capital_loss > 1500",
+            "occupation in {Exec-managerial, Prof-specialty}",
+            "occupation in {Craft-repair, Sales, Tech-support}",
+            "workclass in {Self-emp-inc, Self-emp-not-inc}",
+        ],
     },
-}  # fmt: skip
+}
 FAMILIES = (("any", 2), ("linear", 2), ("scorecard", 2), ("tree", 2), ("tree", 3))
 
 

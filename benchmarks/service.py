@@ -89,8 +89,16 @@ def serving(folder: Path, database: str, streams: str, *, replicas: int = 1) -> 
     try:
         for one in range(replicas):
             out = folder / f"out-{one}"
-            command = [sys.executable, "-c", "from evenhand.cli.main import main; main()", "serve", "--config",
-                       str(config), "--port", "0"]  # fmt: skip
+            command = [
+                sys.executable,
+                "-c",
+                "from evenhand.cli.main import main; main()",
+                "serve",
+                "--config",
+                str(config),
+                "--port",
+                "0",
+            ]
             with out.open("wb") as said:
                 process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, cwd=folder)
             started.append((process, out))
@@ -195,8 +203,11 @@ def decisions(many: int, prefix: str) -> Callable[[int, int], bytes]:
 
     def individual(number: int) -> Row:
         # Out of step with the groups, so that recommendations do not follow them.
-        return {"id": f"{prefix}{number}", "group": ("women", "men", "men")[number * 7919 % 3],
-                "recommendation": int(number * 104729 % 5 < 2)}  # fmt: skip
+        return {
+            "id": f"{prefix}{number}",
+            "group": ("women", "men", "men")[number * 7919 % 3],
+            "recommendation": int(number * 104729 % 5 < 2),
+        }
 
     def one(number: int, shield: int) -> bytes:
         if many == 1:
@@ -267,8 +278,10 @@ async def opened(pool: Sequence[Line], seconds: float, rate: float, make: Callab
 
 def quantiles(took: Sequence[float]) -> Row:
     ordered = sorted(took)
-    return {name: ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-            for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))}  # fmt: skip
+    return {
+        name: ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
+    }
 
 
 def load() -> float:
@@ -324,8 +337,14 @@ def shields(given: argparse.Namespace) -> list[Row]:
                 started = stack.enter_context(serving(folder, database, served, replicas=count))
                 pids, ports = [pid for pid, _ in started], [port for _, port in started]
                 for many, several in [(1, one) for one in connections] + [(100, 4)]:
-                    setting = {"store": store, "replicas": count, "connections": several, "decisions": many,
-                               "shields": given.shields, "by_stream": given.by_stream}  # fmt: skip
+                    setting = {
+                        "store": store,
+                        "replicas": count,
+                        "connections": several,
+                        "decisions": many,
+                        "shields": given.shields,
+                        "by_stream": given.by_stream,
+                    }
                     rows.append(asyncio.run(measured(setting, ports, [*pids, *extra], seconds)))
                     print(json.dumps(rows[-1]), file=sys.stderr)
     return rows
@@ -352,8 +371,11 @@ async def guarded(seconds: float) -> Row:
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evenhand-", dir=ROOT)))
-        upstream = subprocess.Popen([sys.executable, str(ROOT / "tests" / "genai_upstream.py"), "--port", "0"],
-                                    stdout=subprocess.PIPE, text=True)  # fmt: skip
+        upstream = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "genai_upstream.py"), "--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         stack.callback(upstream.wait)
         stack.callback(upstream.kill)
         url = re.search(r"http://\S+", upstream.stdout.readline()).group(0)
@@ -361,8 +383,9 @@ async def guarded(seconds: float) -> Row:
         (folder / "genai.yaml").write_text(GENAI.format(url=f"http://127.0.0.1:{port}/v1"), "utf-8")
         ((pid, served),) = stack.enter_context(serving(folder, f"sqlite:///{folder / 'evenhand.db'}", GUARD))
         bare, through = await lines([port], 1), await lines([served], 1)
-        straight = post("/v1/images/generations",
-                        {"prompt": "a leader", "model": "studio-pictures", "response_format": "b64_json"})  # fmt: skip
+        straight = post(
+            "/v1/images/generations", {"prompt": "a leader", "model": "studio-pictures", "response_format": "b64_json"}
+        )
         guarding = post("/v1/images/generations", {"prompt": "a leader", "response_format": "b64_json"})
         took: dict[str, list[float]] = {"bare": [], "guarded": []}
         begun, before = time.perf_counter(), 0.0
@@ -386,19 +409,44 @@ async def guarded(seconds: float) -> Row:
         looks.append(time.perf_counter() - at)
     medians = {name: statistics.median(each) for name, each in took.items()}
     looked = statistics.median(looks)
-    return {"requests": len(took["guarded"]), **medians, "classifier": looked, "load": load(),
-            "overhead": medians["guarded"] - medians["bare"] - looked, "processor_seconds": spent}  # fmt: skip
+    return {
+        "requests": len(took["guarded"]),
+        **medians,
+        "classifier": looked,
+        "load": load(),
+        "overhead": medians["guarded"] - medians["bare"] - looked,
+        "processor_seconds": spent,
+    }
 
 
 def shown(rows: Sequence[Row], guard: Row | None, sync: Row) -> None:
     console = Console(width=120)
-    table = Table("store", "replicas", "lines", "in one", "decisions/s", "cpu µs each", "p50 ms", "p99 ms",
-                  "open: p50 ms", "p99 ms", "load")  # fmt: skip
+    table = Table(
+        "store",
+        "replicas",
+        "lines",
+        "in one",
+        "decisions/s",
+        "cpu µs each",
+        "p50 ms",
+        "p99 ms",
+        "open: p50 ms",
+        "p99 ms",
+        "load",
+    )
     for row in rows:
         spent = f"{row['processor_seconds'] * 1e6:,.0f}"
         times = [f"{row[loop][q] * 1e3:.1f}" for loop in ("closed", "open") for q in ("p50", "p99")]
-        table.add_row(row["store"], str(row["replicas"]), str(row["connections"]), str(row["decisions"]),
-                      f"{row['per_second']:,.0f}", spent, *times, f"{row['load']:.1f}")  # fmt: skip
+        table.add_row(
+            row["store"],
+            str(row["replicas"]),
+            str(row["connections"]),
+            str(row["decisions"]),
+            f"{row['per_second']:,.0f}",
+            spent,
+            *times,
+            f"{row['load']:.1f}",
+        )
     console.print(table)
     console.print(f"the disk keeps 4 kB in {sync['p50'] * 1e3:.2f} ms (99 %: {sync['p99'] * 1e3:.2f} ms)")
     if guard is not None:

@@ -41,8 +41,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, Shield, ShieldPlan, ShieldPolicy, synthesize
-from evenhand.view import drawing as charts
+from evenhand.shields import FairnessProperty, Inputs, Shield, ShieldPlan, ShieldPolicy, synthesize
+from evenhand.shields.spec.properties import EmptyGroupRule
+from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, Spec, finish_chart, mark_layer, to_svg
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -156,8 +157,13 @@ def measured(way: str, case: Case, seconds: float) -> Row:
     peak = peak_bytes() - before
     row = {"memory": peak, "cost": made}
     if isinstance(made, ShieldPolicy):
-        row |= {"cost": made.expected_cost, "policy": made.bytes, "arrays": made.peak_bytes, "states": made.states,
-                "form": made.actions.form}  # fmt: skip
+        row |= {
+            "cost": made.expected_cost,
+            "policy": made.bytes,
+            "arrays": made.peak_bytes,
+            "states": made.states,
+            "form": made.actions.form,
+        }
     del made
     walls: list[float] = []
     cpus: list[float] = []
@@ -306,8 +312,10 @@ def compilation() -> Row:
             done = subprocess.run(
                 [sys.executable, "-c", FIRST],
                 env=os.environ | {"NUMBA_CACHE_DIR": folder, "PYTHONPATH": str(ROOT / "benchmarks")},
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             row[name] = [float(line) for line in done.stdout.split()]
     return row
 
@@ -334,8 +342,9 @@ def bars(rows: list[Row], decided: list[Row]) -> list[Row]:
     ]
     for row in decided:
         met = row["median"] < DECISION_BAR
-        found.append({"what": f"a decision, {row['shown']}: ns", "limit": DECISION_BAR, "found": row["median"],
-                      "met": met})  # fmt: skip
+        found.append(
+            {"what": f"a decision, {row['shown']}: ns", "limit": DECISION_BAR, "found": row["median"], "met": met}
+        )
     return found
 
 
@@ -350,49 +359,100 @@ def table(title: str, words: tuple[str, ...], numbers: tuple[str, ...]) -> Table
 
 
 def synthesis_table(rows: list[Row]) -> Table:
-    shown = table("Synthesis", ("Shield",), (
-        "Decisions", "Costs", "States", "CPU s", "Wall s", "Peak MB", "Policy MB", "Expected cost",
-        "Reference CPU s", "Reference MB", "Faster", "Smaller", "Published",
-    ))  # fmt: skip
+    shown = table(
+        "Synthesis",
+        ("Shield",),
+        (
+            "Decisions",
+            "Costs",
+            "States",
+            "CPU s",
+            "Wall s",
+            "Peak MB",
+            "Policy MB",
+            "Expected cost",
+            "Reference CPU s",
+            "Reference MB",
+            "Faster",
+            "Smaller",
+            "Published",
+        ),
+    )
     for row in rows:
         other = row.get("reference")
         sign = "~" if other and other["scaled_from"] else ""
         shown.add_row(
-            row["shown"], str(row["case"]["horizon"]), str(row["case"]["costs"]), f"{row['states']:,}",
-            f"{row['cpu']:.3g}", f"{row['wall']:.3g}", f"{row['memory'] / MB:.1f}", f"{row['policy'] / MB:.2f}",
+            row["shown"],
+            str(row["case"]["horizon"]),
+            str(row["case"]["costs"]),
+            f"{row['states']:,}",
+            f"{row['cpu']:.3g}",
+            f"{row['wall']:.3g}",
+            f"{row['memory'] / MB:.1f}",
+            f"{row['policy'] / MB:.2f}",
             f"{row['cost']:.4f}",
-            f"{sign}{other['cpu']:.3g}" if other else "", f"{sign}{other['memory'] / MB:,.1f}" if other else "",
+            f"{sign}{other['cpu']:.3g}" if other else "",
+            f"{sign}{other['memory'] / MB:,.1f}" if other else "",
             f"{sign}{row['times_faster']:.1f} x" if other else "",
             f"{sign}{row['times_smaller']:.0f} x" if other else "",
             row["published"] or "",
-        )  # fmt: skip
+        )
     shown.caption = "~ scaled by the number of states from the longest horizon that was measured"
     return shown
 
 
 def decisions_table(rows: list[Row]) -> Table:
-    shown = table("Decisions of a running shield, microseconds each, the clock's own included", ("Shield",), (
-        "Decisions", "Costs", "Median", "99 of 100 under", "Label, median", "Label, 99 of 100", "The clock alone",
-    ))  # fmt: skip
+    shown = table(
+        "Decisions of a running shield, microseconds each, the clock's own included",
+        ("Shield",),
+        (
+            "Decisions",
+            "Costs",
+            "Median",
+            "99 of 100 under",
+            "Label, median",
+            "Label, 99 of 100",
+            "The clock alone",
+        ),
+    )
     for row in rows:
         observed = [f"{row[key] / 1000:.2f}" if key in row else "" for key in ("observe_median", "observe_p99")]
         shown.add_row(
-            row["shown"], str(row["case"]["horizon"]), str(row["case"]["costs"]), f"{row['median'] / 1000:.2f}",
-            f"{row['p99'] / 1000:.2f}", *observed, f"{row['clock'] / 1000:.2f}",
-        )  # fmt: skip
+            row["shown"],
+            str(row["case"]["horizon"]),
+            str(row["case"]["costs"]),
+            f"{row['median'] / 1000:.2f}",
+            f"{row['p99'] / 1000:.2f}",
+            *observed,
+            f"{row['clock'] / 1000:.2f}",
+        )
     return shown
 
 
 def periods_table(rows: list[Row]) -> Table:
-    shown = table("A new plan at the start of every period of a dynamic shield, CPU ms", ("Shield", "Ends"), (
-        "Decisions in a period", "Periods", "First", "Later, median", "At most", "Policy MB",
-    ))  # fmt: skip
+    shown = table(
+        "A new plan at the start of every period of a dynamic shield, CPU ms",
+        ("Shield", "Ends"),
+        (
+            "Decisions in a period",
+            "Periods",
+            "First",
+            "Later, median",
+            "At most",
+            "Policy MB",
+        ),
+    )
     for row in rows:
         shown.add_row(
-            row["shown"], row["terminal"], str(row["case"]["horizon"]), str(row["periods"]),
-            f"{1e3 * row['first_cpu']:.1f}", f"{1e3 * row['median_cpu']:.1f}", f"{1e3 * row['most_cpu']:.1f}",
+            row["shown"],
+            row["terminal"],
+            str(row["case"]["horizon"]),
+            str(row["periods"]),
+            f"{1e3 * row['first_cpu']:.1f}",
+            f"{1e3 * row['median_cpu']:.1f}",
+            f"{1e3 * row['most_cpu']:.1f}",
             f"{row['bytes'] / MB:.2f}",
-        )  # fmt: skip
+        )
     return shown
 
 
@@ -400,12 +460,16 @@ def bars_table(rows: list[Row]) -> Table:
     shown = table("To be reached", ("What",), ("Less than", "Found", ""))
     for row in rows:
         unit = MB if row["what"].endswith("MB") else 1
-        shown.add_row(row["what"], f"{row['limit'] / unit:g}", f"{row['found'] / unit:.4g}",
-                      "yes" if row["met"] else "[red]NO[/red]")  # fmt: skip
+        shown.add_row(
+            row["what"],
+            f"{row['limit'] / unit:g}",
+            f"{row['found'] / unit:.4g}",
+            "yes" if row["met"] else "[red]NO[/red]",
+        )
     return shown
 
 
-def drawing(rows: list[Row]) -> charts.Spec:
+def drawing(rows: list[Row]) -> Spec:
     """Seconds by horizon, ours and the reference's."""
     points = []
     for row in rows:
@@ -417,22 +481,32 @@ def drawing(rows: list[Row]) -> charts.Spec:
                     {"line": f"{row['shown']}, {way}", "horizon": row["case"]["horizon"], "cpu": found["cpu"]}
                 )
     lines = list(dict.fromkeys(point["line"] for point in points))
-    colours = [charts.LIGHT[role] for role in charts.SERIES[: len(lines)]]
-    dashes = [list(dash) for dash in charts.DASHES[: len(lines)]]
-    return charts.finish_chart(
-        charts.mark_layer(
+    colours = [LIGHT[role] for role in SERIES[: len(lines)]]
+    dashes = [list(dash) for dash in DASHES[: len(lines)]]
+    return finish_chart(
+        mark_layer(
             points,
             {"type": "line", "point": True},
-            x={"field": "horizon", "type": "quantitative", "scale": {"type": "log"}, "title": "decisions",
-               "axis": {"values": [50, 75, 100, 200, 400, 1000]}},
-            y={"field": "cpu", "type": "quantitative", "scale": {"type": "log"}, "title": "processor seconds",
-               "axis": {"tickCount": 5, "format": "~g"}},
+            x={
+                "field": "horizon",
+                "type": "quantitative",
+                "scale": {"type": "log"},
+                "title": "decisions",
+                "axis": {"values": [50, 75, 100, 200, 400, 1000]},
+            },
+            y={
+                "field": "cpu",
+                "type": "quantitative",
+                "scale": {"type": "log"},
+                "title": "processor seconds",
+                "axis": {"tickCount": 5, "format": "~g"},
+            },
             color={"field": "line", "type": "nominal", "scale": {"domain": lines, "range": colours}, "title": None},
-            strokeDash={"field": "line", "type": "nominal", "scale": {"domain": lines, "range": dashes},
-                        "title": None},
-        ) | {"width": 480, "height": 280},
+            strokeDash={"field": "line", "type": "nominal", "scale": {"domain": lines, "range": dashes}, "title": None},
+        )
+        | {"width": 480, "height": 280},
         "Processor seconds of synthesis by horizon: one layer in place, and the published recursion.",
-    )  # fmt: skip
+    )
 
 
 def main() -> None:
@@ -493,8 +567,7 @@ def main() -> None:
         print(json.dumps(figures, indent=1))
         return
     console = Console(width=None if sys.stdout.isatty() else 180)
-    for shown in (synthesis_table(rows), decisions_table(decided), periods_table(again),
-                  bars_table(figures["bars"])):  # fmt: skip
+    for shown in (synthesis_table(rows), decisions_table(decided), periods_table(again), bars_table(figures["bars"])):
         console.print(shown)
     compiled, loaded = (", ".join(f"{each:.1f}" for each in first[name]) for name in ("compiled", "loaded"))
     print(f"A first small shield, CPU s (DP, DP with 10 costs, EqOpp): {compiled} compiled; {loaded} loaded")
@@ -502,7 +575,7 @@ def main() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     picture = target.with_suffix(".svg")
-    picture.write_text(charts.to_svg(drawing(rows), name="shields") + "\n", "utf-8")
+    picture.write_text(to_svg(drawing(rows), name="shields") + "\n", "utf-8")
     print(f"The figures: {target}; the plot: {picture}")
 
 

@@ -45,8 +45,10 @@ from rich.table import Table
 
 from evenhand import subgroups
 from evenhand.errors import FetchError
-from evenhand.schema import People, Schema, Value
-from evenhand.stats import clopper_pearson, normal_quantile
+from evenhand.schema import People, Schema
+from evenhand.schema.attribute import Value
+from evenhand.stats import clopper_pearson
+from evenhand.stats.level import normal_quantile
 from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics, assess_candidates
 from evenhand.subgroups.candidates import count_family
 from evenhand.subgroups.config import SubgroupConfig
@@ -307,9 +309,9 @@ FIGURES: dict[str, Any] = {
         **_share([one["found"] for one in outcomes]),
         "overlap": _mean([one["overlap"] for one in outcomes]),
         "smallest": min(one["size"] for one in outcomes),
-        "smallest_tenth": _mean([
-            one["found"] for one in sorted(outcomes, key=lambda one: one["size"])[: max(1, len(outcomes) // 10)]
-        ]),
+        "smallest_tenth": _mean(
+            [one["found"] for one in sorted(outcomes, key=lambda one: one["size"])[: max(1, len(outcomes) // 10)]]
+        ),
     },
     "coverage": lambda outcomes: {
         **_share([one["together"] for one in outcomes]),
@@ -325,7 +327,7 @@ FIGURES: dict[str, Any] = {
         "covered": 1 - sum(one["found"] for one in outcomes) / sum(one["tested"] for one in outcomes),
         "top": _mean([one["top"] for one in outcomes]),
     },
-}  # fmt: skip
+}
 
 
 def show(console: Console, rows: list[dict[str, Any]]) -> None:

@@ -85,9 +85,14 @@ def pysubgroup(cells: pd.DataFrame, favourable: NDArray[np.bool_], depth: int) -
     space = ps.create_selectors(table, ignore=["favourable"])
     for value in (True, False):
         task = ps.SubgroupDiscoveryTask(
-            table, ps.BinaryTarget("favourable", value), space, result_set_size=BEST, depth=min(depth, cells.shape[1]),
-            qf=ps.WRAccQF(), constraints=[ps.MinSupportConstraint(int(np.ceil(SUPPORT * len(table))))],
-        )  # fmt: skip
+            table,
+            ps.BinaryTarget("favourable", value),
+            space,
+            result_set_size=BEST,
+            depth=min(depth, cells.shape[1]),
+            qf=ps.WRAccQF(),
+            constraints=[ps.MinSupportConstraint(int(np.ceil(SUPPORT * len(table))))],
+        )
         best += [(quality, group) for quality, group, _ in ps.SimpleDFS().execute(task).results]
     group = max(best, key=lambda each: each[0], default=(0.0, None))[1]
     if group is None:
@@ -122,9 +127,14 @@ def fairlearn(cells: pd.DataFrame, favourable: NDArray[np.bool_], depth: int) ->
         return f"{combinations:,} combinations of values, each a row of its table"
     decided = favourable.astype(int)
     frame = MetricFrame(
-        metrics=selection_rate, y_true=decided, y_pred=decided, sensitive_features=cells, n_boot=RESAMPLES,
-        ci_quantiles=[0.025, 0.975], random_state=0,
-    )  # fmt: skip
+        metrics=selection_rate,
+        y_true=decided,
+        y_pred=decided,
+        sensitive_features=cells,
+        n_boot=RESAMPLES,
+        ci_quantiles=[0.025, 0.975],
+        random_state=0,
+    )
     rates = frame.by_group.astype(float)
     apart = (rates - favourable.mean()).abs().dropna()
     key = apart.idxmax()
@@ -137,14 +147,22 @@ def fairlearn(cells: pd.DataFrame, favourable: NDArray[np.bool_], depth: int) ->
 
 
 PEERS = (
-    Peer("divexplorer", "DivExplorer", "DivExplorer", "one value per attribute", "Welch's t, one at a time",
-         divexplorer),
-    Peer("pysubgroup", "pysubgroup", "pysubgroup", "one value per attribute", f"none; always its {BEST} best",
-         pysubgroup),
+    Peer(
+        "divexplorer", "DivExplorer", "DivExplorer", "one value per attribute", "Welch's t, one at a time", divexplorer
+    ),
+    Peer(
+        "pysubgroup", "pysubgroup", "pysubgroup", "one value per attribute", f"none; always its {BEST} best", pysubgroup
+    ),
     Peer("aif360", "aif360", "AIF360 MDSS", "any values per attribute", "a score; always its best", mdss),
-    Peer("fairlearn", "fairlearn", "fairlearn MetricFrame", "one value of every attribute",
-         f"{RESAMPLES} bootstraps, one at a time", fairlearn),
-)  # fmt: skip
+    Peer(
+        "fairlearn",
+        "fairlearn",
+        "fairlearn MetricFrame",
+        "one value of every attribute",
+        f"{RESAMPLES} bootstraps, one at a time",
+        fairlearn,
+    ),
+)
 
 
 def installed() -> list[Peer]:

@@ -54,9 +54,9 @@ def measure(design: str, runs: int, gap: float, seed: int = 0) -> dict[str, floa
     rng, started = np.random.default_rng(seed), time.process_time()
     found, missed, plain, intervals, people = 0, 0, 0, 0, 0
     for _ in range(runs):
-        codes = np.column_stack([
-            rng.integers(0, 2, PEOPLE), rng.choice(4, PEOPLE, p=[0.55, 0.25, 0.12, 0.08]), rng.integers(0, 5, PEOPLE)
-        ])  # fmt: skip
+        codes = np.column_stack(
+            [rng.integers(0, 2, PEOPLE), rng.choice(4, PEOPLE, p=[0.55, 0.25, 0.12, 0.08]), rng.integers(0, 5, PEOPLE)]
+        )
         rate = RATE + gap * ((codes[:, 0] == 1) & (codes[:, 1] == 2))
         y = rng.random(PEOPLE) < rate
         chance = drawn_with(design, codes, y, rng)

@@ -44,8 +44,9 @@ from rich.table import Table
 import subgroup_peers
 from evenhand import subgroups
 from evenhand.errors import FetchError
-from evenhand.mitigation import TrainingSet, split_people
-from evenhand.models import Scorer, WrappedScorer, predict_labels
+from evenhand.mitigation.split import TrainingSet, split_people
+from evenhand.models import Scorer, predict_labels
+from evenhand.models.scorer import WrappedScorer
 from evenhand.schema import People
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.result import Finding, SubgroupResult
@@ -246,48 +247,83 @@ def fair(asked: Case, models: int, slow: int) -> list[Row]:
 
 def speed_table(rows: list[Row]) -> Table:
     """Seconds and rule sets."""
-    table = columns("Search for subgroups, everybody asked once; seconds are the processor's", ("Data",), (
-        "People", "Model s", "After s", "After s (wall)", "Rule sets", "Tested", "Found", "Rule sets/s", "Tested/s",
-    ))  # fmt: skip
+    table = columns(
+        "Search for subgroups, everybody asked once; seconds are the processor's",
+        ("Data",),
+        (
+            "People",
+            "Model s",
+            "After s",
+            "After s (wall)",
+            "Rule sets",
+            "Tested",
+            "Found",
+            "Rule sets/s",
+            "Tested/s",
+        ),
+    )
     for row in rows:
         table.add_row(
-            row["data"], f"{row['people']:,}", f"{row['model_cpu']:.3f}", f"{row['after_cpu']:.3f}",
-            f"{row['after_wall']:.3f}", f"{row['rule_sets']:,}", f"{row['tested']:,}", f"{row['found']:,}",
-            f"{row['rule_sets_per_second']:,.0f}", f"{row['tested_per_second']:,.0f}",
-        )  # fmt: skip
+            row["data"],
+            f"{row['people']:,}",
+            f"{row['model_cpu']:.3f}",
+            f"{row['after_cpu']:.3f}",
+            f"{row['after_wall']:.3f}",
+            f"{row['rule_sets']:,}",
+            f"{row['tested']:,}",
+            f"{row['found']:,}",
+            f"{row['rule_sets_per_second']:,.0f}",
+            f"{row['tested_per_second']:,.0f}",
+        )
     return table
 
 
 def top_table(rows: list[Row]) -> Table:
     """The first finding of each data set."""
-    table = columns("The clearest gap of each", ("Data", "Rule set"), (
-        "People", "Rest", "Rate", "Rest's rate", "Gap", "Adjusted 95 % interval"
-    ))  # fmt: skip
+    table = columns(
+        "The clearest gap of each",
+        ("Data", "Rule set"),
+        ("People", "Rest", "Rate", "Rest's rate", "Gap", "Adjusted 95 % interval"),
+    )
     for row in rows:
         if top := row["top"]:
             table.add_row(
-                row["data"], top["words"], f"{top['size']:,}", f"{top['rest']:,}", f"{top['rate']:.1%}",
-                f"{top['rest_rate']:.1%}", f"{top['gap']:+.3f}", f"{top['low']:+.3f} to {top['high']:+.3f}",
-            )  # fmt: skip
+                row["data"],
+                top["words"],
+                f"{top['size']:,}",
+                f"{top['rest']:,}",
+                f"{top['rate']:.1%}",
+                f"{top['rest_rate']:.1%}",
+                f"{top['gap']:+.3f}",
+                f"{top['low']:+.3f} to {top['high']:+.3f}",
+            )
     return table
 
 
 def peers_table(rows: list[Row]) -> Table:
     """What each tool calls its best finding."""
-    table = columns("Other tools on the same decisions: what each reports first", ("Data", "Tool", "First finding"), (
-        "People", "Rest", "Rate", "Rest's rate", "CPU s", "Looked at", "Findings"
-    ))  # fmt: skip
+    table = columns(
+        "Other tools on the same decisions: what each reports first",
+        ("Data", "Tool", "First finding"),
+        ("People", "Rest", "Rate", "Rest's rate", "CPU s", "Looked at", "Findings"),
+    )
     for row in rows:
         if "left_out" in row:
             table.add_row(row["data"], row["tool"], f"left out: {row['left_out']}")
             continue
         known = row["size"] is not None and row["rate"] is not None
         table.add_row(
-            row["data"], row["tool"], brief(row["top"]), f"{row['size'] or 0:,}", f"{row['rest'] or 0:,}",
-            f"{row['rate']:.1%}" if known else "", f"{row['rest_rate']:.1%}" if known and row["rest"] else "",
-            f"{row['cpu_seconds']:.2f}", "" if row["looked_at"] is None else f"{row['looked_at']:,}",
+            row["data"],
+            row["tool"],
+            brief(row["top"]),
+            f"{row['size'] or 0:,}",
+            f"{row['rest'] or 0:,}",
+            f"{row['rate']:.1%}" if known else "",
+            f"{row['rest_rate']:.1%}" if known and row["rest"] else "",
+            f"{row['cpu_seconds']:.2f}",
+            "" if row["looked_at"] is None else f"{row['looked_at']:,}",
             "its best" if row["findings"] is None else f"{row['findings']:,}",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -298,9 +334,11 @@ def brief(words: str | None) -> str:
 
 def fair_table(rows: list[Row]) -> Table:
     """False findings."""
-    table = columns("Fair models: everything found is false", ("Tool",), (
-        "Models", "With findings", "Findings on average", "At most"
-    ))  # fmt: skip
+    table = columns(
+        "Fair models: everything found is false",
+        ("Tool",),
+        ("Models", "With findings", "Findings on average", "At most"),
+    )
     for row in rows:
         if row["mean"] is None:
             table.add_row(row["tool"], str(row["models"]), "always gives its best", "", "")
@@ -378,9 +416,11 @@ def main() -> None:
         return
     console = Console(width=None if sys.stdout.isatty() else 190)
     for table, rows in (
-        (speed_table(speeds), speeds), (top_table(speeds), speeds),
-        (peers_table(others), others), (fair_table(fairs), fairs),
-    ):  # fmt: skip
+        (speed_table(speeds), speeds),
+        (top_table(speeds), speeds),
+        (peers_table(others), others),
+        (fair_table(fairs), fairs),
+    ):
         if rows:
             console.print(table)
     target = Path(options.json)

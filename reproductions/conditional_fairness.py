@@ -13,13 +13,13 @@ from evenhand.genai import (
     GenerationConfig,
     KeywordJudge,
     PolicyComparisonResult,
-    PublishedCountdown,
     RecordedSequence,
     assess_sequences,
     check_feasibility,
     compare_policies,
-    estimate_prompt_bias,
 )
+from evenhand.genai.assessment.prompts import estimate_prompt_bias
+from evenhand.genai.simulation.simulate import PublishedCountdown
 from reproductions.common import (
     DATA,
     Context,
@@ -114,11 +114,15 @@ SETTINGS = (
     StreamSetting("short and long", ((3, 7, 20, 50),), SKEWED),
     StreamSetting("two conditions", ((8, 9, 10, 20), (12,) * 4), SKEWED, ((0, (0,)), (1, (0,)))),
     StreamSetting("two conditions, short", ((5, 5, 6), (5, 7, 5)), (THREE,), ((0, (0,)), (1, (0,)))),
-    StreamSetting("three attributes", ((3, 4), (3, 5, 6), (4, 6, 8, 10)), (BINARY, THREE, *SKEWED),
-                  ((0, (0,)), (0, (1,)), (1, (2,)))),
+    StreamSetting(
+        "three attributes",
+        ((3, 4), (3, 5, 6), (4, 6, 8, 10)),
+        (BINARY, THREE, *SKEWED),
+        ((0, (0,)), (0, (1,)), (1, (2,))),
+    ),
     StreamSetting("pairs", ((6, 8, 10, 12, 14, 16),), (BINARY, THREE), ((0, (0, 1)),)),
     StreamSetting("pairs and one of them", ((12,) * 6, (8, 9)), (BINARY, THREE), ((0, (0, 1)), (1, (0,)))),
-)  # fmt: skip
+)
 """Deadlines are equal, unequal, or shorter than the number of values. The published claim is about the first
 four, one request at a time."""
 
@@ -129,16 +133,29 @@ GENDER: dict[str, tuple[str, ...]] = {"gender": ("male", "female")}
 
 ALL_PAIRS = {
     "occupation": (
-        "armed_forces", "manager", "professional", "technician", "clerical_worker", "service_worker", "skilled_worker",
-        "craftsperson", "plant_operator", "elementary_worker",
+        "armed_forces",
+        "manager",
+        "professional",
+        "technician",
+        "clerical_worker",
+        "service_worker",
+        "skilled_worker",
+        "craftsperson",
+        "plant_operator",
+        "elementary_worker",
     ),
     "ethnicity": (
-        "american_indian_or_alaska_native", "asian", "black_or_african_american", "hispanic_or_latino", "white",
-        "native_hawaiian_or_other_pacific_islander", "others",
+        "american_indian_or_alaska_native",
+        "asian",
+        "black_or_african_american",
+        "hispanic_or_latino",
+        "white",
+        "native_hawaiian_or_other_pacific_islander",
+        "others",
     ),
     "gender": ("female", "male"),
     "body_type": ("slim", "overweight"),
-}  # fmt: skip
+}
 """The concept groups whose pairs Figure 3 counts: 142 pairs of values."""
 
 CAPTION_ETHNICITY = {
@@ -250,8 +267,11 @@ def judge_prompts(context: Context) -> Values:
             "age": {"child": ["child"], "adult": ["young", "adult"], "elderly": ["elderly", "old"]},
         },
     )
-    answers = [{"gender": label} for one in select_sequences("notebook", GENDER, "openai_poor")
-               for label in one.labels["gender"]]  # fmt: skip
+    answers = [
+        {"gender": label}
+        for one in select_sequences("notebook", GENDER, "openai_poor")
+        for label in one.labels["gender"]
+    ]
     repeated = estimate_prompt_bias({NEUTRAL: answers}, GENDER).findings[0]
     return {
         "fixed": {prompt: sorted(judge.fixed_groups(prompt)) for prompt in (NEUTRAL, HINTING)},

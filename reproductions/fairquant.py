@@ -16,7 +16,8 @@ import numpy as np
 from evenhand.certification import CertifyConfig, certify
 from evenhand.datasets import data_home
 from evenhand.errors import DataError
-from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
 from evenhand.typing import Floats
 from reproductions.common import (

@@ -12,7 +12,17 @@ import numpy as np
 
 from evenhand.errors import OptionError
 from evenhand.individual import search
-from evenhand.stats import equal_means_p_value, student_quantile
+from evenhand.individual.search.findings import FindingCollector
+from evenhand.individual.search.methods.choice import METHODS, load_method
+from evenhand.individual.search.methods.gradient import (
+    SlopePlan,
+    estimate_slopes,
+    move_along_boundary,
+    move_to_boundary,
+)
+from evenhand.individual.search.oracle import ModelAnswers, Oracle
+from evenhand.stats.level import student_quantile
+from evenhand.stats.mean import equal_means_p_value
 from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import (
     Context,
@@ -86,7 +96,7 @@ LONG = ("AEQUITAS", "ADF", "EIDIG", "MAFT")
 """Methods of figure 4."""
 
 
-class CountingOracle(search.Oracle):
+class CountingOracle(Oracle):
     """Counts what programs count besides distinct profiles: tries, and how many of them discriminate.
 
     Attributes:
@@ -97,12 +107,12 @@ class CountingOracle(search.Oracle):
     """
 
     def __init__(self, bench: FairnessBenchmark) -> None:
-        super().__init__(bench.model, bench.space, search.FindingCollector(bench.space, 2))
+        super().__init__(bench.model, bench.space, FindingCollector(bench.space, 2))
         self.tried = self.flipped = 0
         self.own: Integers | None = None
         self.arrived: list[tuple[Integers, Integers]] = []
 
-    def ask(self, unprotected: Floats) -> search.ModelAnswers:
+    def ask(self, unprotected: Floats) -> ModelAnswers:
         """As every oracle does, and count."""
         answers = super().ask(unprotected)
         self.tried += len(unprotected)
@@ -138,7 +148,7 @@ def run_search(
     started = time.process_time()
     if method in ("AEQUITAS", "SG"):
         moves = SG_PROFILES if method == "SG" else local
-        search.load_method(method.lower())(oracle, seeds, rng, search.MethodOptions(local=moves))
+        load_method(method.lower())(oracle, seeds, rng, search.MethodOptions(local=moves))
     else:
         _search_along_slopes(oracle, bench, method, seeds, rng, local, h)
     seconds = time.process_time() - started
@@ -171,16 +181,16 @@ def _search_along_slopes(
         return bench.network.estimate(bench.space.rows_as(at, under), h)[:, columns]
 
     plans = {
-        "ADF": search.SlopePlan(lambda at, under, scores: -oracle.gradient(at, under, loss=True), 1, 0.0, 1),
-        "EIDIG": search.SlopePlan(lambda at, under, scores: oracle.gradient(at, under), 1, DECAY, UPDATE),
-        "MAFT": search.SlopePlan(estimate, inputs, DECAY, UPDATE),
+        "ADF": SlopePlan(lambda at, under, scores: -oracle.gradient(at, under, loss=True), 1, 0.0, 1),
+        "EIDIG": SlopePlan(lambda at, under, scores: oracle.gradient(at, under), 1, DECAY, UPDATE),
+        "MAFT": SlopePlan(estimate, inputs, DECAY, UPDATE),
     }
-    starts, under = search.move_to_boundary(oracle, profiles, which, rng, MOVES, plans[method])
+    starts, under = move_to_boundary(oracle, profiles, which, rng, MOVES, plans[method])
     if len(starts) == 0 or local == 0:
         return
     oracle.arrived.append((bench.space.keys(starts), under))
     oracle.own = under
-    search.move_along_boundary(oracle, starts, under, rng, local, plans[method])
+    move_along_boundary(oracle, starts, under, rng, local, plans[method])
     # The local phase asks about where it starts once more, which no program counts.
     oracle.tried -= len(starts)
     oracle.flipped -= len(starts)
@@ -295,7 +305,7 @@ def measure_budgets(name: str, context: Context) -> Values:
         bench.model, bench.source, method="maft", seeds=50, local=50, allow_infeasible=True, samples=0, most_examples=0
     ).queries
     found: dict[str, list[int]] = {}
-    for method in sorted(search.METHODS):
+    for method in sorted(METHODS):
         tried = [
             [_count_plausible(bench, method, budget, local, context.seed + turn) for turn in range(rounds)]
             for local in ((100, 1000) if method.startswith(WALKING) else (100,))
@@ -414,8 +424,8 @@ def _summarize(similar: Floats) -> Values:
 
 
 def _own_estimate(bench: FairnessBenchmark) -> Callable[[Floats, Integers], Floats]:
-    oracle = search.Oracle(bench.model, bench.space, search.FindingCollector(bench.space, 2))
-    slopes = search.estimate_slopes(oracle, 1.0)
+    oracle = Oracle(bench.model, bench.space, FindingCollector(bench.space, 2))
+    slopes = estimate_slopes(oracle, 1.0)
     return lambda at, under: slopes(at, under, oracle.scores_at(at, under))
 
 
@@ -482,7 +492,7 @@ def measure_networks(context: Context) -> Values:
             "tested": 0 if tested is None else len(tested[1]),
         }
     bench = load_benchmark("G-g")
-    for method in sorted(search.METHODS):
+    for method in sorted(METHODS):
         try:
             search.search(
                 lambda rows: bench.network.decides(np.asarray(rows, dtype=np.float64)).astype(np.int64),

@@ -12,15 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import DataError
-from evenhand.individual import search
-from evenhand.models import AdditiveNetwork, KerasLayer, network_from_dense, read_keras_layers
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_from_dense
+from evenhand.models.readers.keras_file import KerasLayer, read_keras_layers
 from evenhand.schema import People, Schema
 from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import DATA
 
 DATASETS = {
-    "B": "bank", "C": "adult", "G": "german", "D": "diabetes", "M": "meps15", "H": "heart", "S": "students",
-}  # fmt: skip
+    "B": "bank",
+    "C": "adult",
+    "G": "german",
+    "D": "diabetes",
+    "M": "meps15",
+    "H": "heart",
+    "S": "students",
+}
 """First letter of a benchmark -> its data set."""
 
 BUNDLED = ("B-a", "C-a", "C-r", "C-g", "G-a", "G-g", "D-a", "M-a", "M-r", "M-g")
@@ -60,7 +68,7 @@ class FairnessBenchmark:
     source: People | Schema
     model: AdditiveNetwork
     network: DenseNetwork
-    space: search.ProfileSpace
+    space: ProfileSpace
 
     @property
     def with_people(self) -> bool:
@@ -118,7 +126,7 @@ def _assemble(name: str, schema: Schema, network: DenseNetwork, rows: NDArray[An
         source,
         network_from_dense(schema, doubles, name=name),
         network,
-        search.ProfileSpace(source, allow_infeasible=True),
+        ProfileSpace(source, allow_infeasible=True),
     )
 
 

@@ -13,19 +13,13 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from evenhand.datasets import load_dataset
-from evenhand.shields import (
-    ArrivalSource,
-    EmptyGroupRule,
-    FairnessProperty,
-    Inputs,
-    PlanKind,
-    ShieldPlan,
-    TerminalKind,
-    WelfareBounds,
-    simulate_runs,
-    synthesize,
-)
-from evenhand.stats import estimated_rate, expanded_percentiles
+from evenhand.shields import FairnessProperty, Inputs, PlanKind, ShieldPlan, simulate_runs, synthesize
+from evenhand.shields.simulation.streams import ArrivalSource
+from evenhand.shields.spec.ends import WelfareBounds
+from evenhand.shields.spec.plan import TerminalKind
+from evenhand.shields.spec.properties import EmptyGroupRule
+from evenhand.stats.bootstrap import expanded_percentiles
+from evenhand.stats.proportion import estimated_rate
 from evenhand.typing import Floats, Integers
 from reproductions.common import (
     Context,
@@ -61,8 +55,12 @@ COST_BINS = 10
 """Bins of a classifier's confidence, where that is the cost."""
 
 FINITE, STATIC_FAIR, STATIC_BW, DYNAMIC, DYNAMIC_STRICT = (
-    "FinHzn", "Static-Fair", "Static-BW", "Dynamic", "Dynamic (strict)",
-)  # fmt: skip
+    "FinHzn",
+    "Static-Fair",
+    "Static-BW",
+    "Dynamic",
+    "Dynamic (strict)",
+)
 KINDS: dict[str, tuple[PlanKind, TerminalKind]] = {
     FINITE: ("finite", "strict"),
     STATIC_FAIR: ("static-fair", "strict"),
@@ -215,9 +213,11 @@ def time_synthesis(kept: PropertyName, context: Context) -> Values:
     horizons = settings.timed if kept == "demographic_parity" else settings.timed_labelled
     kappa = Fraction(1, 10)
     expected = Inputs(
-        groups=("a", "b"), rate=(0.3, 0.7), accept=(0.5, 0.5),
+        groups=("a", "b"),
+        rate=(0.3, 0.7),
+        accept=(0.5, 0.5),
         label=None if kept == "demographic_parity" else (0.5, 0.5),
-    )  # fmt: skip
+    )
     found = []
     for horizon in (6, *horizons):  # the first of each compiles
         plan = ShieldPlan(property=FairnessProperty(kept, kappa), inputs=expected, horizon=horizon)

@@ -102,18 +102,18 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("adult", "race", ("Black", "White"), lambda column: column == "White", ">50K", _black_or_white),
     Environment("adult", "sex", ("Female", "Male"), lambda column: column == "Male", ">50K", _has_all_stated),
     Environment(
-        "bank", "age", ("below 25", "25 or older"), lambda column: column >= 25, "yes",
+        "bank",
+        "age",
+        ("below 25", "25 or older"),
+        lambda column: column >= 25,
+        "yes",
         note="our table is bank-full (45,211 clients); the paper's, bank-additional-full, has 41,188 of them",
     ),
-    Environment(
-        "compas", "sex", ("Female", "Male"), lambda column: column == "Male", 1, note=_FEWER_COLUMNS
-    ),
-    Environment(
-        "compas", "race", ("other", "Caucasian"), lambda column: column == "Caucasian", 1, note=_FEWER_COLUMNS
-    ),
+    Environment("compas", "sex", ("Female", "Male"), lambda column: column == "Male", 1, note=_FEWER_COLUMNS),
+    Environment("compas", "race", ("other", "Caucasian"), lambda column: column == "Caucasian", 1, note=_FEWER_COLUMNS),
     Environment("german", "sex", ("female", "male"), lambda column: column == "male", 1),
     Environment("german", "age", ("25 or younger", "older than 25"), lambda column: column > 25, 1),
-)  # fmt: skip
+)
 """The data sets of the shields paper, each with the attribute whose two groups are shielded."""
 
 

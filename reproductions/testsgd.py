@@ -11,10 +11,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.datasets import resolve_categories
-from evenhand.schema import People, Schema, Value
-from evenhand.stats import clopper_pearson, difference_interval, normal_quantile, student_interval
-from evenhand.subgroups import Perturbation, SubgroupConfig, methods
+from evenhand.datasets.identity.lists import resolve_categories
+from evenhand.schema import People, Schema
+from evenhand.schema.attribute import Value
+from evenhand.stats import clopper_pearson, difference_interval, student_interval
+from evenhand.stats.level import normal_quantile
+from evenhand.subgroups import SubgroupConfig, methods
+from evenhand.subgroups.perturbation import Perturbation
 from evenhand.text import format_count
 from evenhand.typing import Floats, Integers
 from reproductions.common import NOT_DONE, Context, Figure, Found, Own, Paper, Piece, Values, Verdict, compare, judge
@@ -176,12 +179,14 @@ def find_false_gaps(context: Context) -> Values:
             )
             for method in ("sampled", "exact")
         )
-        worlds.append({
-            "rule_sets": sampled.tested,
-            "sampled": sampled.found,
-            "widest": max(abs(one.gap) for one in sampled.findings),
-            "counted": counted.found,
-        })  # fmt: skip
+        worlds.append(
+            {
+                "rule_sets": sampled.tested,
+                "sampled": sampled.found,
+                "widest": max(abs(one.gap) for one in sampled.findings),
+                "counted": counted.found,
+            }
+        )
     return {"worlds": worlds}
 
 

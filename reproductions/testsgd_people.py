@@ -17,21 +17,20 @@ import numpy as np
 from evenhand import datasets, subgroups
 from evenhand.errors import ModelError, OptionError
 from evenhand.interrupts import InterruptGuard
-from evenhand.mitigation import (
-    FeatureEncoding,
-    Findings,
-    FoundSubgroup,
-    MitigationConfig,
-    MitigationTask,
-    SubgroupGapMetric,
-    TrainingSet,
-    load_methods,
-    split_people,
-)
+from evenhand.mitigation import Findings, MitigationConfig
+from evenhand.mitigation.candidate import MitigationTask
+from evenhand.mitigation.findings import FoundSubgroup
+from evenhand.mitigation.methods.registry import load_methods
+from evenhand.mitigation.metrics import SubgroupGapMetric
+from evenhand.mitigation.split import TrainingSet, split_people
+from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.models import Scorer, predict_labels
 from evenhand.schema import People, Schema, encode
-from evenhand.stats import largest_difference_of_proportions
-from evenhand.subgroups import Finding, Perturbation, Range, RefusedRuleSet, Rules, SubgroupResult
+from evenhand.stats.proportion import largest_difference_of_proportions
+from evenhand.subgroups import Finding, Range, SubgroupResult
+from evenhand.subgroups.perturbation import Perturbation
+from evenhand.subgroups.result import RefusedRuleSet
+from evenhand.subgroups.rules import Rules
 from evenhand.typing import Booleans
 from reproductions.common import Context, Values, read_published
 
@@ -66,19 +65,34 @@ CASES: tuple[ExperimentCase, ...] = (
     ExperimentCase("bank", "bank", ("age",)),
     ExperimentCase("german", "german", ("sex", "age"), note="all 1,000 people of German Credit; the paper has 600"),
     ExperimentCase(
-        "compas", "compas", ("sex", "race", "age"), scored=True,
+        "compas",
+        "compas",
+        ("sex", "race", "age"),
+        scored=True,
         note="the label is whether COMPAS's score is not high; 6,172 people are left by ProPublica's filter, the paper "
         "has more than 7,000",
     ),
     ExperimentCase("law", "law-school", ("gender", "race1"), note="attributes known at admission only"),
     ExperimentCase(
-        "crime", "communities-crime",
-        ("racepctblack", "racePctWhite", "racePctAsian", "racePctHisp", "agePct12t21", "agePct12t29", "agePct16t24",
-         "agePct65up", "MalePctDivorce", "FemalePctDiv"),
-        shares=True, depth=2,
+        "crime",
+        "communities-crime",
+        (
+            "racepctblack",
+            "racePctWhite",
+            "racePctAsian",
+            "racePctHisp",
+            "agePct12t21",
+            "agePct12t29",
+            "agePct16t24",
+            "agePct65up",
+            "MalePctDivorce",
+            "FemalePctDiv",
+        ),
+        shares=True,
+        depth=2,
         note="the favourable label is little crime; rule sets of two attributes at most, as those published",
     ),
-)  # fmt: skip
+)
 """The data sets of people, with their sensitive attributes and where ours differ from the paper's."""
 
 
@@ -302,9 +316,15 @@ def search_people(name: str, run: int, context: Context) -> Values:
         conditions += [write_condition(one.rules) for one in top]
     started = time.process_time()
     counted = search_completely(
-        network, people, attributes=case.sensitive, depth=case.depth, support=settings.support,
-        permutations=settings.permutations, judged=tuple(conditions), seed=own,
-    )  # fmt: skip
+        network,
+        people,
+        attributes=case.sensitive,
+        depth=case.depth,
+        support=settings.support,
+        permutations=settings.permutations,
+        judged=tuple(conditions),
+        seed=own,
+    )
     values["counted"] = {
         "seconds": time.process_time() - started,
         "rule_sets": counted.rule_sets,
@@ -331,9 +351,16 @@ def _search_sampled(
     support = LOWEST if case.name in PUBLISHED["thresholds"] else 0.05
     started = time.process_time()
     found = search_completely(
-        network, people, method="sampled", attributes=case.sensitive, depth=depth, bins=bins, support=support,
-        most=EVERY, seed=context.seed,
-    )  # fmt: skip
+        network,
+        people,
+        method="sampled",
+        attributes=case.sensitive,
+        depth=depth,
+        bins=bins,
+        support=support,
+        most=EVERY,
+        seed=context.seed,
+    )
     seconds = time.process_time() - started
     thresholds: dict[str, Any] = {}
     for percent in sorted({*PUBLISHED["thresholds"].get(case.name, {}), 5}):
@@ -357,9 +384,7 @@ def _search_sampled(
 
 def _ask_themis(case: ExperimentCase, network: Scorer, people: People, seed: int) -> Values:
     try:
-        found = search_completely(
-            network, people, method="themis", attributes=case.sensitive, most=EVERY, seed=seed
-        )  # fmt: skip
+        found = search_completely(network, people, method="themis", attributes=case.sensitive, most=EVERY, seed=seed)
     except OptionError as error:
         return {COMBINATIONS: error.message}
     worst = found.findings[0]

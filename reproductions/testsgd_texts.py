@@ -17,9 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand import datasets
-from evenhand.datasets import IdentityCategory, TermSwapper, resolve_categories
+from evenhand.datasets import IdentityCategory
+from evenhand.datasets.identity.lists import resolve_categories
+from evenhand.datasets.identity.swapping import TermSwapper
+from evenhand.datasets.store import find_table
 from evenhand.errors import MissingExtraError
-from evenhand.subgroups import TextSubgroupResult, text
+from evenhand.subgroups import TextSubgroupResult
+from evenhand.subgroups.text.analysis import find_text_subgroups
 from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import Context, Values
 from reproductions.testsgd_people import EVERY, PUBLISHED, describe_finding
@@ -129,14 +133,14 @@ def read_collection(collection: TextCollection, home: Path | None, seed: int) ->
     Raises:
         FetchError: no file of it is in the folder of data files.
     """
-    path = datasets.find_table([file.name for file in collection.files], home, hint=collection.hint)
+    path = find_table([file.name for file in collection.files], home, hint=collection.hint)
     file = next(one for one in collection.files if path.name.startswith(one.name))
     frame = datasets.read_frame(path)
     texts = frame[file.text].fillna("").astype(str).tolist()
     searched = list(texts)
     for one in collection.more:
         if (path.parent / f"{one.name}.xz").is_file() or (path.parent / one.name).is_file():
-            searched += datasets.read_frame(datasets.find_table([one.name], path.parent))[one.text].astype(str).tolist()
+            searched += datasets.read_frame(find_table([one.name], path.parent))[one.text].astype(str).tolist()
     trained = np.random.default_rng(seed).random(len(texts)) >= HELD_OUT
     sampled = [cut_text(one) for one in searched] if collection.cut else searched
     return LabelledTexts(texts, np.asarray(frame[file.label] == file.favourable), trained, searched, sampled)
@@ -253,9 +257,7 @@ def train_collection(name: str, context: Context) -> tuple[LabelledTexts, TextNe
     collection = COLLECTIONS[name]
     read = read_collection(collection, context.data_home, context.seed)
     trained = [one for one, used in zip(read.texts, read.trained, strict=True) if used]
-    return read, train_network(
-        trained, read.favourable[read.trained], epochs=collection.epochs, seed=context.seed
-    )  # fmt: skip
+    return read, train_network(trained, read.favourable[read.trained], epochs=collection.epochs, seed=context.seed)
 
 
 def search_texts(name: str, context: Context) -> Values:
@@ -304,8 +306,14 @@ def sample_texts(name: str, context: Context) -> Values:
     depth = 1 if context.quick else COLLECTIONS[name].depth
     started = time.process_time()
     found = _search(
-        network, read.sampled, seed=context.seed, method="sampled", min_texts=1, depth=depth, most=EVERY,
-    )  # fmt: skip
+        network,
+        read.sampled,
+        seed=context.seed,
+        method="sampled",
+        min_texts=1,
+        depth=depth,
+        most=EVERY,
+    )
     return {
         "seconds": time.process_time() - started,
         "depth": depth,
@@ -385,7 +393,7 @@ def _make_swap(category: IdentityCategory, term: str) -> Callable[[str], str | N
 
 
 def _search(network: TextNetwork, texts: Sequence[str], *, seed: int, **settings: Any) -> TextSubgroupResult:
-    found = text.find_text_subgroups(
+    found = find_text_subgroups(
         network, texts, protected=["published"], by="term", compared="all", seed=seed, **settings
     )
     if found.interrupted:

@@ -16,9 +16,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from evenhand.genai import Item, Studio, StudioPixels
+from evenhand.genai import Item
 from evenhand.genai.backends.generator import WordMatcher
-from evenhand.genai.backends.studio import GROUPS
+from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
 from evenhand.testing import HttpAnswer, LocalServer
 
 Shape = Literal["b64_json", "url", "data-url"]

@@ -1,13 +1,13 @@
 """Results of audits of language models as tests need them: figures made up, but consistent."""
 
-from evenhand.llm import (
+from evenhand.llm import LanguageModelAudit
+from evenhand.llm.result import (
     AskedSide,
     ConfirmedName,
     ConfirmedTemplate,
     FlipShares,
     GroupGap,
     GroupOutcome,
-    LanguageModelAudit,
     NameListCard,
     Narrowing,
     ScenarioGap,

@@ -93,9 +93,15 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 def ask(server: Server, *, timeout: float = 30.0, retries_when_late: bool = False, retries: int = 2) -> bytes:
     client = http.HttpClient(
-        "the oracle", "delphi", timeout, retries, 0.5,
-        retries_when_late=retries_when_late, hints={404: "go elsewhere"}, hint="ask something else",
-    )  # fmt: skip
+        "the oracle",
+        "delphi",
+        timeout,
+        retries,
+        0.5,
+        retries_when_late=retries_when_late,
+        hints={404: "go elsewhere"},
+        hint="ask something else",
+    )
 
     async def ask_in_loop() -> bytes:
         try:
@@ -139,9 +145,14 @@ def test_an_invalid_or_past_pause_is_none(text: str) -> None:
     assert http.parse_retry_after({"Retry-After": text}, 1e9) == 0
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(-9, 9),
-                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8),
-       st.booleans())  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text() | st.integers(-9, 9),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
+    ),
+    st.booleans(),
+)
 def test_a_response_is_repaired_and_otherwise_kept(value: object, escaped: bool) -> None:
     parsed = http.parse_json_response(json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass"))
     json.dumps(parsed, ensure_ascii=False, allow_nan=False).encode()
@@ -271,22 +282,25 @@ SOME_KEY = "Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmF"
 # ---- secrets in the words of others
 
 
-@pytest.mark.parametrize(("text", "secret"), [
-    (f"the key evenhand_{SOME_KEY} is wrong", SOME_KEY),
-    ("Authorization: Bearer abc.def-123", "abc.def-123"),
-    ('{"authorization": "bearer   tok"}', "tok"),
-    ("Incorrect API key provided: sk-proj-abcdefghijklmnop", "proj-abcdefghijklmnop"),
-    ("cannot connect to postgresql+psycopg://evenhand:s3cr3t@db/x", "s3cr3t"),
-    ("host=db password=s3cr3t user=x", "s3cr3t"),
-    ("authorization=Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
-    ("GET https://host/v1/models?key=AIzaShort&alt=json refused", "AIzaShort"),
-    ("GET https://token-of-mine@host/v1 refused", "token-of-mine"),
-    ("x-api-key: 0123abcd", "0123abcd"),
-    (r'{"detail": "{\"api_key\": \"0123abcd\"}"}', "0123abcd"),
-    ("access_token=ya29.abc; expired", "ya29.abc"),
-    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sig-nature is not valid", "sig-nature"),
-    ("planted-secret-value here", "planted-secret-value"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (f"the key evenhand_{SOME_KEY} is wrong", SOME_KEY),
+        ("Authorization: Bearer abc.def-123", "abc.def-123"),
+        ('{"authorization": "bearer   tok"}', "tok"),
+        ("Incorrect API key provided: sk-proj-abcdefghijklmnop", "proj-abcdefghijklmnop"),
+        ("cannot connect to postgresql+psycopg://evenhand:s3cr3t@db/x", "s3cr3t"),
+        ("host=db password=s3cr3t user=x", "s3cr3t"),
+        ("authorization=Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        ("GET https://host/v1/models?key=AIzaShort&alt=json refused", "AIzaShort"),
+        ("GET https://token-of-mine@host/v1 refused", "token-of-mine"),
+        ("x-api-key: 0123abcd", "0123abcd"),
+        (r'{"detail": "{\"api_key\": \"0123abcd\"}"}', "0123abcd"),
+        ("access_token=ya29.abc; expired", "ya29.abc"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sig-nature is not valid", "sig-nature"),
+        ("planted-secret-value here", "planted-secret-value"),
+    ],
+)
 def test_secrets_are_taken_out(text: str, secret: str) -> None:
     clean = http.SecretRedactor({"MY_API_KEY": "planted-secret-value", "HOME": "here"})(text)
     assert secret not in clean

@@ -112,8 +112,9 @@ def test_kept_code_is_compiled_anew_after_a_change_in_a_file_it_calls(tmp_path: 
     for result in "x + 1", "x + 1", "2 * x":
         (tmp_path / "called.py").write_text(CALLED.format(result=result), "utf-8")
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run([sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True,
-                              text=True, check=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
         printed.append(done.stdout.strip())
     assert printed == ["21", "21", "40"]
 
@@ -144,8 +145,9 @@ def test_kept_code_for_a_type_that_has_moved_is_compiled_anew(tmp_path: Path) ->
         (tmp_path / "before.py").unlink(missing_ok=True)
         (tmp_path / f"{name}.py").write_text(PAIR, "utf-8")
         (tmp_path / "caller.py").write_text(TYPED_CALLER.format(name=name), "utf-8")
-        done = subprocess.run([sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True,
-                              text=True, check=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "caller.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
         assert done.stdout.strip() == "42"
 
 

@@ -64,9 +64,11 @@ def test_predictions_alone_are_audited_by_group(store):
 
 def test_it_stays_out_of_evaluations_that_do_not_ask_for_it(store):
     for config, kind, fits in (
-        ({"protected": ["sex"]}, "classifier", True), ({}, "classifier", False), (None, "classifier", False),
+        ({"protected": ["sex"]}, "classifier", True),
+        ({}, "classifier", False),
+        (None, "classifier", False),
         ({"protected": ["sex"]}, "regressor", False),
-    ):  # fmt: skip
+    ):
         assert EvenhandEvaluator.can_evaluate(model_type=kind, evaluator_config=config) is fits
     with pytest.raises(OptionError, match="who is protected"):
         EvenhandEvaluator().evaluate(model_type="classifier", dataset=None, run_id="", evaluator_config={})

@@ -84,8 +84,10 @@ def test_log_probabilities_are_those_of_the_chances() -> None:
     chat = FakeChat({"yes": 0.7, "yes, gladly": 0.1, "no": 0.2, "never": 0.0})
     found = chat.complete(body("x", logprobs=True, top_logprobs=5))["choices"][0]["logprobs"]["content"][0]
     assert {one["token"]: round(math.exp(one["logprob"]), 9) for one in found["top_logprobs"]} == {
-        "yes": 0.7, "no": 0.2, "yes,": 0.1,
-    }  # fmt: skip
+        "yes": 0.7,
+        "no": 0.2,
+        "yes,": 0.1,
+    }
     assert chat.complete(body("x"))["choices"][0]["logprobs"] is None
 
 

@@ -7,17 +7,19 @@ tools/draw_methods.py
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from evenhand.view.drawing.theme import (
+    LIGHT,
+    finish_chart,
+    mark_layer,
+    to_svg,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 WIDE = 560
-
-sys.path.insert(0, str(ROOT / "src"))
-
-from evenhand.view import LIGHT, drawing  # noqa: E402  (after the path is set)
 
 Row = dict[str, Any]
 Points = dict[str, tuple[float, ...]]
@@ -92,8 +94,8 @@ def draw_points(points: Points, colors: dict[str, str], description: str, *, tit
         "legend": {"title": None, "orient": "top", "columns": len(colors), "labelLimit": 260},
     }
     mark = {"type": "point", "filled": True, "size": 75, "opacity": 1}
-    chart = drawing.mark_layer(rows, mark, x=x, y=y, color=color) | {"width": WIDE, "height": {"step": 21}}
-    svg = drawing.to_svg(drawing.finish_chart(chart, description), name="method")
+    chart = mark_layer(rows, mark, x=x, y=y, color=color) | {"width": WIDE, "height": {"step": 21}}
+    svg = to_svg(finish_chart(chart, description), name="method")
     return svg.replace('style="', 'style="background:white;', 1) + "\n"
 
 

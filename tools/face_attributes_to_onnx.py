@@ -148,9 +148,13 @@ class Converter:
         if len(inputs) > 2:
             given.append(self.graph.constant(self.weights[inputs[2]]))
         made = self.graph.add(
-            "Conv", *given, group=groups, strides=_sides(attr, "strides"), dilations=_sides(attr, "dilations"),
+            "Conv",
+            *given,
+            group=groups,
+            strides=_sides(attr, "strides"),
+            dilations=_sides(attr, "dilations"),
             auto_pad=_padding(attr),
-        )  # fmt: skip
+        )
         return self._finished(made, attr)
 
     def _fusedmatmul(self, name: str, inputs: list[str], attr: dict[str, Any]) -> str:
@@ -169,8 +173,13 @@ class Converter:
 
     def _maxpool(self, name: str, inputs: list[str], attr: dict[str, Any]) -> str:
         self.turned.add(name)
-        return self.graph.add("MaxPool", self.names[inputs[0]], kernel_shape=_sides(attr, "ksize"),
-                              strides=_sides(attr, "strides"), auto_pad=_padding(attr))  # fmt: skip
+        return self.graph.add(
+            "MaxPool",
+            self.names[inputs[0]],
+            kernel_shape=_sides(attr, "ksize"),
+            strides=_sides(attr, "strides"),
+            auto_pad=_padding(attr),
+        )
 
     def _pad(self, name: str, inputs: list[str], attr: dict[str, Any]) -> str:
         self.turned.add(name)
@@ -274,9 +283,14 @@ def combined(package: Path) -> onnx.ModelProto:
     scores, boxes = _detector(graph, package / "models" / "blazeface.json", picture)
     box, surely = _largest(graph, scores, boxes)
     face = graph.add(
-        "RoiAlign", picture, box, graph.constant([0], np.int64), output_height=FACE, output_width=FACE,
+        "RoiAlign",
+        picture,
+        box,
+        graph.constant([0], np.int64),
+        output_height=FACE,
+        output_width=FACE,
         coordinate_transformation_mode="half_pixel",
-    )  # fmt: skip
+    )
     nodes, weights = read(package / "models" / "faceres.json")
     names = Converter(graph, weights, face).convert(nodes)
     found = graph.add("Greater", surely, graph.constant([[LEAST]]))
@@ -291,13 +305,16 @@ def combined(package: Path) -> onnx.ModelProto:
     outputs = {"gender": 1, "age": 3, "years": 1, "face": 1}
     model = helper.make_model(
         helper.make_graph(
-            graph.nodes, "face_attributes",
+            graph.nodes,
+            "face_attributes",
             [helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, SIDE, SIDE, 3])],
             [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, wide]) for name, wide in outputs.items()],
             graph.constants,
         ),
-        opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8, producer_name="face_attributes_to_onnx",
-    )  # fmt: skip
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=8,
+        producer_name="face_attributes_to_onnx",
+    )
     onnx.checker.check_model(model, full_check=True)
     return model
 

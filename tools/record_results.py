@@ -264,22 +264,33 @@ def write_inputs(folder: Path) -> None:
     frame, later = people(1500), people(500)
     frame.to_csv(folder / "people.csv", index=False)
     later.to_csv(folder / "later.csv", index=False)
-    wide = {"age": rng.integers(18, 71, 300), "income": rng.uniform(0, 100, 300), "debt": rng.uniform(0, 50, 300),
-            "sex": rng.choice(["f", "m"], 300), "race": rng.choice(["blue", "green", "red", "white"], 300),
-            "grade": rng.choice(["low", "middle", "high"], 300)}  # fmt: skip
+    wide = {
+        "age": rng.integers(18, 71, 300),
+        "income": rng.uniform(0, 100, 300),
+        "debt": rng.uniform(0, 50, 300),
+        "sex": rng.choice(["f", "m"], 300),
+        "race": rng.choice(["blue", "green", "red", "white"], 300),
+        "grade": rng.choice(["low", "middle", "high"], 300),
+    }
     pd.DataFrame(wide).to_csv(folder / "wide.csv", index=False)
     dense(folder / "wide.npz", [8, 12, 8, 1], [1.5, 1.5, 1.0] + [0.6] * 5)
     dense(folder / "three.npz", [8, 10, 3], [1.5, 1.5, 1.0] + [0.6] * 5)
     write_models(folder, frame, save)
-    words = [(who, noun, what, how) for who in ("Muslim", "Jewish", "Christian", "Hindu", "women", "men")
-             for noun in ("family", "neighbour", "teacher", "doctor") for what in ("kind", "rotten", "tall", "late")
-             for how in ("today", "here")]  # fmt: skip
+    words = [
+        (who, noun, what, how)
+        for who in ("Muslim", "Jewish", "Christian", "Hindu", "women", "men")
+        for noun in ("family", "neighbour", "teacher", "doctor")
+        for what in ("kind", "rotten", "tall", "late")
+        for how in ("today", "here")
+    ]
     texts = [f"The {who} {noun} is {what} {how}" for who, noun, what, how in words]
     rude = ["yes" if "rotten" in text else "no" for text in texts]
     pd.DataFrame({"said": texts, "rude": rude}).to_csv(folder / "comments.csv", index=False)
     n = 240
-    shown = {"sex": rng.choice(["woman", "man", ""], n, p=[0.25, 0.7, 0.05]),
-             "age": rng.choice(["child", "adult", "elderly"], n, p=[0.1, 0.75, 0.15])}  # fmt: skip
+    shown = {
+        "sex": rng.choice(["woman", "man", ""], n, p=[0.25, 0.7, 0.05]),
+        "age": rng.choice(["child", "adult", "elderly"], n, p=[0.1, 0.75, 0.15]),
+    }
     asked = rng.choice(["leader", "poor"], n, p=[0.7, 0.3])
     prompts = [f"a {rng.choice(['', 'female ', 'old '])}{one}" for one in asked]
     sequence = {"run": rng.integers(1, 3, n), "asked": asked, **shown, "prompt": prompts}
@@ -302,8 +313,13 @@ def write_models(folder: Path, frame: Any, save: Any) -> None:
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     hired = (frame["hired"] == "yes").to_numpy()
-    columns = [frame["grade"], frame["hours"], frame["sex"] == "m", *(frame["race"] == one for one in
-               ("blue", "green", "red")), frame["region"].map({"north": 0, "south": 1, "west": 2})]  # fmt: skip
+    columns = [
+        frame["grade"],
+        frame["hours"],
+        frame["sex"] == "m",
+        *(frame["race"] == one for one in ("blue", "green", "red")),
+        frame["region"].map({"north": 0, "south": 1, "west": 2}),
+    ]
     coded = np.stack([column.to_numpy(float) for column in columns], axis=1)
     scale = np.array([10, 20, 1, 1, 1, 1, 1], dtype=float)
     for name, seed in (("network", 0), ("other", 1)):
@@ -356,8 +372,10 @@ def write_onnx(path: Path, layers: Sequence[Any], biases: Sequence[Any]) -> None
             nodes.append(helper.make_node("Gemm", [current, f"W{i}", f"b{i}"], [f"z{i}"]))
             current = f"h{i}"
             nodes.append(helper.make_node("Relu" if i < len(layers) - 1 else "Sigmoid", [f"z{i}"], [current]))
-        ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size])
-                for name, size in (("x", layers[0].shape[0]), (current, layers[-1].shape[1]))]  # fmt: skip
+        ends = [
+            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, size])
+            for name, size in (("x", layers[0].shape[0]), (current, layers[-1].shape[1]))
+        ]
         graph = helper.make_graph(nodes, "network", ends[:1], ends[1:], constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         onnx.save(model, path)
@@ -399,15 +417,23 @@ def _record_cases(results: Path, looks: Path, work: Path, command: Sequence[str]
 
 def run(work: Path, looks: Path, name: str, command: Sequence[str]) -> dict[str, Any]:
     """Run one command and return its exit code, its result and the tables that it wrote."""
-    files = {"TABLE": f"{name}.csv", "PAGE": f"../looks/{name}.html", "EXTRA": f"{name}.extra.json",
-             "REPORT": f"../looks/{name}"}  # fmt: skip
+    files = {
+        "TABLE": f"{name}.csv",
+        "PAGE": f"../looks/{name}.html",
+        "EXTRA": f"{name}.extra.json",
+        "REPORT": f"../looks/{name}",
+    }
     result, table, extra = (work / file for file in (f"{name}.json", files["TABLE"], files["EXTRA"]))
     for path in (result, table, extra):
         path.unlink(missing_ok=True)
     done = subprocess.run(
         [*(files.get(word, word) for word in command), "--json", result.name],
-        cwd=work, env=os.environ | STEADY | PLAIN_SCREEN, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=work,
+        env=os.environ | STEADY | PLAIN_SCREEN,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     (looks / f"{name}.txt").write_text(f"$ {shlex.join(command)}\n{done.stdout}{done.stderr}", "utf-8")
     found: dict[str, Any] = {"exit": done.returncode}
     if result.exists():

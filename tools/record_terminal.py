@@ -44,11 +44,23 @@ MARGIN, BAR = 16, 34
 
 BACKGROUND, FOREGROUND = "#16191d", "#e6e8eb"
 COLOURS = {
-    "black": "#5b6470", "red": "#f28b82", "green": "#81c995", "brown": "#fdd663", "blue": "#8ab4f8",
-    "magenta": "#c58af9", "cyan": "#78d9ec", "white": "#e6e8eb", "brightblack": "#8a94a3", "brightred": "#f6aea9",
-    "brightgreen": "#a8dab5", "brightbrown": "#fde293", "brightblue": "#aecbfa", "brightmagenta": "#d7aefb",
-    "brightcyan": "#a1e4f2", "brightwhite": "#ffffff",
-}  # fmt: skip
+    "black": "#5b6470",
+    "red": "#f28b82",
+    "green": "#81c995",
+    "brown": "#fdd663",
+    "blue": "#8ab4f8",
+    "magenta": "#c58af9",
+    "cyan": "#78d9ec",
+    "white": "#e6e8eb",
+    "brightblack": "#8a94a3",
+    "brightred": "#f6aea9",
+    "brightgreen": "#a8dab5",
+    "brightbrown": "#fde293",
+    "brightblue": "#aecbfa",
+    "brightmagenta": "#d7aefb",
+    "brightcyan": "#a1e4f2",
+    "brightwhite": "#ffffff",
+}
 
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
 

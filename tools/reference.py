@@ -41,8 +41,12 @@ def write_pages() -> dict[str, str]:
 
 def fill_in(page: str) -> str:
     """Return a written page with what is made put in the place of ``<!-- reference: NAME -->``."""
-    made = {"commands": table_of_commands, "shared options": table_of_shared_options,
-            "results": table_of_results, "fields of every result": table_of_common_fields}  # fmt: skip
+    made = {
+        "commands": table_of_commands,
+        "shared options": table_of_shared_options,
+        "results": table_of_results,
+        "fields of every result": table_of_common_fields,
+    }
     return re.sub(r"<!-- reference: ([\w ]+) -->", lambda found: made[found[1]](), page)
 
 
@@ -157,8 +161,11 @@ def table_of_commands() -> str:
 def describe_command(name: str, command: Any) -> str:
     """Return how a command is called, what it does, and what it takes."""
     taken = list_parameters(command)
-    words = [show_name(one) if one.required else f"[{show_name(one)}]"
-             for one in taken if one.required or one.param_type_name == "argument"]  # fmt: skip
+    words = [
+        show_name(one) if one.required else f"[{show_name(one)}]"
+        for one in taken
+        if one.required or one.param_type_name == "argument"
+    ]
     shared = [one for one in taken if (one.name, show_meaning(one)) in find_shared()]
     names = ", ".join(f"`{one.opts[0]}`" for one in shared)
     link = f"[Options of several commands](../command-line.md#options-of-several-commands): {names}."

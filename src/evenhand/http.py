@@ -136,9 +136,16 @@ class HttpClient:
         deadline = monotonic() + self.timeout
         try:
             response = self._pool.request(
-                method, url, body=body, headers=headers, retries=False, redirect=False, preload_content=False,
-                decode_content=False, timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
-            )  # fmt: skip
+                method,
+                url,
+                body=body,
+                headers=headers,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+                timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
+            )
             try:
                 if not 200 <= response.status < 300:
                     start = response.read(1 << 16, decode_content=False)
@@ -388,17 +395,20 @@ MIN_SECRET_LENGTH = 6
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 """Names of environment variables with secrets."""
 
-_SHAPES = tuple(re.compile(shape) for shape in (
-    r"(evenhand_)[A-Za-z0-9_-]{20,}",
-    r"(\b(?:sk-|gh[opsu]_|github_pat_|glpat-|hf_|gsk_|r8_|xox[abprs]-|AKIA|AIza))[A-Za-z0-9_-]{12,}",
-    r"(\beyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+",
-    r"(?i)(\bbearer )\s*[^\s\"',;]+",
-    r"(?i)(\bauthorization[\\\"']*\s*[:=]\s*[\\\"']*(?:[a-z]+\s+)?)[^\s\"',;\\]+",
-    r"(://)[^\s/@\"']+(?=@)",
-    r"(?i)([?&][^=&\s]*(?:key|token|secret|sig|signature|password|auth|code)=)[^\s&\"']+",
-    r"(?i)((?:api|access|private|secret|subscription|auth)[ _-]?key[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
-    r"(?i)((?:token|secret|password|passwd|credentials?|signature)[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
-))  # fmt: skip
+_SHAPES = tuple(
+    re.compile(shape)
+    for shape in (
+        r"(evenhand_)[A-Za-z0-9_-]{20,}",
+        r"(\b(?:sk-|gh[opsu]_|github_pat_|glpat-|hf_|gsk_|r8_|xox[abprs]-|AKIA|AIza))[A-Za-z0-9_-]{12,}",
+        r"(\beyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+",
+        r"(?i)(\bbearer )\s*[^\s\"',;]+",
+        r"(?i)(\bauthorization[\\\"']*\s*[:=]\s*[\\\"']*(?:[a-z]+\s+)?)[^\s\"',;\\]+",
+        r"(://)[^\s/@\"']+(?=@)",
+        r"(?i)([?&][^=&\s]*(?:key|token|secret|sig|signature|password|auth|code)=)[^\s&\"']+",
+        r"(?i)((?:api|access|private|secret|subscription|auth)[ _-]?key[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
+        r"(?i)((?:token|secret|password|passwd|credentials?|signature)[\\\"']*\s*[:=]\s*[\\\"']*)[^\s&\"',;\\]+",
+    )
+)
 """Keys and passwords in headers, URLs and settings. The first group is kept."""
 
 

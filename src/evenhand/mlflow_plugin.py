@@ -94,10 +94,10 @@ def _audit(dataset: Any, model: Any, settings: dict[str, Any]) -> Any:
 
 def _name_metrics(result: Any) -> dict[str, float]:
     """Return every number that a gate may name and that is known: ``flip_rate.sex``, with ``.low`` and ``.high``."""
-    from evenhand import auditing
+    from evenhand.auditing.gates.conditions import measure_values
 
     found: dict[str, float] = {}
-    for name, by in auditing.measure_values(result).items():
+    for name, by in measure_values(result).items():
         for attribute, number in by.items():
             key = f"evenhand/{name}.{attribute}" if attribute else f"evenhand/{name}"
             value = getattr(number, "value", number if isinstance(number, float) else None)

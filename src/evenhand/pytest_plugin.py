@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditResult
+    from evenhand.auditing.result import AuditResult
 
 MARK = "evenhand"
 

@@ -178,9 +178,15 @@ class ServiceConnection:
             429: "the service is busy, or your quota is used up: try later",
         }
         return HttpClient(
-            "the service", self.url, self.timeout, self.retries, self.backoff,
-            retries_when_late=self.repeatable, hints=hints, hint=_HINT,
-        )  # fmt: skip
+            "the service",
+            self.url,
+            self.timeout,
+            self.retries,
+            self.backoff,
+            retries_when_late=self.repeatable,
+            hints=hints,
+            hint=_HINT,
+        )
 
     def _secret(self) -> str | None:
         if self.key is None:

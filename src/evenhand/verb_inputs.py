@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.core import Result
-    from evenhand.models import Subject
+    from evenhand.core.result import Result
+    from evenhand.models.subject import Subject
 
 Names: TypeAlias = Sequence[str] | None
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -66,7 +66,8 @@ def read_data(data: Any, settings: dict[str, Any], *, large: bool = False, words
         large: return a lazy frame where the table has many rows.
         words: keep every cell of a file as a word.
     """
-    from evenhand.datasets import open_data, read_frame, read_words
+    from evenhand.datasets.rows import open_data
+    from evenhand.datasets.tables import read_frame, read_words
 
     reading = {name: settings.pop(name) for name in ("encoding", "sheet") if name in settings}
     rows = open_data(data) if large and isinstance(data, str | Path) else None
@@ -84,7 +85,7 @@ def read_data(data: Any, settings: dict[str, Any], *, large: bool = False, words
 
 def is_text_file(data: Any) -> bool:
     """Return whether data is the path of a text table, which does not state the types of its columns."""
-    from evenhand.datasets import is_text_table
+    from evenhand.datasets.rows import is_text_table
 
     return isinstance(data, str | Path) and is_text_table(data)
 
@@ -101,9 +102,11 @@ def read_subject(
     weights: Any = None,
 ) -> Subject:
     """Return the model and the people, with their weights; takes what is about them out of the settings."""
-    from evenhand.models import Subject
-    from evenhand.schema import ColumnRoles, OutcomeRole, add_sample_columns, check_index
-    from evenhand.schema.arrays import check_type
+    from evenhand.models.subject import Subject
+    from evenhand.schema.arrays import check_index, check_type
+    from evenhand.schema.columns import ColumnRoles
+    from evenhand.schema.target import OutcomeRole
+    from evenhand.schema.weights import add_sample_columns
 
     check_type("budget", settings.get("budget"), Integral, "a whole number")
     membership = settings.pop("membership", None)

@@ -18,17 +18,18 @@ from evenhand.errors import OptionError
 from evenhand.verb_inputs import Names, read_data, read_subject, select_shown, takes_progress
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditComparison, AuditResult
-    from evenhand.certification import Certificate
-    from evenhand.genai import GenaiAssessment
-    from evenhand.groups import rankings
-    from evenhand.individual import SearchResult
-    from evenhand.llm import LanguageModelAudit
-    from evenhand.mitigation import Mitigation
-    from evenhand.models import OutputKind
-    from evenhand.schema import Schema
-    from evenhand.shields import ShieldPolicy
-    from evenhand.subgroups import SubgroupResult
+    from evenhand.auditing.changes import AuditComparison
+    from evenhand.auditing.result import AuditResult
+    from evenhand.certification.certificate.result import Certificate
+    from evenhand.genai.assessment.result import GenaiAssessment
+    from evenhand.groups.rankings.result import RankingResult
+    from evenhand.individual.search.result import SearchResult
+    from evenhand.llm.result import LanguageModelAudit
+    from evenhand.mitigation.analysis import Mitigation
+    from evenhand.models.outputs import OutputKind
+    from evenhand.schema.schema import Schema
+    from evenhand.shields.policy.policy import ShieldPolicy
+    from evenhand.subgroups.result import SubgroupResult
 
 __all__ = [
     "assess_generator",
@@ -199,8 +200,9 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.schema import OutcomeRole, table_of_decisions
     from evenhand.schema.arrays import check_type
+    from evenhand.schema.decisions import table_of_decisions
+    from evenhand.schema.target import OutcomeRole
 
     check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
@@ -260,7 +262,7 @@ def audit_rankings(
     query: Any = None,
     relevance: Any = None,
     **settings: Any,
-) -> rankings.RankingResult:
+) -> RankingResult:
     """Audit rankings: who is selected at k, who gets attention, and who stands above whom, by group.
 
     Args:
@@ -290,15 +292,15 @@ def audit_rankings(
         >>> gap.worst, round(gap.number.value, 2), round(gap.number.low, 2), round(gap.number.high, 2)
         ('F', 0.81, 0.79, 0.85)
     """
-    from evenhand.groups import rankings
-    from evenhand.schema import table_of_rankings
+    from evenhand.groups.rankings.analysis import measure_rankings
+    from evenhand.schema.recorded.rankings import table_of_rankings
 
     kept = ("schema", "accept_proposals")
     about = {name: settings.pop(name) for name in kept if name in settings}
     frame, roles = table_of_rankings(
         sensitive_features, rank=rank, rank_by=rank_by, query=query, relevance=relevance, **about
     )
-    return rankings.measure_rankings(roles.read(frame), **settings)
+    return measure_rankings(roles.read(frame), **settings)
 
 
 @takes_progress
@@ -394,8 +396,9 @@ def certify(
         (0.8, 0.2, 0.0)
     """
     from evenhand import certification, models
-    from evenhand.population import PopulationKind, choose_population
-    from evenhand.schema import OutcomeRole, change_target
+    from evenhand.population.mixture import PopulationKind, choose_population
+    from evenhand.schema.columns import change_target
+    from evenhand.schema.target import OutcomeRole
 
     if population not in get_args(PopulationKind):
         raise OptionError(f"expected population 'uniform', 'data' or 'independent', got {population!r}")
@@ -614,7 +617,7 @@ def audit_language_model(model: Any, data: Any, *, show_people: bool = False, **
         32
     """
     from evenhand import llm
-    from evenhand.models import ScreeningFile
+    from evenhand.models.language.file import ScreeningFile
     from evenhand.schema.arrays import check_type
 
     check_type("model", model, Mapping | ScreeningFile | str | Path, "a file or a mapping of its entries")
@@ -660,7 +663,7 @@ def assess_generator(
         [('female', 4, (4,)), ('male', 2, ())]
     """
     from evenhand import genai
-    from evenhand.schema import list_names
+    from evenhand.schema.columns import list_names
 
     config.pop("progress")("assessing", 0.0)
     found = genai.read_sequences(

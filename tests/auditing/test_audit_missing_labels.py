@@ -128,9 +128,15 @@ def test_paired_changes_of_error_rates_are_of_people_with_a_true_label():
     only = compare_audits(audit(before, scores[0], known), audit(after, scores[1], known))
     assert found.pairing == only.pairing == "paired"
     assert found.comparisons == only.comparisons
-    for name, by, group in [("accuracy", "", ""), ("auc", "", ""), ("true_positive_rate", "group", "a"),
-                            ("equal_opportunity_difference", "group", ""), ("accuracy_difference", "group", ""),
-                            ("calibration_difference", "group", ""), ("calibration_gap", "group", "b")]:  # fmt: skip
+    for name, by, group in [
+        ("accuracy", "", ""),
+        ("auc", "", ""),
+        ("true_positive_rate", "group", "a"),
+        ("equal_opportunity_difference", "group", ""),
+        ("accuracy_difference", "group", ""),
+        ("calibration_difference", "group", ""),
+        ("calibration_gap", "group", "b"),
+    ]:
         line, other = found.line(name, by, group), only.line(name, by, group)
         assert (line.change.value, line.change.low, line.change.high) == pytest.approx(
             (other.change.value, other.change.low, other.change.high)

@@ -12,7 +12,7 @@ import evenhand
 from evenhand import auditing, groups
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.schema import DecisionRoles
-from evenhand.stats import quantity_value
+from evenhand.stats.quantity import quantity_value
 
 INEQUALITY = {"generalized_entropy_index", "theil_index"}
 TRUTH = {"base_rate", "true_positive_rate", "false_positive_rate", "accuracy", "precision"} | {

@@ -11,7 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
-from evenhand.auditing import AuditResult, measure_values
+from evenhand.auditing import AuditResult
+from evenhand.auditing.gates.conditions import measure_values
 from evenhand.cli.main import main
 from evenhand.datasets import load_dataset
 from evenhand.errors import OptionError, SchemaError

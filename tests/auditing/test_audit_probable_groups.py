@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import evenhand
-from evenhand.auditing import measure_values, parse_gate
+from evenhand.auditing import parse_gate
+from evenhand.auditing.gates.conditions import measure_values
 from evenhand.errors import OptionError
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.auditing import AuditConfig, audit
-from evenhand.models import Subject, network_from_dense
+from evenhand.models import Subject
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
 from support import leaves_but_clocks
 

@@ -9,10 +9,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import auditing, certification, view
-from evenhand.core import Metric
+from evenhand.core.document import Metric
 from evenhand.errors import OptionError
 from evenhand.models import QuestionLedger, Subject
-from evenhand.schema import ColumnRoles
+from evenhand.schema.columns import ColumnRoles
 
 QUICK = auditing.AuditConfig(time_limit=60, samples=500, searched=400)
 

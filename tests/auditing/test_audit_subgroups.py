@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from evenhand import auditing, view
-from evenhand.core import Metric
+from evenhand.core.document import Metric
 from evenhand.errors import LimitError, OptionError
-from evenhand.groups import SMALL
+from evenhand.groups.result import SMALL
 from evenhand.models import Subject
-from evenhand.schema import ColumnRoles
+from evenhand.schema.columns import ColumnRoles
 
 QUICK = auditing.AuditConfig(time_limit=20, samples=300, searched=0)
 

@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score
 
 import evenhand
 from evenhand.errors import DataError
-from evenhand.stats import auc, quantity_value
+from evenhand.stats.auc import auc
+from evenhand.stats.quantity import quantity_value
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,9 @@ from sklearn.metrics import roc_auc_score
 import evenhand
 from evenhand.auditing import AuditResult, compare_audits
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    auc_difference,
-    bonferroni,
-    number_moments,
-    skewed_mean_interval,
-    stretch_interval,
-)
+from evenhand.stats import auc_difference, bonferroni
+from evenhand.stats.distribution import number_moments, skewed_mean_interval
+from evenhand.stats.proportion import stretch_interval
 
 RNG = np.random.default_rng(5)
 N = 300
@@ -27,16 +23,28 @@ SECOND = np.clip(FIRST - 0.1 * (SEX == "F") + RNG.normal(0, 0.05, N), 0, 1)
 
 def audit_scores(scores, keep=True, **settings):
     return evenhand.audit_predictions(
-        (scores > 0.5).astype(int), y_true=TRUTH.astype(int), y_score=scores, sensitive_features={"sex": SEX},
-        favourable=1, keep_decisions=keep, time_limit=1e-9, **settings,
-    )  # fmt: skip
+        (scores > 0.5).astype(int),
+        y_true=TRUTH.astype(int),
+        y_score=scores,
+        sensitive_features={"sex": SEX},
+        favourable=1,
+        keep_decisions=keep,
+        time_limit=1e-9,
+        **settings,
+    )
 
 
 def audit_numbers(numbers, truth=None, keep=True, sex=SEX, **settings):
     return evenhand.audit_predictions(
-        numbers, y_true=truth, sensitive_features={"sex": sex}, keep_decisions=keep, time_limit=1e-9,
-        unit=settings.pop("unit", "EUR"), kind="number", **settings,
-    )  # fmt: skip
+        numbers,
+        y_true=truth,
+        sensitive_features={"sex": sex},
+        keep_decisions=keep,
+        time_limit=1e-9,
+        unit=settings.pop("unit", "EUR"),
+        kind="number",
+        **settings,
+    )
 
 
 def mean_interval(values, level):
@@ -73,9 +81,14 @@ def test_areas_of_other_people_are_squared_and_added_and_without_decisions_any_d
     (low1, high1), (low2, high2) = (stretch_interval(one.groups.overall["auc"], half) for one in (kept, other))
     assert (line.change.low, line.change.high) == pytest.approx((low2 - high1, high2 - low1))
     turned = evenhand.audit_predictions(
-        (SECOND[::-1] > 0.5).astype(int), y_true=TRUTH[::-1].astype(int), y_score=SECOND[::-1], time_limit=1e-9,
-        sensitive_features={"sex": SEX[::-1]}, favourable=1, keep_decisions=True,
-    )  # fmt: skip
+        (SECOND[::-1] > 0.5).astype(int),
+        y_true=TRUTH[::-1].astype(int),
+        y_score=SECOND[::-1],
+        time_limit=1e-9,
+        sensitive_features={"sex": SEX[::-1]},
+        favourable=1,
+        keep_decisions=True,
+    )
     apart = compare_audits(kept, turned).line("auc")
     assert apart.pairing == "unpaired"
     assert apart.change.high - apart.change.low < line.change.high - line.change.low
@@ -92,8 +105,11 @@ def test_paired_means_of_numbers_are_those_of_people_counted_one_by_one(known):
     assert found.unit == "EUR"
     level = bonferroni(0.95, found.comparisons)
     kinds = {"mean": both, "mean_residual": both - truth, "mean_absolute_error": np.abs(both - truth)}
-    gaps = {"mean_difference": "mean", "residual_difference": "mean_residual",
-            "absolute_error_difference": "mean_absolute_error"}  # fmt: skip
+    gaps = {
+        "mean_difference": "mean",
+        "residual_difference": "mean_residual",
+        "absolute_error_difference": "mean_absolute_error",
+    }
     assert {line.name for line in found.lines} <= kinds.keys() | gaps.keys()
     assert (found.line("mean_residual") is not None) == known
     for line in found.lines:

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 import evenhand
 from evenhand.auditing import parse_gate
-from evenhand.auditing.gates import measure_values
+from evenhand.auditing.gates.conditions import measure_values
 
 
 @pytest.fixture(scope="module")

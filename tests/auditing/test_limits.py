@@ -17,14 +17,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evenhand import auditing, certification, view
-from evenhand.core import Result, TimeLimit, check_time
+from evenhand.core import Result
+from evenhand.core.time_limit import TimeLimit, check_time
 from evenhand.errors import LimitError
 from evenhand.individual import search
 from evenhand.individual.number_search import search_numbers
 from evenhand.individual.search.texts import search_texts
 from evenhand.mitigation import mitigate
 from evenhand.models import Subject, load_white_box
-from evenhand.schema import ColumnRoles
+from evenhand.schema.columns import ColumnRoles
 from evenhand.subgroups import find_subgroups
 from support import leaves_but_clocks
 

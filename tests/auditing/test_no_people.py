@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import evenhand
 from evenhand.cli.main import app
-from evenhand.core import PEOPLE_LEFT_OUT
+from evenhand.core.result import PEOPLE_LEFT_OUT
 from evenhand.errors import OptionError
 
 CANARY = "canary-4711"
@@ -55,8 +55,9 @@ def run(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
 
     def run(*arguments):
-        return CliRunner().invoke(app, [*arguments, "--ignore", "note", "--target", "hired", "--protected", "sex",
-                                        "--favourable", "yes"])  # fmt: skip
+        return CliRunner().invoke(
+            app, [*arguments, "--ignore", "note", "--target", "hired", "--protected", "sex", "--favourable", "yes"]
+        )
 
     return run
 

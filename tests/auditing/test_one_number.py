@@ -11,11 +11,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import auditing, datasets, individual
-from evenhand.core import Metric
+from evenhand.core.document import Metric
 from evenhand.models import Subject
 from evenhand.population import fit_mixture, product_of_marginals
-from evenhand.schema import ColumnRoles, Schema, counterparts_of, encode
-from evenhand.stats import Draws, OpenPart, combined_share
+from evenhand.schema import Schema, counterparts_of, encode
+from evenhand.schema.columns import ColumnRoles
+from evenhand.stats import combined_share
+from evenhand.stats.combined import Draws, OpenPart
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +46,12 @@ def test_flip_rate_and_certificate_are_one_estimate(result):
     rate = result.individual.rate(("sex",), "population").rate
     estimate = certificate.estimate
     assert (rate.value, rate.low, rate.high, rate.confidence, rate.n) == (
-        estimate.unfair, estimate.low, estimate.high, 0.95, estimate.n,
-    )  # fmt: skip
+        estimate.unfair,
+        estimate.low,
+        estimate.high,
+        0.95,
+        estimate.n,
+    )
     assert certificate.falsified <= rate.low <= rate.value <= rate.high <= 1 - certificate.certified
     assert result.individual.rate(("sex",), "data").rate.kind == "observed"
 

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand
-from evenhand.auditing import AuditResult, compare_audits, measure_values, parse_gate
+from evenhand.auditing import AuditResult, compare_audits, parse_gate
+from evenhand.auditing.gates.conditions import measure_values
 from evenhand.errors import DataError, OptionError
-from evenhand.stats import bonferroni, difference_interval, paired_difference, smallest_ratio_of_proportions
+from evenhand.stats import bonferroni, difference_interval, paired_difference
+from evenhand.stats.proportion import smallest_ratio_of_proportions
 from support import scaled
 
 LENIENT = {"min_group_size": 1}
@@ -150,8 +152,9 @@ def test_what_only_one_audit_has_is_named():
 
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(OptionError, match="favourable label"):
-        compare_audits(audit(BEFORE, SEX), evenhand.audit_predictions(
-            AFTER, sensitive_features={"sex": SEX}, favourable=0))  # fmt: skip
+        compare_audits(
+            audit(BEFORE, SEX), evenhand.audit_predictions(AFTER, sensitive_features={"sex": SEX}, favourable=0)
+        )
     weighted = evenhand.audit_predictions(AFTER, sensitive_features={"sex": SEX}, sample_weight=[1, 2] * 100)
     with pytest.raises(OptionError, match="weights"):
         compare_audits(weighted, weighted)

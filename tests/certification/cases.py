@@ -14,8 +14,8 @@ import numpy as np
 from evenhand import certification
 from evenhand.certification import Certificate
 from evenhand.certification.query.question import Query
-from evenhand.models import (
-    AdditiveNetwork,
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import (
     AffineLayer,
     AttributeTerm,
     LineTerm,
@@ -23,7 +23,8 @@ from evenhand.models import (
     TableTerm,
     network_from_dense,
 )
-from evenhand.population import Marginal, ProductPopulation
+from evenhand.population import ProductPopulation
+from evenhand.population.independent import Marginal
 from evenhand.schema import Attribute, Schema
 from support import shared
 
@@ -213,11 +214,16 @@ def real_network(name: str, protected: str, domain: str | None = None) -> Additi
     ]
     schema = schema_of(
         [
-            {"name": each["name"], "kind": "integer", "lower": each["lower"], "upper": each["upper"],
-             "protected": each["name"] == protected}
+            {
+                "name": each["name"],
+                "kind": "integer",
+                "lower": each["lower"],
+                "upper": each["upper"],
+                "protected": each["name"] == protected,
+            }
             for each in named["attributes"]
         ]
-    )  # fmt: skip
+    )
     with np.load(shared("data", "certify", f"{name}.npz")) as arrays:
         layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(len(arrays.files) // 2)]
     return network_from_dense(schema, layers, name=name)

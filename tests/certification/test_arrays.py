@@ -25,7 +25,7 @@ from evenhand.certification.bounds.linear import refine_boxes
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, query_of
 from evenhand.errors import MissingExtraError, OptionError
-from evenhand.models import network_from_dense
+from evenhand.models.additive.network import network_from_dense
 from support import scaled
 
 
@@ -72,9 +72,14 @@ def dense(net: ArrayNetwork) -> SimpleNamespace:
         offsets[k, : len(offset)] = host(offset)
     wide = [np.pad(rows, ((0, 0), (0, most - rows.shape[1]))) for rows in (columns, host(net.biases))]
     held = SimpleNamespace(
-        sizes=np.array([*net.widths, net.outputs]), columns=wide[0], start=start, line=line, reach=reach,
-        weights=weights, offsets=offsets,
-    )  # fmt: skip
+        sizes=np.array([*net.widths, net.outputs]),
+        columns=wide[0],
+        start=start,
+        line=line,
+        reach=reach,
+        weights=weights,
+        offsets=offsets,
+    )
     return SimpleNamespace(network=held, roles=SimpleNamespace(biases=wide[1]))
 
 
@@ -233,9 +238,10 @@ def test_what_is_open_by_hand() -> None:
     assert (kind[0], undecided[0]) == (OPEN, pytest.approx(0.5))
     # Function 0 is "label 0 beats label 1" here, function 1 the other way round.
     kind, undecided = decide_boxes(
-        roles_of(2, 3, np.array([[0, 0], [1, 0]])), np.full((1, 6), -1.0),
+        roles_of(2, 3, np.array([[0, 0], [1, 0]])),
+        np.full((1, 6), -1.0),
         np.array([[sure, sure, never, never, never, 1.0]]),
-    )  # fmt: skip
+    )
     assert (kind[0], undecided[0]) == (OPEN, pytest.approx(0.158655, abs=1e-5))
     decided = np.array([[-1.0, -1.0, 1.0, 1.0], [-1.0, 1.0, 1.0, -1.0]])
     kind, undecided = decide_boxes(roles_of(2, 2, np.array([[0, 1], [0, 0]])), decided, np.zeros((2, 4)))

@@ -18,8 +18,8 @@ from evenhand.certification.bounds.linear import refine_boxes
 from evenhand.certification.bounds.schedule import COSTS, LEVELS, PROBING_SHARE, Proofs, ProofSchedule
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, query_of
-from evenhand.core import Clock
-from evenhand.models import network_from_dense
+from evenhand.core.time_limit import Clock
+from evenhand.models.additive.network import network_from_dense
 from evenhand.typing import Floats
 from support import scaled
 

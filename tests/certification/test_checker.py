@@ -23,11 +23,14 @@ from evenhand.checker.floats.counting import LEVELS, PeopleSums
 from evenhand.checker.floats.network import float_network_of
 from evenhand.checker.form import form_of
 from evenhand.checker.network import recorded_question_of
+from evenhand.checker.question import AskedQuestion
 from evenhand.checker.reading import ClaimedBoxes
 from evenhand.checker.reprove import BoxProver
 from evenhand.errors import DataError, OptionError
-from evenhand.models import AdditiveNetwork, AffineLayer, network_fingerprint, network_from_dense
-from evenhand.population import Marginal, ProductPopulation
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer, network_fingerprint, network_from_dense
+from evenhand.population import ProductPopulation
+from evenhand.population.independent import Marginal
 from support import scaled
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -54,9 +57,7 @@ def test_honest_certificates_of_random_networks_are_confirmed(
     case = random_case(seed, real=seed % 4 == 0)
     path = tmp_path_factory.mktemp("honest") / "c.cert"
     answer = certificate_of(case, path, method)
-    found = checker.check_certificate(
-        path, case.network, checker.AskedQuestion(population=case.population), sample=None
-    )
+    found = checker.check_certificate(path, case.network, AskedQuestion(population=case.population), sample=None)
     assert found.verdict == "confirmed", found
     assert found.certified == pytest.approx(answer.certified, abs=1e-8)
     assert found.falsified == pytest.approx(answer.falsified, abs=1e-8)
@@ -186,7 +187,7 @@ def _network() -> AdditiveNetwork:
 
 
 def rejected(path: Path, network: AdditiveNetwork, words: str, **asked: Any) -> None:
-    found = checker.check_certificate(path, network, checker.AskedQuestion(**asked), sample=None)
+    found = checker.check_certificate(path, network, AskedQuestion(**asked), sample=None)
     assert found.verdict == "rejected", found
     assert words in (found.fault or "")
     assert found.certified is None
@@ -322,7 +323,7 @@ def test_another_population_is_rejected(honest: tuple[Path, AdditiveNetwork], tm
     plain = checker.check_certificate(weighted, network)
     assert plain.verdict == "restricted"
     assert list(plain.restricted) == ["population"]
-    asked = checker.AskedQuestion(population=people)
+    asked = AskedQuestion(population=people)
     assert checker.check_certificate(weighted, network, asked).verdict == "confirmed"
     masses = marginals[0].masses * np.linspace(1, 1.01, len(marginals[0].masses))
     others = ProductPopulation(
@@ -355,7 +356,7 @@ def test_fewer_protected_values_or_another_domain_are_no_lie_that_passes(honest:
     assert found.verdict == "restricted"
     assert found.restricted == {"group": "a, b"}
     assert "about group: a, b" in found.summary()
-    asked = checker.AskedQuestion(where=("group != c",))
+    asked = AskedQuestion(where=("group != c",))
     assert checker.check_certificate(forged(path, said), network, asked, sample=None).verdict == "confirmed"
 
     def outside(it: Opened) -> None:
@@ -375,7 +376,7 @@ def test_conditions_and_thresholds_are_checked(tmp_path: Path) -> None:
     for options in ({"where": ("age >= 18 and job in {x, z}",)}, {"threshold": 0.3}, {"where": ("group != b",)}):
         answer = certification.certify(network, certificate=path, samples=10, jobs=1, **options)
         assert checker.check_certificate(path, network, sample=None).verdict == "restricted"
-        found = checker.check_certificate(path, network, checker.AskedQuestion(**options), sample=None)
+        found = checker.check_certificate(path, network, AskedQuestion(**options), sample=None)
         assert found.verdict == "confirmed"
         assert found.certified == pytest.approx(answer.certified, abs=1e-8)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evenhand import checker
 from evenhand.certification import certify
-from evenhand.models import network_from_dense
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
 from support import scaled
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from evenhand.certification import Certificate, certify
 from evenhand.certification.bounds.arrays.engine import WIDE
-from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
 from support import scaled
 

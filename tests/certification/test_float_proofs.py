@@ -19,8 +19,10 @@ from evenhand.checker.floats.network import float_network_of, share_events_of
 from evenhand.checker.floats.proofs import BoxClaims, prove_claims
 from evenhand.checker.form import form_of
 from evenhand.checker.network import RecordedQuestion, recorded_question_of
+from evenhand.checker.question import AskedQuestion
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_from_dense
 from evenhand.population import ProductPopulation
 from support import scaled
 
@@ -33,7 +35,7 @@ def question_about(
 ) -> RecordedQuestion:
     path = folder / "c.cert"
     certification.certify(network, population=population, certificate=path, jobs=1, samples=5)
-    return recorded_question_of(checker.read_certificate(path), network, checker.AskedQuestion(population=population))
+    return recorded_question_of(checker.read_certificate(path), network, AskedQuestion(population=population))
 
 
 def everybody_in(question: RecordedQuestion) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -21,7 +21,9 @@ from evenhand import certification, checker
 from evenhand.checker.deployed import number_error_of
 from evenhand.checker.form import form_of
 from evenhand.checker.network import recorded_question_of
-from evenhand.models import AdditiveNetwork, network_from_dense
+from evenhand.checker.question import AskedQuestion
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_from_dense
 from support import scaled
 
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -30,7 +32,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "outcomes": {"bands": (0.3, 0.6), "outcomes": 3},
 }
 ASKED = {
-    name: checker.AskedQuestion(tolerance=asked.get("tolerance"), bands=asked.get("bands", ()))
+    name: AskedQuestion(tolerance=asked.get("tolerance"), bands=asked.get("bands", ()))
     for name, asked in QUESTIONS.items()
 }
 SIZES = (7, 3, 6)
@@ -220,9 +222,22 @@ class Forger:
 
 
 LIES = [
-    "tolerance", "bands", "threshold", "outcomes", "questions", "protected", "domain", "whole", "share", "verdict",
-    "exchange", "missing", "twice", "moved", "totals",
-]  # fmt: skip
+    "tolerance",
+    "bands",
+    "threshold",
+    "outcomes",
+    "questions",
+    "protected",
+    "domain",
+    "whole",
+    "share",
+    "verdict",
+    "exchange",
+    "missing",
+    "twice",
+    "moved",
+    "totals",
+]
 
 
 def forge(source: Path, target: Path, seed: int) -> tuple[str, bool]:

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from test_forgeries import SIZES, is_true, makes_sense, small_network
 
 from evenhand import certification, checker
-from evenhand.models import AdditiveNetwork, AffineLayer
+from evenhand.checker.question import AskedQuestion
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer
 from support import scaled
 
 REFUSED = ("rejected", "not confirmed")
@@ -25,7 +27,7 @@ NAMED = (*REFUSED, "restricted")
 AGE, HOURS = 0, 1
 """Places of the attributes that are not protected."""
 
-ASKED = checker.AskedQuestion(threshold=0.62)
+ASKED = AskedQuestion(threshold=0.62)
 """Some people of the small network are treated unfairly at this threshold, and most are not."""
 
 Lie = Callable[[Opened], None]
@@ -446,9 +448,15 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate with boxes of every kind: fair, unfair, partly decided, and open ones."""
     path = tmp_path_factory.mktemp("kinds") / "c.cert"
     certification.certify(
-        small_network(), certificate=path, jobs=1, samples=5, threshold=0.62, enumeration=False, max_boxes=300,
+        small_network(),
+        certificate=path,
+        jobs=1,
+        samples=5,
+        threshold=0.62,
+        enumeration=False,
+        max_boxes=300,
         method="interval",
-    )  # fmt: skip
+    )
     found = checker.check_certificate(path, small_network(), ASKED)
     assert found.verdict == "confirmed"
     assert found.certified

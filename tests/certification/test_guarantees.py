@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from evenhand.certification.query.proved_mass import ProgressWatch
 from evenhand.certification.query.question import query_of
-from evenhand.models import AdditiveNetwork, AffineLayer, LineTerm, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer, LineTerm, network_from_dense
 from evenhand.population import uniform_population
 from support import scaled
 
@@ -406,9 +407,14 @@ def test_more_than_two_labels_and_an_interrupt(monkeypatch: pytest.MonkeyPatch) 
     """Ctrl-C in the middle leaves a true answer: what was proved before, the rest undecided and sampled."""
     from evenhand.certification.bounds.interval import search
 
-    case = next(case for seed in range(500) if len((case := random_case(seed, widest=8)).network.classes) > 2
-                and case.network.layers and query_of(case.network).points > 60
-                and len(query_of(case.network).assignments) > 1)  # fmt: skip
+    case = next(
+        case
+        for seed in range(500)
+        if len((case := random_case(seed, widest=8)).network.classes) > 2
+        and case.network.layers
+        and query_of(case.network).points > 60
+        and len(query_of(case.network).assignments) > 1
+    )
     fair, unfair = true_shares(Case(case.network, None))
     original = search._make_decider
 

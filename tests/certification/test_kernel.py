@@ -11,8 +11,9 @@ from evenhand.certification.bounds.interval.kernel import decide_boxes
 from evenhand.certification.bounds.interval.layout import kernel_layout_of
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, BoxSplitter, whole_domain
 from evenhand.certification.query.question import Query, query_of
-from evenhand.models import network_from_dense
-from evenhand.population import Marginal, ProductPopulation
+from evenhand.models.additive.network import network_from_dense
+from evenhand.population import ProductPopulation
+from evenhand.population.independent import Marginal
 from support import scaled
 
 
@@ -124,8 +125,12 @@ def test_halves_partition_and_keep_their_mass() -> None:
     boxes = whole_domain(query)
     rng = np.random.default_rng(1)
     for _ in range(8):
-        attribute = np.array([rng.choice(np.flatnonzero(hi > lo)) if (hi > lo).any() else -1 for lo, hi in
-                              zip(boxes.lo, boxes.hi, strict=True)])  # fmt: skip
+        attribute = np.array(
+            [
+                rng.choice(np.flatnonzero(hi > lo)) if (hi > lo).any() else -1
+                for lo, hi in zip(boxes.lo, boxes.hi, strict=True)
+            ]
+        )
         halves = splitter.split_boxes(boxes[attribute >= 0], attribute[attribute >= 0])
         boxes = Boxes.concatenate([boxes[attribute < 0], halves])
     assert boxes.mass.sum() == pytest.approx(1.0, abs=1e-14)
@@ -163,7 +168,10 @@ def test_a_box_is_cut_in_the_middle_of_its_mass() -> None:
 
 def test_unfair_is_reachable() -> None:
     """The reference cases are not all fair: the tests above would mean little."""
-    outcomes = [status(query, *(ends[0] for ends in random_boxes(query, 1, np.random.default_rng(seed))))
-                for seed in range(150) for query in [query_of(wide_case(seed).network)]]  # fmt: skip
+    outcomes = [
+        status(query, *(ends[0] for ends in random_boxes(query, 1, np.random.default_rng(seed))))
+        for seed in range(150)
+        for query in [query_of(wide_case(seed).network)]
+    ]
     assert outcomes.count(UNFAIR) >= 3
     assert outcomes.count(FAIR) >= 10

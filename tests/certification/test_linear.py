@@ -34,7 +34,8 @@ from evenhand.certification.bounds.compiled.splits import halving_cell, split_by
 from evenhand.certification.bounds.frontier import root_frontier
 from evenhand.certification.bounds.schedule import COARSE, FINE, MEDIUM
 from evenhand.certification.query.question import Query, query_of
-from evenhand.models import AdditiveNetwork, AffineLayer, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer, network_from_dense
 from evenhand.population import ProductPopulation
 from support import scaled
 
@@ -122,9 +123,16 @@ def random_functions(assignments: int, columns: int, rng: np.random.Generator) -
 
 
 def proved(
-    axes: AttributeAxes, low: np.ndarray, high: np.ndarray, g: np.ndarray, constant: np.ndarray, zscore: np.ndarray,
-    precision: tuple[int, int], pair: tuple[int, int] = (0, 1), second: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+    axes: AttributeAxes,
+    low: np.ndarray,
+    high: np.ndarray,
+    g: np.ndarray,
+    constant: np.ndarray,
+    zscore: np.ndarray,
+    precision: tuple[int, int],
+    pair: tuple[int, int] = (0, 1),
+    second: np.ndarray | None = None,
+) -> np.ndarray:
     second = np.full(len(g), -1) if second is None else second
     wanted = events(len(second) // 2, pair)
     most = max(map(len, wanted))
@@ -371,9 +379,12 @@ def lines_below(seed: int, joint_from: int) -> set[bool]:
         alike = []
         for flat in (False, True):
             coefficients, constant = linear_bounds(
-                p, 0 if p.roles.joint else assignment, np.append(low[0], 0 * np.array(extra, int)),
-                np.append(high[0], np.array(extra, int)), flat=flat,
-            )[side]  # fmt: skip
+                p,
+                0 if p.roles.joint else assignment,
+                np.append(low[0], 0 * np.array(extra, int)),
+                np.append(high[0], np.array(extra, int)),
+                flat=flat,
+            )[side]
             if p.roles.joint:
                 constant += coefficients[p.network.start[n] + assignment]
             slack = sign * constant - bounded.constant[f, 0, 0]

@@ -21,15 +21,35 @@ from test_forgeries import small_network
 from test_tree_certificate_files import by_hand
 
 from evenhand import certification, checker
-from evenhand.models import AdditiveNetwork, TreeEnsemble, network_from_dense
+from evenhand.checker.question import AskedQuestion
+from evenhand.models import AdditiveNetwork, TreeEnsemble
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
 from support import scaled
 
 REMOVED = "(removed)"
 VALUES = [
-    None, "x", "", -1, 0, 3, True, 0.5, 1e308, 10**400, math.nan, math.inf, -math.inf, [], {}, [None], ["x"], [-1.0],
-    {"x": 1}, REMOVED,
-]  # fmt: skip
+    None,
+    "x",
+    "",
+    -1,
+    0,
+    3,
+    True,
+    0.5,
+    1e308,
+    10**400,
+    math.nan,
+    math.inf,
+    -math.inf,
+    [],
+    {},
+    [None],
+    ["x"],
+    [-1.0],
+    {"x": 1},
+    REMOVED,
+]
 DEEPEST = 3
 """Levels of the header in which values are replaced."""
 
@@ -73,9 +93,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (kind, options) in enumerate(KINDS.items()):
         asked = {name: value for name, value in options.items() if name != "model"}
         certification.certify(
-            model_of(kind), certificate=folder / f"{number}.cert", enumeration=False, max_boxes=60, jobs=1, samples=5,
+            model_of(kind),
+            certificate=folder / f"{number}.cert",
+            enumeration=False,
+            max_boxes=60,
+            jobs=1,
+            samples=5,
             **asked,
-        )  # fmt: skip
+        )
     return folder
 
 
@@ -104,7 +129,7 @@ def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
 
 def check(path: Path, kind: str) -> checker.CertificateCheck:
     asked = {name: KINDS[kind][name] for name in ("tolerance", "bands", "where") if name in KINDS[kind]}
-    question = checker.AskedQuestion(relaxed=KINDS[kind].get("relax", {}), **asked)
+    question = AskedQuestion(relaxed=KINDS[kind].get("relax", {}), **asked)
     return checker.check_certificate(path, model_of(kind), question, sample=2, seed=0)
 
 
@@ -120,8 +145,10 @@ def changed_file(folder: Path, kind: str, part: str, place: tuple[Any, ...], new
 
 
 @settings(
-    max_examples=scaled(600), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+    max_examples=scaled(600),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_any_replaced_value_gets_a_verdict(folder: Path, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(list(KINDS)))

@@ -12,7 +12,8 @@ from sklearn.neural_network import MLPRegressor
 
 from evenhand.certification import certify
 from evenhand.errors import OptionError
-from evenhand.models import load_regressor, load_white_box, network_from_dense
+from evenhand.models import load_regressor, load_white_box
+from evenhand.models.additive.network import network_from_dense
 from evenhand.population import uniform_population
 from evenhand.schema import Schema
 from support import scaled

@@ -18,7 +18,8 @@ from evenhand.certification.query.bands import ScoreBands
 from evenhand.certification.query.differences import difference_query_of, network_numbers, rewrite_differences
 from evenhand.certification.query.enumeration import count_outcomes
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, AffineLayer, TreeEnsemble, network_from_dense
+from evenhand.models import AdditiveNetwork, TreeEnsemble
+from evenhand.models.additive.network import AffineLayer, network_from_dense
 from evenhand.population import ProductPopulation
 from evenhand.schema import Schema
 from support import scaled

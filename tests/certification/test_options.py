@@ -6,8 +6,9 @@ from cases import prove, random_case, schema_of, worked_example
 
 from evenhand.certification.query.cells import cells_of
 from evenhand.errors import ModelError, OptionError, SchemaError
-from evenhand.models import LineTerm, StepTerm, TableTerm, network_from_dense
-from evenhand.population import Marginal, uniform_population
+from evenhand.models.additive.network import LineTerm, StepTerm, TableTerm, network_from_dense
+from evenhand.population import uniform_population
+from evenhand.population.independent import Marginal
 from evenhand.schema import Attribute
 
 

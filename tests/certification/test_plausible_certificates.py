@@ -13,32 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import certification
-from evenhand.certification.bounds.scores import ScoreTable
+from evenhand.certification.bounds.scores import ScoreTable, needs_kernels
 from evenhand.certification.certificate.conclusion import estimate_unfair_mass
-from evenhand.certification.certificate.result import Evidence
+from evenhand.certification.certificate.result import Evidence, estimated_share
 from evenhand.certification.query.boxes import whole_domain
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.orbits import orbit_question_of
 from evenhand.errors import OptionError
-from evenhand.models import (
-    AdditiveNetwork,
-    AffineLayer,
-    DecisionTree,
-    LineTerm,
-    TableTerm,
-    build_ensemble,
-    network_from_dense,
-)
-from evenhand.population import (
-    JointDistribution,
-    Marginal,
-    MixturePopulation,
-    fit_mixture,
-    uniform_mixture,
-)
-from evenhand.population.mixture import strata_of
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer, LineTerm, TableTerm, network_from_dense
+from evenhand.models.trees.ensemble import build_ensemble
+from evenhand.models.trees.nodes import DecisionTree
+from evenhand.population import JointDistribution, MixturePopulation, fit_mixture
+from evenhand.population.independent import Marginal
+from evenhand.population.mixture import strata_of, uniform_mixture
 from evenhand.schema import Attribute, People, Schema, counterparts_of
-from evenhand.stats import OpenPart, clopper_pearson
+from evenhand.stats import clopper_pearson
+from evenhand.stats.combined import OpenPart
 from support import scaled
 
 WAYS = [{"enumeration": True}, {"enumeration": False}, {"enumeration": False, "device": "numpy"}]
@@ -371,7 +362,7 @@ def test_without_a_link_couples_have_no_counterpart() -> None:
     assert result.no_counterpart == pytest.approx(0.5)
     assert result.falsified == pytest.approx(0.5 * 0.1)
     assert result.certified == pytest.approx(0.5 * 0.9)
-    assert certification.estimated_share(result).value == pytest.approx(0.1)
+    assert estimated_share(result).value == pytest.approx(0.1)
     assert "different decisions among people with a plausible counterpart: 10" in result.summary()
     assert "without a plausible counterpart 50" in result.summary()
 
@@ -414,7 +405,7 @@ def test_no_rules_and_one_class_is_the_certificate_of_independent_attributes(see
             for each in (mixture, population)
         )
         # Without hidden layers the one is proved from the distribution of scores, the other from boxes.
-        if one.method == other.method and (way["enumeration"] or certification.needs_kernels(case.network)):
+        if one.method == other.method and (way["enumeration"] or needs_kernels(case.network)):
             assert one.certified == pytest.approx(other.certified, abs=1e-12)
             assert one.falsified == pytest.approx(other.falsified, abs=1e-12)
 

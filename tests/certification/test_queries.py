@@ -17,8 +17,10 @@ from evenhand.certification.certificate.counterexamples import CounterexampleFin
 from evenhand.certification.query.question import predict_float32, query_of
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, PROBABILITY_ERROR, log_odds, resolution_of
 from evenhand.errors import OptionError, SchemaError
-from evenhand.models import AdditiveNetwork, network_from_dense
-from evenhand.population import Marginal, ProductPopulation
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_from_dense
+from evenhand.population import ProductPopulation
+from evenhand.population.independent import Marginal
 from evenhand.schema import Attribute
 from support import scaled
 
@@ -390,7 +392,7 @@ def test_a_real_attribute_in_part_of_its_histogram(bins: bool) -> None:
     )
     network = network_from_dense(schema, [(np.array([[1.0], [0.5]]), np.array([-1.5]))])
     if bins:
-        from evenhand.models import StepTerm
+        from evenhand.models.additive.network import StepTerm
 
         steps = StepTerm(np.array([1.0, 1.5]), np.array([[0.0], [1.25], [2.0]]))
         network = AdditiveNetwork(schema, (steps, network.parts[1]), np.array([-1.5]), (), (0, 1), 1)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from test_queries import asked_of, naive, step_network
 
 from evenhand import certification, checker
+from evenhand.checker.question import AskedQuestion
 from support import scaled
 
 
-def asked(options: dict, population: object = None) -> checker.AskedQuestion:
-    return checker.AskedQuestion(
+def asked(options: dict, population: object = None) -> AskedQuestion:
+    return AskedQuestion(
         where=tuple(options.get("where", ())),
         relaxed=options["relax"],
         threshold=options.get("threshold"),
@@ -90,9 +91,18 @@ def everything_is_unfair(it: Opened) -> None:
 
 
 LIES = [
-    wider, narrower, of_nobody, of_the_protected, by_a_fraction, by_a_flag, beyond_counting, a_list, of_trees,
-    everything_is_fair, everything_is_unfair,
-]  # fmt: skip
+    wider,
+    narrower,
+    of_nobody,
+    of_the_protected,
+    by_a_fraction,
+    by_a_flag,
+    beyond_counting,
+    a_list,
+    of_trees,
+    everything_is_fair,
+    everything_is_unfair,
+]
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
@@ -114,9 +124,15 @@ def test_honest_ones_hold_and_everything_beyond_the_truth_does_not(
         return
     path = tmp_path_factory.mktemp("relaxed") / "c.cert"
     made = certification.certify(
-        case.network, population=case.population, certificate=path, jobs=1, samples=5, max_boxes=60,
-        enumeration=bool(seed % 2), **options,
-    )  # fmt: skip
+        case.network,
+        population=case.population,
+        certificate=path,
+        jobs=1,
+        samples=5,
+        max_boxes=60,
+        enumeration=bool(seed % 2),
+        **options,
+    )
     question = asked(options, case.population)
     found = checker.check_certificate(path, case.network, question, sample=None)
     assert found.verdict == "confirmed", found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.certification import relax_constant, relax_relu, relax_weights
+from evenhand.certification.bounds.relu import relax_constant, relax_relu, relax_weights
 
 ENDS = [-3.0, -2.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 2.0, 3.0]
 INTERVALS = np.array([pair for pair in itertools.product(ENDS, ENDS) if pair[0] <= pair[1]])

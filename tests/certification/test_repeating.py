@@ -46,7 +46,7 @@ FOREST = Schema.parse(
 def forest():
     from sklearn.ensemble import RandomForestClassifier
 
-    from evenhand.models import extract_white_box
+    from evenhand.models.white_box import extract_white_box
 
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.integers(0, 2, 600), rng.integers(0, 100, (600, 8))]).astype(float)

@@ -6,7 +6,7 @@ from cases import prove, random_case, schema_of
 
 from evenhand.certification.query.enumeration import decode_points, enumerate_domain, point_masses
 from evenhand.certification.query.question import query_of
-from evenhand.models import network_from_dense
+from evenhand.models.additive.network import network_from_dense
 from evenhand.view.charts.certification import informative_attributes
 
 

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from test_tree_certificates import AGE, SEX, described, fitted, random_model, real_data, tree
 
 from evenhand import certification, checker, models
+from evenhand.checker.question import AskedQuestion
 from evenhand.checker.reading import ClaimedBoxes
 from evenhand.checker.trees.proofs import TreeProver
 from evenhand.checker.trees.question import recorded_trees_of
 from evenhand.errors import OptionError
-from evenhand.models import build_ensemble
+from evenhand.models.trees.ensemble import build_ensemble
+from evenhand.models.white_box import extract_white_box
 from evenhand.population import product_of_marginals
 from support import scaled
 
@@ -39,7 +41,7 @@ def hand_file(tmp_path):
 
 
 def check(path, model, **asked):
-    return checker.check_certificate(path, model, checker.AskedQuestion(**asked), sample=None)
+    return checker.check_certificate(path, model, AskedQuestion(**asked), sample=None)
 
 
 def test_by_hand(hand_file):
@@ -162,14 +164,21 @@ def test_honest_certificates_hold_and_no_box_is_proved_beyond_the_truth(tmp_path
     if classes == 2 and rng.random() < 0.5:
         asked = {"threshold": 0.4} if rng.random() < 0.5 else {"bands": (0.3, 0.6)}
     found = certification.certify(
-        model, population=population, certificate=path, jobs=1, samples=5, enumeration=bool(rng.integers(2)),
-        outcomes=int(rng.integers(2, 4)), max_boxes=int(rng.choice([5, 10**6])), **asked,
-    )  # fmt: skip
+        model,
+        population=population,
+        certificate=path,
+        jobs=1,
+        samples=5,
+        enumeration=bool(rng.integers(2)),
+        outcomes=int(rng.integers(2, 4)),
+        max_boxes=int(rng.choice([5, 10**6])),
+        **asked,
+    )
     verdict = check(path, model, population=population, **asked)
     assert verdict.verdict == "confirmed"
     assert (verdict.certified, verdict.falsified) == pytest.approx((found.certified, found.falsified), abs=1e-6)
     statement = checker.read_certificate(path)
-    question = recorded_trees_of(statement, model, checker.AskedQuestion(population=population, **asked))
+    question = recorded_trees_of(statement, model, AskedQuestion(population=population, **asked))
     if not question.axes:
         return
     counts = [axis.count for axis in question.axes]
@@ -196,9 +205,13 @@ def test_margins_close_to_zero_are_decided_only_if_every_order_of_adding_up_agre
         near = -leaves[:, 1].sum() + rng.uniform(0, 40) * np.finfo(kind).eps * np.abs(leaves[:, 1]).sum()
         sexed = tree([(1, 0.0, 1, 2), 0.0, float(kind(near) * 2.0**-60)])
         model = build_ensemble(
-            described([AGE, SEX]), [*grown, sexed], base=np.array([float(kind(near))]), link="logistic",
-            answers=[0, 1], location="t",
-        )  # fmt: skip
+            described([AGE, SEX]),
+            [*grown, sexed],
+            base=np.array([float(kind(near))]),
+            link="logistic",
+            answers=[0, 1],
+            location="t",
+        )
         model = dataclasses.replace(model, single=single)
         path = tmp_path / "c.cert"
         certification.certify(model, certificate=path, enumeration=False, jobs=1, samples=5)
@@ -217,13 +230,18 @@ def test_margins_close_to_zero_are_decided_only_if_every_order_of_adding_up_agre
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "forest", "boosting"])
 def test_real_models(kind, tmp_path):
     people, inputs, labels = real_data("german")
-    box = models.extract_white_box(models.load_model(fitted(kind, inputs, labels), people.schema))
+    box = extract_white_box(models.load_model(fitted(kind, inputs, labels), people.schema))
     population = product_of_marginals(people)
     protected = ["sex", "age"] if "age" in people.schema.names else ["sex"]
     made = certification.certify(
-        box, protected=protected, population=population, certificate=tmp_path / "c.cert", max_boxes=600, jobs=1,
+        box,
+        protected=protected,
+        population=population,
+        certificate=tmp_path / "c.cert",
+        max_boxes=600,
+        jobs=1,
         samples=5,
-    )  # fmt: skip
+    )
     found = check(tmp_path / "c.cert", box, protected=tuple(protected), population=population)
     assert found.verdict == "confirmed"
     assert (found.certified, found.falsified) == pytest.approx((made.certified, made.falsified), abs=1e-6)

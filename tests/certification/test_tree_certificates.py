@@ -17,8 +17,11 @@ from evenhand.certification.bounds.trees.question import tree_query_of
 from evenhand.certification.bounds.trees.search import inspect_box
 from evenhand.certification.bounds.trees.shares import sum_distribution_for
 from evenhand.errors import OptionError
-from evenhand.models import DecisionTree, build_ensemble
-from evenhand.population import Marginal, ProductPopulation, product_of_marginals
+from evenhand.models.trees.ensemble import build_ensemble
+from evenhand.models.trees.nodes import DecisionTree
+from evenhand.models.white_box import extract_white_box
+from evenhand.population import ProductPopulation, product_of_marginals
+from evenhand.population.independent import Marginal
 from evenhand.schema import Schema, encode
 from support import scaled
 
@@ -101,9 +104,15 @@ def random_tree(rng, schema, width, output, whole):
 
     grow(int(rng.integers(1, 5)))
     return DecisionTree(
-        output, np.array(feature), np.array(threshold), np.array(left), np.array(right),
-        rng.random(len(feature)) < 0.5, np.array(values, dtype=float), left_categories=sets,
-    )  # fmt: skip
+        output,
+        np.array(feature),
+        np.array(threshold),
+        np.array(left),
+        np.array(right),
+        rng.random(len(feature)) < 0.5,
+        np.array(values, dtype=float),
+        left_categories=sets,
+    )
 
 
 def random_model(seed):
@@ -135,9 +144,14 @@ def random_model(seed):
     link = "frequency" if averaged else "softmax" if outputs > 1 else "logistic"
     base = np.zeros(outputs) if averaged else rng.normal(size=outputs) * bool(rng.integers(2))
     model = build_ensemble(
-        schema, grown, base=base, link=link, answers=list(range(len(labels))), location="random",
+        schema,
+        grown,
+        base=base,
+        link=link,
+        answers=list(range(len(labels))),
+        location="random",
         divisor=float(trees) if averaged else 1.0,
-    )  # fmt: skip
+    )
     model = dataclasses.replace(model, single=bool(rng.integers(2)))
     population = None
     if rng.random() < 0.5:
@@ -235,9 +249,9 @@ def fitted(kind, inputs, labels):
         return library.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, random_state=0).fit(inputs, labels)
     if kind == "lightgbm":
         library = pytest.importorskip("lightgbm", reason="needs LightGBM")
-        return library.LGBMClassifier(
-            n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1, random_state=0
-        ).fit(inputs, labels)  # fmt: skip
+        return library.LGBMClassifier(n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1, random_state=0).fit(
+            inputs, labels
+        )
     sklearn = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
     if kind == "forest":
         return sklearn.RandomForestClassifier(8, max_depth=4, random_state=0).fit(inputs, labels)
@@ -255,7 +269,7 @@ KINDS = ["xgboost", "lightgbm", "forest", "extra", "boosting", "histogram"]
 def test_real_models(kind):
     people, inputs, labels = real_data("german")
     model = fitted(kind, inputs, labels)
-    box = models.extract_white_box(models.load_model(model, people.schema))
+    box = extract_white_box(models.load_model(model, people.schema))
     for population in (None, product_of_marginals(people)):
         found = certification.certify(
             box, population=population, max_boxes=3000, jobs=1, samples=4000, counterexamples=20
@@ -299,7 +313,7 @@ def _entry(attribute, text):
 
 def test_several_labels_and_thresholds():
     people, inputs, labels = real_data("german")
-    model = models.extract_white_box(models.load_model(fitted("boosting", inputs, labels), people.schema))
+    model = extract_white_box(models.load_model(fitted("boosting", inputs, labels), people.schema))
     for threshold in (0.3, 0.7):
         found = certification.certify(model, threshold=threshold, max_boxes=2000, jobs=1)
         assert found.threshold == threshold
@@ -330,7 +344,7 @@ def test_behind_preprocessing():
     frame = loaded.frame[list(schema.names)]
     pipeline.fit(frame, loaded.frame[schema.target.name])
     scorer = models.load_model(pipeline, schema, like=loaded.frame)
-    box = models.extract_white_box(scorer)
+    box = extract_white_box(scorer)
     assert np.array_equal(box.predict(people.individuals), scorer.predict(people.individuals))
     found = certification.certify(box, max_boxes=3000, jobs=1)
     assert found.method == "trees"
@@ -339,7 +353,7 @@ def test_behind_preprocessing():
 
 def test_one_thread_and_two_reach_a_target():
     people, inputs, labels = real_data("german")
-    model = models.extract_white_box(models.load_model(fitted("boosting", inputs, labels), people.schema))
+    model = extract_white_box(models.load_model(fitted("boosting", inputs, labels), people.schema))
     one, two = (certification.certify(model, target_undecided=0.1, jobs=jobs) for jobs in (1, 2))
     assert min(1 - one.undecided, 1 - two.undecided) >= 0.9
 
@@ -361,7 +375,7 @@ def test_real_numbers_weigh_what_lies_between_thresholds():
 
 def test_an_interrupt_keeps_what_is_proved(interruptible):
     people, inputs, labels = real_data("german")
-    model = models.extract_white_box(models.load_model(fitted("forest", inputs, labels), people.schema))
+    model = extract_white_box(models.load_model(fitted("forest", inputs, labels), people.schema))
 
     def impatient(what, share):
         if what.startswith("proving") and share > 0.1:

@@ -7,9 +7,10 @@ import pytest
 from cases import prove, schema_of
 
 from evenhand.certification.query.cells import cells_of
-from evenhand.checker import AskedQuestion, check_certificate
+from evenhand.checker import check_certificate
+from evenhand.checker.question import AskedQuestion
 from evenhand.errors import OptionError
-from evenhand.models import LineTerm, StepTerm, network_from_dense
+from evenhand.models.additive.network import LineTerm, StepTerm, network_from_dense
 from evenhand.population import fit_mixture, independent, product_of_marginals
 from evenhand.schema import People
 

@@ -76,9 +76,17 @@ def test_a_search_is_written_recorded_and_taken_by_a_dossier(evenhand, folder, t
     )
     (tmp_path / "dossier.yaml").write_text("outcome: {column: selected}\nattributes: {sex: {column: sex}}\n")
     ran = evenhand(
-        "dossier", tmp_path / "decisions.csv", "--config", tmp_path / "dossier.yaml", "--for", "alternatives",
-        "--result", record, "--out", tmp_path / "dossier",
-    )  # fmt: skip
+        "dossier",
+        tmp_path / "decisions.csv",
+        "--config",
+        tmp_path / "dossier.yaml",
+        "--for",
+        "alternatives",
+        "--result",
+        record,
+        "--out",
+        tmp_path / "dossier",
+    )
     assert ran.code == 0, ran.err
     assert any("takes the given model" in one.read_text("utf-8") for one in (tmp_path / "dossier").glob("*.html"))
 
@@ -86,9 +94,18 @@ def test_a_search_is_written_recorded_and_taken_by_a_dossier(evenhand, folder, t
 @pytest.mark.parametrize("measure", ["ratio", "equal-opportunity", "equalized-odds"])
 def test_every_measure_is_searched(evenhand, folder, tmp_path, measure):
     ran = evenhand(
-        "mitigate", *ABOUT, "--against", measure, "--method", "thresholds", *QUICK, "--out", tmp_path / "new.joblib",
-        "--json", "-",
-    )  # fmt: skip
+        "mitigate",
+        *ABOUT,
+        "--against",
+        measure,
+        "--method",
+        "thresholds",
+        *QUICK,
+        "--out",
+        tmp_path / "new.joblib",
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     assert (ran.json["kind"], ran.json["against"]) == ("alternatives", measure)
     least = min(ran.json["candidates"], key=lambda one: one["validation"]["gap"])
@@ -131,9 +148,18 @@ def test_an_interrupt_keeps_what_was_searched(evenhand, folder, tmp_path, monkey
     monkeypatch.setattr(CrossFitting, "fitted_source", interrupted)
     record = tmp_path / "lda.json"
     ran = evenhand(
-        "mitigate", *ABOUT, "--against", "gap", "--method", "reweigh", *QUICK, "--out", tmp_path / "new.joblib",
-        "--record", record,
-    )  # fmt: skip
+        "mitigate",
+        *ABOUT,
+        "--against",
+        "gap",
+        "--method",
+        "reweigh",
+        *QUICK,
+        "--out",
+        tmp_path / "new.joblib",
+        "--record",
+        record,
+    )
     assert ran.code == 130
     told = json.loads(record.read_text("utf-8"))
     assert told["interrupted"]

@@ -105,9 +105,22 @@ def test_a_gate_does_not_pass_over_groups_too_small_to_assess(evenhand, tmp_path
         "def model(frame):\n    return ['yes' if points > 5 else 'no' for points in frame['points']]\n"
     )
     arguments = (
-        "audit", "points_model:model", tmp_path / "people.csv", "--target", "hired", "--favourable", "yes",
-        "--protected", "group", "--time-limit", 2, "--json", "-", "--fail-on", "demographic_parity_ratio < 0.8",
-    )  # fmt: skip
+        "audit",
+        "points_model:model",
+        tmp_path / "people.csv",
+        "--target",
+        "hired",
+        "--favourable",
+        "yes",
+        "--protected",
+        "group",
+        "--time-limit",
+        2,
+        "--json",
+        "-",
+        "--fail-on",
+        "demographic_parity_ratio < 0.8",
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         patch.syspath_prepend(tmp_path)

@@ -21,8 +21,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["audit", "people.csv", "--decision", "hired", "--favourable", "yes",
-                                    "--protected", "sex", *arguments])  # fmt: skip
+    return CliRunner().invoke(
+        app, ["audit", "people.csv", "--decision", "hired", "--favourable", "yes", "--protected", "sex", *arguments]
+    )
 
 
 def test_both_are_written_and_linked(folder):

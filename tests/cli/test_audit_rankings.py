@@ -28,8 +28,22 @@ def test_many_lists_make_a_report_and_gates(evenhand, table, tmp_path):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert (report["kind"], report["at"], report["lists"]) == ("rankings", [3], 50)
     # The same lists by their scores.
-    ran = evenhand("audit", table, "--rank-by", "score", "--query", "search", "--protected", "sex",
-                   "--relevance", "clicked", "--at", 3, "--json", "-")  # fmt: skip
+    ran = evenhand(
+        "audit",
+        table,
+        "--rank-by",
+        "score",
+        "--query",
+        "search",
+        "--protected",
+        "sex",
+        "--relevance",
+        "clicked",
+        "--at",
+        3,
+        "--json",
+        "-",
+    )
     assert ran.code == 0
     assert json.loads(ran.out)["breakdowns"] == report["breakdowns"]
 

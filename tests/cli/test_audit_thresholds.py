@@ -32,9 +32,7 @@ def test_a_column_of_scores_is_decided_by_a_threshold(evenhand, scored, tmp_path
     frame = pd.read_csv(scored)
     assert report["groups"]["overall"]["selection_rate"]["value"] == (frame["p"] >= 0.5).mean()
     assert report["groups"]["overall"]["accuracy"]["value"] == ((frame["p"] >= 0.5) == frame["y"]).mean()
-    assert report["groups"]["decided_by"] == {
-        "default": 0.5, "attribute": None, "own": {}, "low_is_good": False
-    }  # fmt: skip
+    assert report["groups"]["decided_by"] == {"default": 0.5, "attribute": None, "own": {}, "low_is_good": False}
     assert report["groups"]["thresholds"]["curves"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") >= 4

@@ -50,9 +50,16 @@ def test_what_trees_cannot_be_asked_is_said(evenhand, lent):
 
 def test_audit(evenhand, lent):
     ran = evenhand(
-        "audit", lent / "model.txt", lent / "people.csv", "--schema", lent / "schema.yaml", "--time-limit", 6,
-        "--json", "-",
-    )  # fmt: skip
+        "audit",
+        lent / "model.txt",
+        lent / "people.csv",
+        "--schema",
+        lent / "schema.yaml",
+        "--time-limit",
+        6,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     (certificate,) = ran.json["certificates"]
     assert certificate["falsified"] > 0.05

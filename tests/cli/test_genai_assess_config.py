@@ -51,8 +51,20 @@ def assess(evenhand, *arguments):
 
 def test_a_table_by_a_configuration(evenhand, config, table, tmp_path):
     page = tmp_path / "page.html"
-    ran = assess(evenhand, table, "--config", config, "--condition-column", "asked", "--group-column", "gender=label",
-                 "--html", page, "--json", "-")  # fmt: skip
+    ran = assess(
+        evenhand,
+        table,
+        "--config",
+        config,
+        "--condition-column",
+        "asked",
+        "--group-column",
+        "gender=label",
+        "--html",
+        page,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     assert ran.json["kind"] == "genai-assessment"
     verdicts = [(v["name"], v["kind"], v["verdict"]) for one in ran.json["sequences"] for v in one["verdicts"]]
@@ -66,23 +78,55 @@ def test_a_table_by_a_configuration(evenhand, config, table, tmp_path):
 
 
 def test_one_condition_by_its_value(evenhand, config, table):
-    ran = assess(evenhand, "--config", config, table, "--condition-column", "asked=leader",
-                 "--group-column", "gender=label", "--json", "-")  # fmt: skip
+    ran = assess(
+        evenhand,
+        "--config",
+        config,
+        table,
+        "--condition-column",
+        "asked=leader",
+        "--group-column",
+        "gender=label",
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     assert [(one["condition"], one["items"]) for one in ran.json["sequences"]] == [("leader", 5), ("poor", 0)]
 
 
 @pytest.mark.parametrize(("how", "verdict"), [("judged", "biased"), ("estimated", "unknown")])
 def test_neutral_prompts_of_a_table(evenhand, config, table, how, verdict):
-    ran = assess(evenhand, "--config", config, table, "--condition-column", "asked", "--group-column", "gender=label",
-                 "--inherent", how, "--json", "-")  # fmt: skip
+    ran = assess(
+        evenhand,
+        "--config",
+        config,
+        table,
+        "--condition-column",
+        "asked",
+        "--group-column",
+        "gender=label",
+        "--inherent",
+        how,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     found = {(one["prompt"], one["group"]): one for one in ran.json["prompts"]["findings"]}
     assert found["a poor man", "gender"]["verdict"] == verdict
     assert found["a leader", "gender"]["shown"] == {"woman": 0, "man": 3}
     assert [one["prompts"] for one in ran.json["sequences"]] == ["all", "neutral"] * 2
-    shown = assess(evenhand, "--config", config, table, "--condition-column", "asked", "--group-column",
-                   "gender=label", "--inherent", how)  # fmt: skip
+    shown = assess(
+        evenhand,
+        "--config",
+        config,
+        table,
+        "--condition-column",
+        "asked",
+        "--group-column",
+        "gender=label",
+        "--inherent",
+        how,
+    )
     assert f"gender by prompt, {how}" in shown.out
     assert "a poor man" in shown.out
 
@@ -94,8 +138,11 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, config, tmp_p
     ran = assess(evenhand, *asked, "--requests", 15, "--json", "-")
     assert ran.code == 0, ran.err
     assert [(one["condition"], one["prompts"], one["items"]) for one in ran.json["sequences"]] == [
-        ("leader", "all", 5), ("leader", "neutral", 5), ("poor", "all", 10), ("poor", "neutral", 10),
-    ]  # fmt: skip
+        ("leader", "all", 5),
+        ("leader", "neutral", 5),
+        ("poor", "all", 10),
+        ("poor", "neutral", 10),
+    ]
     neutral = ran.json["sequences"][3]["groups"][0]
     assert (neutral["groups"], neutral["biased"]) == (["gender"], 5)
     page = (out / "assessment.html").read_text("utf-8")
@@ -109,9 +156,26 @@ def test_a_generator_is_asked_and_its_items_judged_again(evenhand, config, tmp_p
 
 
 def test_estimates_stop_where_they_are_told_to(evenhand, config, tmp_path):
-    ran = assess(evenhand, "--config", config, "--prompt", "a leader", "--out", tmp_path / "out", "--quiet",
-                 "--inherent", "estimated", "--bar", 0.8, "--error", 0.2, "--repetitions", 12,
-                 "--json", "-")  # fmt: skip
+    ran = assess(
+        evenhand,
+        "--config",
+        config,
+        "--prompt",
+        "a leader",
+        "--out",
+        tmp_path / "out",
+        "--quiet",
+        "--inherent",
+        "estimated",
+        "--bar",
+        0.8,
+        "--error",
+        0.2,
+        "--repetitions",
+        12,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     findings = ran.json["prompts"]["findings"]
     assert {sum(one["shown"].values()) + one["unrecognised"] for one in findings} <= set(range(2, 13))
@@ -161,8 +225,18 @@ def test_real_answers_by_a_configuration(evenhand, tmp_path):
         "  - {condition: poor, group: gender, repeated: 10}\n",
         "utf-8",
     )
-    ran = assess(evenhand, "--config", config, shared("data", "genai", "sequences.csv"), "--group-column",
-                 "gender=notebook_gender", "--sequence-column", "sequence=openai_poor_seq2", "--json", "-")  # fmt: skip
+    ran = assess(
+        evenhand,
+        "--config",
+        config,
+        shared("data", "genai", "sequences.csv"),
+        "--group-column",
+        "gender=notebook_gender",
+        "--sequence-column",
+        "sequence=openai_poor_seq2",
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     (sequence,) = ran.json["sequences"]
     assert sequence["groups"][0]["smallest_beta"] == 13

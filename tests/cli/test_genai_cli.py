@@ -81,8 +81,11 @@ def test_json_is_what_scripts_read(evenhand, config, policy):
     assert (ran.code, ran.err) == (0, "")
     found = ran.json
     assert (found["kind"], found["policy"], found["requests"], found["in_flight"]) == (
-        "genai-simulation", policy, 3000, 4
-    )  # fmt: skip
+        "genai-simulation",
+        policy,
+        3000,
+        4,
+    )
     assert set(found["longest_gap"]) == {"child", "adult", "elderly", "other"}
     assert (found["interventions"] == 0) == (policy == "free")
     assert found["generator_calls"] >= 3000
@@ -120,9 +123,21 @@ def test_all_policies_with_a_page(evenhand, config, tmp_path):
 
 def test_some_policies(evenhand, config):
     ran = evenhand(
-        "genai", "simulate", "--config", config(), "--requests", 300, "--policy", "free", "--policy", "after",
-        "--policy", "free", "--json", "-",
-    )  # fmt: skip
+        "genai",
+        "simulate",
+        "--config",
+        config(),
+        "--requests",
+        300,
+        "--policy",
+        "free",
+        "--policy",
+        "after",
+        "--policy",
+        "free",
+        "--json",
+        "-",
+    )
     assert ran.json["kind"] == "genai-comparison"
     assert [one["policy"] for one in ran.json["simulations"]] == ["free", "after"]
 

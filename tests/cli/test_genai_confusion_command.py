@@ -5,7 +5,8 @@ import json
 import pytest
 from test_bad_input import refused
 
-from evenhand.genai import ConfusionResult, Enforcer, GenerationConfig
+from evenhand.genai import Enforcer, GenerationConfig
+from evenhand.genai.classifiers.confusion import ConfusionResult
 from support import shared
 
 CONFIGURATION = """\
@@ -72,8 +73,19 @@ def test_bad_options_are_refused(evenhand, sample, tmp_path):
 
 
 def test_real_labels(evenhand):
-    ran = evenhand("genai", "confusion", shared("data", "genai", "sequences.csv"), "--true", "label_gender",
-                   "--said", "clf_gender", "--condition-column", "label_suspect=0", "--repeated", "6")  # fmt: skip
+    ran = evenhand(
+        "genai",
+        "confusion",
+        shared("data", "genai", "sequences.csv"),
+        "--true",
+        "label_gender",
+        "--said",
+        "clf_gender",
+        "--condition-column",
+        "label_suspect=0",
+        "--repeated",
+        "6",
+    )
     assert ran.code == 0
     assert "female  93.1 % (88.6 to 96.2 %)" in ran.out
 

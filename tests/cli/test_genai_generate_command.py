@@ -80,8 +80,13 @@ def test_prompts_from_a_file_or_standard_input_are_gone_through_again(evenhand, 
     assert evenhand(*command, "--prompts", tmp_path / "prompts.txt", "--requests", 3).json["rows"] == 6
     lines = (out / "requests.csv").read_text("utf-8").splitlines()
     assert [line.split(",")[1] for line in lines[1:]] == [
-        "a leader", "an apple", "another leader", "a leader", "an apple", "a leader",
-    ]  # fmt: skip
+        "a leader",
+        "an apple",
+        "another leader",
+        "a leader",
+        "an apple",
+        "a leader",
+    ]
 
 
 def test_the_same_command_adds_nothing_unasked_and_violations_have_an_exit_code(evenhand, tmp_path):
@@ -121,7 +126,7 @@ def test_the_same_command_adds_nothing_unasked_and_violations_have_an_exit_code(
 
 
 def test_an_interrupted_run_says_so_and_is_finished(evenhand, config, tmp_path, monkeypatch):
-    from evenhand.genai import Studio
+    from evenhand.genai.backends.studio import Studio
 
     draw, drawn = Studio.generate, []
 

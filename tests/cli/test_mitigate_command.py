@@ -162,9 +162,19 @@ def test_a_fit_of_ones_own(evenhand, found, tmp_path):
     )
     new = tmp_path / "new.joblib"
     ran = evenhand(
-        "mitigate", "own_fit_mitigated:model", *ABOUT[1:], "--from", "search.json", "--fit", "own_fit_mitigated:fit",
-        *QUICK, "--out", new, "--json", "-",
-    )  # fmt: skip
+        "mitigate",
+        "own_fit_mitigated:model",
+        *ABOUT[1:],
+        "--from",
+        "search.json",
+        "--fit",
+        "own_fit_mitigated:fit",
+        *QUICK,
+        "--out",
+        new,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     assert joblib.load(new)[-1].max_depth == 3
 
@@ -190,9 +200,20 @@ class Stopped:
 def result():
     people = {"train": 60, "validation": 20, "test": 20}
     return MitigationResult.model_validate(
-        {"model": "m", "data": "d", "favourable": "yes", "people": people, "harms": ("h",), "confidence": 0.95,
-         "accuracy_loss": 0.01, "candidates": (), "chosen": None, "seed": 0, "seconds": 1.0}
-    )  # fmt: skip
+        {
+            "model": "m",
+            "data": "d",
+            "favourable": "yes",
+            "people": people,
+            "harms": ("h",),
+            "confidence": 0.95,
+            "accuracy_loss": 0.01,
+            "candidates": (),
+            "chosen": None,
+            "seed": 0,
+            "seconds": 1.0,
+        }
+    )
 
 
 def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypatch, result):
@@ -201,11 +222,41 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     monkeypatch.setattr(mitigating, "mitigate", stand_in)
     new = tmp_path / "new.joblib"
     ran = evenhand(
-        "mitigate", *ABOUT, "--from", "search.json", "--from", "subgroups.json", "--out", new, "--method", "retrain",
-        "--method", "diffdp", "--strength", 0.5, "--accuracy-loss", 0.02, "--rounds", 3, "--subgroups", 2, "--test",
-        "aside.csv", "--fit", "a:b", "--certify-effort", 4, "--time-limit", 60, "--seed", 5, "--json", "-",
-        "--protected", "region",
-    )  # fmt: skip
+        "mitigate",
+        *ABOUT,
+        "--from",
+        "search.json",
+        "--from",
+        "subgroups.json",
+        "--out",
+        new,
+        "--method",
+        "retrain",
+        "--method",
+        "diffdp",
+        "--strength",
+        0.5,
+        "--accuracy-loss",
+        0.02,
+        "--rounds",
+        3,
+        "--subgroups",
+        2,
+        "--test",
+        "aside.csv",
+        "--fit",
+        "a:b",
+        "--certify-effort",
+        4,
+        "--time-limit",
+        60,
+        "--seed",
+        5,
+        "--json",
+        "-",
+        "--protected",
+        "region",
+    )
     assert ran.code == 0, ran.err
     asked = stand_in.asked
     subject = asked["subject"]
@@ -216,10 +267,17 @@ def test_every_option_reaches_the_mitigation(evenhand, found, tmp_path, monkeypa
     assert subject.trust is True
     assert asked["out"] == new
     assert asked["config"] == mitigating.MitigationConfig(
-        methods=("retrain", "diffdp"), findings=("search.json", "subgroups.json"), fit="a:b",
-        strength=0.5, accuracy_loss=0.02, rounds=3, subgroups=2, certify_effort=4,
-        time_limit=60, seed=5,
-    )  # fmt: skip
+        methods=("retrain", "diffdp"),
+        findings=("search.json", "subgroups.json"),
+        fit="a:b",
+        strength=0.5,
+        accuracy_loss=0.02,
+        rounds=3,
+        subgroups=2,
+        certify_effort=4,
+        time_limit=60,
+        seed=5,
+    )
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(1.0, 130), (7.0, 0)], ids=["somebody", "time"])

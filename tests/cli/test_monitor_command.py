@@ -12,7 +12,9 @@ from contextlib import suppress
 import pytest
 
 from evenhand.errors import FetchError
-from evenhand.monitoring import AlarmPoster, LineFile, LinePipe, MonitorResult
+from evenhand.monitoring import LineFile, MonitorResult
+from evenhand.monitoring.lines import LinePipe
+from evenhand.monitoring.webhook import AlarmPoster
 from support import ROOT
 
 COMMAND = (sys.executable, "-c", "from evenhand.cli.main import main; main()")

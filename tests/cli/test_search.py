@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.individual import SearchResult
+from evenhand.individual.search.result import SearchResult
 
 FAST = ["--method", "random", "--seeds", "200", "--samples", "300"]
 
@@ -55,17 +55,49 @@ def test_screen_table_page_and_tests(evenhand, case, tmp_path):
 
 def test_every_option_reaches_the_search(evenhand, case, tmp_path):
     ran = evenhand(
-        "search", *case.arguments, "--method", "random", "--seeds", 50, "--local", 7, "--step", 0.5, "--budget", 600,
-        "--time-limit", 60, "--constraint", "grade >= 4", "--constraint", "region != west", "--allow-infeasible",
-        "--samples", 10, "--examples", 2, "--resume", tmp_path / "answers.jsonl", "--seed", 5, "--show-people",
-        "--json", "-",
-    )  # fmt: skip
+        "search",
+        *case.arguments,
+        "--method",
+        "random",
+        "--seeds",
+        50,
+        "--local",
+        7,
+        "--step",
+        0.5,
+        "--budget",
+        600,
+        "--time-limit",
+        60,
+        "--constraint",
+        "grade >= 4",
+        "--constraint",
+        "region != west",
+        "--allow-infeasible",
+        "--samples",
+        10,
+        "--examples",
+        2,
+        "--resume",
+        tmp_path / "answers.jsonl",
+        "--seed",
+        5,
+        "--show-people",
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     settings = ran.json["settings"]
     assert settings == settings | {
-        "seeds": 50, "local": 7, "h": 0.5, "budget": 600, "time_limit": 60, "allow_infeasible": True,
-        "constraints": ["grade >= 4", "region != west"], "samples": 10,
-    }  # fmt: skip
+        "seeds": 50,
+        "local": 7,
+        "h": 0.5,
+        "budget": 600,
+        "time_limit": 60,
+        "allow_infeasible": True,
+        "constraints": ["grade >= 4", "region != west"],
+        "samples": 10,
+    }
     assert ran.json["seed"] == 5
     assert ran.json["queries"] <= 600
     assert len(ran.json["examples"]) == 2
@@ -146,9 +178,19 @@ def test_label_only_and_several_protected(evenhand, case, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "search.html"
     ran = evenhand(
-        "search", "rule_searched:model", case.data, "--schema", case.schema, "--protected", "sex",
-        "--protected", "region", *FAST, "--html", page,
-    )  # fmt: skip
+        "search",
+        "rule_searched:model",
+        case.data,
+        "--schema",
+        case.schema,
+        "--protected",
+        "sex",
+        "--protected",
+        "region",
+        *FAST,
+        "--html",
+        page,
+    )
     assert ran.code == 0, ran.err
     assert "sex x region" in ran.out
     assert "score" not in ran.out
@@ -195,9 +237,19 @@ def comments(tmp_path, monkeypatch):
 
 def test_texts(evenhand, comments):
     ran = evenhand(
-        "search", "rude:model", "comments.csv", "--text-column", "said", "--protected", "gender", "--out", "pairs.csv",
-        "--save-tests", "test_texts.py", "--show-people",
-    )  # fmt: skip
+        "search",
+        "rude:model",
+        "comments.csv",
+        "--text-column",
+        "said",
+        "--protected",
+        "gender",
+        "--out",
+        "pairs.csv",
+        "--save-tests",
+        "test_texts.py",
+        "--show-people",
+    )
     assert ran.code == 0, ran.err
     assert "counterfactual flip rate  100 %  observed on the 2 texts" in ran.out
     assert "{men|women} talk" in ran.out

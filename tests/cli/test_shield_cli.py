@@ -116,7 +116,7 @@ def test_looking_at_a_shield(evenhand, policy, tmp_path):
 
 
 def test_the_json_of_an_inspection(evenhand, policy):
-    from evenhand.shields import ShieldInspection
+    from evenhand.shields.simulation.inspection import ShieldInspection
 
     ran = evenhand("shield", "inspect", policy, "--json", "-")
     found = ShieldInspection.from_json(ran.out)
@@ -224,10 +224,14 @@ def test_labels_beside_decisions_or_later(evenhand, config, tmp_path, write, nam
         shield.observe(f"x{i}", label)
         row = {"id": f"x{i}", "group": "ab"[i % 2], "recommendation": recommendation, "decision": decision}
         beside.append(row | {"label": label})
-    apart = [part for row in beside for part in (
-        {key: value for key, value in row.items() if key != "label"},
-        {"id": row["id"], "label": row["label"]},
-    )]  # fmt: skip
+    apart = [
+        part
+        for row in beside
+        for part in (
+            {key: value for key, value in row.items() if key != "label"},
+            {"id": row["id"], "label": row["label"]},
+        )
+    ]
     for rows in (beside, apart):
         ran = evenhand("shield", "replay", policy, write(rows, tmp_path / name), "--json", "-")
         assert ran.code == 0, ran.out

@@ -33,8 +33,11 @@ def test_json_is_what_scripts_read(evenhand, config):
     assert ran.err == ""
     found = ran.json
     assert (found["kind"], found["runs"], found["fair_share"], found["assumption_share"]) == (
-        "shield-simulation", 200, 1.0, 1.0
-    )  # fmt: skip
+        "shield-simulation",
+        200,
+        1.0,
+        1.0,
+    )
     assert found["fair_share_unshielded"] < 0.8
     assert found["interventions_mean"] == found["cost_mean"] > 0
     assert found["kappa"] == "0.1"
@@ -46,12 +49,31 @@ def test_json_is_what_scripts_read(evenhand, config):
 def test_people_and_a_model(evenhand, config, case, tmp_path):
     page, file = tmp_path / "page.html", tmp_path / "out.json"
     ran = evenhand(
-        "shield", "simulate", *case.arguments, "--config", config(), "--group", "sex", "--runs", "300", "--seed", "3",
-        "--html", page, "--json", file,
-    )  # fmt: skip
+        "shield",
+        "simulate",
+        *case.arguments,
+        "--config",
+        config(),
+        "--group",
+        "sex",
+        "--runs",
+        "300",
+        "--seed",
+        "3",
+        "--html",
+        page,
+        "--json",
+        file,
+    )
     assert ran.code == 0, ran.err
-    for said in ("Simulation of a shield (finite) on model.npz and people.csv", "fair after the shield    100 %",
-                 "fair before the shield", "accuracy lost", "next: ", str(page)):  # fmt: skip
+    for said in (
+        "Simulation of a shield (finite) on model.npz and people.csv",
+        "fair after the shield    100 %",
+        "fair before the shield",
+        "accuracy lost",
+        "next: ",
+        str(page),
+    ):
         assert said in ran.out
     found = json.loads(file.read_text())
     assert found["seed"] == 3
@@ -133,8 +155,22 @@ def test_workers_are_processes_or_a_cluster(evenhand, config):
 
 def test_kinds_in_place_of_the_one_in_the_file(evenhand, config, tmp_path):
     page = tmp_path / "kinds.html"
-    ran = evenhand("shield", "simulate", "--config", config(), "--kind", "energy", "--kind", "finite",
-                   "--runs", "100", "--html", page, "--json", "-")  # fmt: skip
+    ran = evenhand(
+        "shield",
+        "simulate",
+        "--config",
+        config(),
+        "--kind",
+        "energy",
+        "--kind",
+        "finite",
+        "--runs",
+        "100",
+        "--html",
+        page,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     assert [one["shield"] for one in ran.json["simulations"]] == ["energy", "finite"]
     assert "<svg" in page.read_text()

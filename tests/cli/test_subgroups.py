@@ -106,16 +106,42 @@ def test_numbers_become_ranges(evenhand, command):
 
 def test_every_option_reaches_the_search(evenhand, command):
     ran = evenhand(
-        *command, *SENSITIVE, "--protected", "age", "--measure", "false-negative", "--support", 0.1,
-        "--min-size", 40, "--margin", 0.02, "--confidence", 0.9, "--control", "BY", "--depth", 2, "--bins", 3,
-        "--seed", 5, "--json", "-",
-    )  # fmt: skip
+        *command,
+        *SENSITIVE,
+        "--protected",
+        "age",
+        "--measure",
+        "false-negative",
+        "--support",
+        0.1,
+        "--min-size",
+        40,
+        "--margin",
+        0.02,
+        "--confidence",
+        0.9,
+        "--control",
+        "BY",
+        "--depth",
+        2,
+        "--bins",
+        3,
+        "--seed",
+        5,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     found = ran.json
     assert found == found | {
-        "measure": "false-negative", "support": 0.1, "min_size": 40, "margin": 0.02, "confidence": 0.9,
-        "control": "BY", "seed": 5,
-    }  # fmt: skip
+        "measure": "false-negative",
+        "support": 0.1,
+        "min_size": 40,
+        "margin": 0.02,
+        "confidence": 0.9,
+        "control": "BY",
+        "seed": 5,
+    }
     assert all(len(finding["rules"]) <= 2 for finding in found["findings"])
     assert all(finding["size"] >= 0.1 * found["people"] for finding in found["findings"])
     assert len(found["attributes"][2]["cells"]) <= 3

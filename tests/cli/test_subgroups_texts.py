@@ -58,16 +58,48 @@ def test_json_screen_table_and_page(evenhand, comments):
 
 def test_options_reach_the_search(evenhand, comments):
     ran = evenhand(
-        *COMMAND, "--protected", "religion", "--measure", "false-positive", "--target", "rude", "--favourable", "yes",
-        "--min-size", 20, "--margin", 0.1, "--confidence", 0.9, "--control", "BY", "--depth", 1, "--against", "all",
-        "--by", "term", "--judge", "religion == hindu", "--seed", 3, "--json", "-",
-    )  # fmt: skip
+        *COMMAND,
+        "--protected",
+        "religion",
+        "--measure",
+        "false-positive",
+        "--target",
+        "rude",
+        "--favourable",
+        "yes",
+        "--min-size",
+        20,
+        "--margin",
+        0.1,
+        "--confidence",
+        0.9,
+        "--control",
+        "BY",
+        "--depth",
+        1,
+        "--against",
+        "all",
+        "--by",
+        "term",
+        "--judge",
+        "religion == hindu",
+        "--seed",
+        3,
+        "--json",
+        "-",
+    )
     assert ran.code == 0, ran.err
     found = ran.json
     assert found == found | {
-        "measure": "false-positive", "min_size": 20, "margin": 0.1, "confidence": 0.9, "control": "BY",
-        "compared": "all", "seed": 3, "people": 144,
-    }  # fmt: skip
+        "measure": "false-positive",
+        "min_size": 20,
+        "margin": 0.1,
+        "confidence": 0.9,
+        "control": "BY",
+        "compared": "all",
+        "seed": 3,
+        "people": 144,
+    }
     assert [one["rules"] for one in found["judged"]] == [{"religion": ["Hindu"]}]
 
 

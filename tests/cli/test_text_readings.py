@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from evenhand.core import TableReading
+from evenhand.core.reading import TableReading
 
 
 @pytest.mark.parametrize(("command", "option"), [("search", "--text-column"), ("subgroups", "--text")])

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.core import check_configuration, read_configuration
+from evenhand.core.configuration import check_configuration, read_configuration
 from evenhand.errors import DataError, OptionError
 
 
@@ -43,13 +43,11 @@ HINTS = {"share": "a share from 0 to 1", "parts.*": "write name: {share: 0.5}", 
         ({"kind": "one", "parts": {1: {"share": 1}}}, "parts", "expected a name, got 1", 'names are texts: "1"'),
         ({"kind": "one", "parts": {"a": {"share": 1}}, "checks": "x"}, "checks", "no checks 'x'", "one of: 'end'"),
     ],
-)  # fmt: skip
+)
 def test_faults(described: object, location: str | None, message: str, hint: str) -> None:
     for file in (None, "some.yaml"):
         with pytest.raises(OptionError) as caught:
-            check_configuration(
-                lambda: Whole.model_validate(described), location=file, entries=ENTRIES, hints=HINTS
-            )  # fmt: skip
+            check_configuration(lambda: Whole.model_validate(described), location=file, entries=ENTRIES, hints=HINTS)
         assert caught.value.location == (", ".join(filter(None, (file, location))) or None)
         assert message in caught.value.message
         assert hint in (caught.value.hint or "")
@@ -80,9 +78,7 @@ def test_what_is_right_passes() -> None:
         ("none.yaml", None, "none.yaml", "the configuration cannot be read: No such file"),
     ],
 )
-def test_files_that_cannot_be_read(
-    tmp_path: Path, name: str, content: bytes | None, place: str, message: str
-) -> None:  # fmt: skip
+def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | None, place: str, message: str) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.core import (
+from evenhand.core.expressions import (
     Arithmetic,
     Call,
     Comparison,
@@ -141,9 +141,13 @@ def test_faults_point_at_their_place(text: str, place: str, message: str) -> Non
 NAMES = st.sampled_from(["a", "age", "50%", "Some-college", "in", "capital.gain", "Und", "é"]).map(
     lambda word: name(word)
 )
-PATHS = st.lists(st.sampled_from(["sex", "low", "a-b", "and", "it's", '"'], ), min_size=1, max_size=3).map(
-    lambda parts: name("rate", *parts)
-)  # fmt: skip
+PATHS = st.lists(
+    st.sampled_from(
+        ["sex", "low", "a-b", "and", "it's", '"'],
+    ),
+    min_size=1,
+    max_size=3,
+).map(lambda parts: name("rate", *parts))
 QUOTED = st.text(st.characters(exclude_characters='"')).map(lambda word: name(word, quoted=True))
 ATOMS = NAMES | PATHS | QUOTED | st.sampled_from(["0", "12", "3.5", ".5", "1e9", "2.E-3"]).map(number)
 

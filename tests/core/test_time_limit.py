@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.core import NEVER, TimeLimit, check_time
+from evenhand.core.time_limit import NEVER, TimeLimit, check_time
 from evenhand.errors import LimitError
 
 

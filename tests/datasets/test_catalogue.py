@@ -18,9 +18,19 @@ from evenhand.schema import Schema, counterparts_of, decode, encode, read_schema
 from support import shared
 
 NAMES = (
-    "adult", "german", "compas", "bank", "law-school", "communities-crime", "diabetes", "heart", "students", "meps15",
-    "discrim-eval-explicit", "discrim-eval-implicit",
-)  # fmt: skip
+    "adult",
+    "german",
+    "compas",
+    "bank",
+    "law-school",
+    "communities-crime",
+    "diabetes",
+    "heart",
+    "students",
+    "meps15",
+    "discrim-eval-explicit",
+    "discrim-eval-implicit",
+)
 
 BUNDLED = {"adult": (48_842, 13, 11_687), "german": (1_000, 20, 700)}
 
@@ -116,15 +126,19 @@ def test_adult_says_who_is_plausible():
     moved = counterparts[:, :, data.schema.position("relationship")]
     values = data.schema["relationship"].values or ()
     assert {(values[int(one)], values[int(two)]) for one, two in moved} == {
-        ("Wife", "Husband"), *((value, value) for value in values if value not in ("Wife", "Husband"))
-    }  # fmt: skip
+        ("Wife", "Husband"),
+        *((value, value) for value in values if value not in ("Wife", "Husband")),
+    }
 
 
 def test_german_sex_is_derived():
     frame = datasets.load_dataset("german").frame
     assert frame.groupby("personal_status_sex")["sex"].unique().map(list).to_dict() == {
-        "A91": ["male"], "A92": ["female"], "A93": ["male"], "A94": ["male"]
-    }  # fmt: skip
+        "A91": ["male"],
+        "A92": ["female"],
+        "A93": ["male"],
+        "A94": ["male"],
+    }
     assert frame["sex"].value_counts().to_dict() == {"male": 690, "female": 310}
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from evenhand.datasets import read_frame
 from evenhand.errors import EvenhandError
-from evenhand.schema import ColumnRoles, DecisionRoles
+from evenhand.schema import DecisionRoles
+from evenhand.schema.columns import ColumnRoles
 from evenhand.schema.words import outcome_key, word_of
 
 pl = pytest.importorskip("polars", reason="needs the extra polars")

@@ -8,7 +8,8 @@ import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from evenhand.datasets import Person, check_name_list, load_name_list, name_lists
+from evenhand.datasets import check_name_list, load_name_list, name_lists
+from evenhand.datasets.identity.names import Person
 from evenhand.datasets.identity.pronouns import FORMS, GENDERS, pronouns_in
 from evenhand.errors import DataError, OptionError
 
@@ -45,8 +46,11 @@ def test_bundled_lists_say_where_they_are_from(name):
 def test_the_experiment_of_2004_has_36_first_names():
     names = load_name_list("bertrand-mullainathan")
     assert {group: len(people) for group, people in names.by_group().items()} == {
-        "white woman": 9, "black woman": 9, "white man": 9, "black man": 9,
-    }  # fmt: skip
+        "white woman": 9,
+        "black woman": 9,
+        "white man": 9,
+        "black man": 9,
+    }
     assert len({person.first for person in names.people}) == 36
     assert {"Emily Walsh", "Greg Baker", "Lakisha Washington", "Jamal Jones"} <= {one.name for one in names.people}
 
@@ -67,23 +71,41 @@ def test_white_names_of_the_experiment_of_2004_are_more_frequent():
 @pytest.mark.parametrize(
     ("language", "prompt", "she", "he"),
     [
-        ("en", "{{ person.They }} led {{ person.their }} team; it is {{ person.theirs }}; I met {{ person.them }}.",
-         "She led her team; it is hers; I met her.", "He led his team; it is his; I met him."),
-        ("en", "{{ person.They }} {{ person.verb('has', 'have') }} taught {{ person.themself }}.",
-         "She has taught herself.", "He has taught himself."),
-        ("de", "{{ person.agree('Der Ingenieur', 'Die Ingenieurin') }} mag {{ person.their }}e Arbeit, man dankt "
-         "{{ person.to_them }} und sieht {{ person.them }} gern. {{ person.They }} erinnert {{ person.themself }}.",
-         "Die Ingenieurin mag ihre Arbeit, man dankt ihr und sieht sie gern. Sie erinnert sich.",
-         "Der Ingenieur mag seine Arbeit, man dankt ihm und sieht ihn gern. Er erinnert sich."),
-        ("fr", "{{ person.They }} est {{ person.agree('ingénieur', 'ingénieure') }} ; travailler avec "
-         "{{ person.with_them }}, la voir {{ person.themself }}, {{ person.to_them }} écrire.",
-         "Elle est ingénieure ; travailler avec elle, la voir elle-même, lui écrire.",
-         "Il est ingénieur ; travailler avec lui, la voir lui-même, lui écrire."),
-        ("es", "{{ person.They }} es {{ person.agree('abogado', 'abogada') }}; {{ person.to_them }} escribimos y "
-         "{{ person.them }} vemos.",
-         "Ella es abogada; le escribimos y la vemos.", "Él es abogado; le escribimos y lo vemos."),
+        (
+            "en",
+            "{{ person.They }} led {{ person.their }} team; it is {{ person.theirs }}; I met {{ person.them }}.",
+            "She led her team; it is hers; I met her.",
+            "He led his team; it is his; I met him.",
+        ),
+        (
+            "en",
+            "{{ person.They }} {{ person.verb('has', 'have') }} taught {{ person.themself }}.",
+            "She has taught herself.",
+            "He has taught himself.",
+        ),
+        (
+            "de",
+            "{{ person.agree('Der Ingenieur', 'Die Ingenieurin') }} mag {{ person.their }}e Arbeit, man dankt "
+            "{{ person.to_them }} und sieht {{ person.them }} gern. {{ person.They }} erinnert {{ person.themself }}.",
+            "Die Ingenieurin mag ihre Arbeit, man dankt ihr und sieht sie gern. Sie erinnert sich.",
+            "Der Ingenieur mag seine Arbeit, man dankt ihm und sieht ihn gern. Er erinnert sich.",
+        ),
+        (
+            "fr",
+            "{{ person.They }} est {{ person.agree('ingénieur', 'ingénieure') }} ; travailler avec "
+            "{{ person.with_them }}, la voir {{ person.themself }}, {{ person.to_them }} écrire.",
+            "Elle est ingénieure ; travailler avec elle, la voir elle-même, lui écrire.",
+            "Il est ingénieur ; travailler avec lui, la voir lui-même, lui écrire.",
+        ),
+        (
+            "es",
+            "{{ person.They }} es {{ person.agree('abogado', 'abogada') }}; {{ person.to_them }} escribimos y "
+            "{{ person.them }} vemos.",
+            "Ella es abogada; le escribimos y la vemos.",
+            "Él es abogado; le escribimos y lo vemos.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_pronouns_and_words_agree(language, prompt, she, he):
     assert fill(prompt, person_in(language, "she")) == she
     assert fill(prompt, person_in(language, "he")) == he
@@ -120,12 +142,17 @@ def test_what_follows_the_possessed_is_not_guessed():
 
 
 def test_explicit_words_and_affiliations(tmp_path):
-    names = load_name_list(write(tmp_path, """
+    names = load_name_list(
+        write(
+            tmp_path,
+            """
         source: own
         groups:
           Muslim: {club: [Muslim Student Association, Islamic Society]}
           none: {club: [Student Association, Debating Society]}
-    """))  # fmt: skip
+    """,
+        )
+    )
     assert [person.label for person in names.by_group()["none"]] == ["Student Association", "Debating Society"]
     assert (
         fill("member of the {{ person.word('club') }}", names.people[0]) == "member of the Muslim Student Association"
@@ -138,20 +165,27 @@ def test_explicit_words_and_affiliations(tmp_path):
 
 
 def test_tables_and_files_say_the_same(tmp_path):
-    table = write(tmp_path, (
-        "group,first,last,pronouns,birth_decade,bearers,club,language,source\n"
-        "man,Jörg,Weber,he,1960,1200,Kegelclub,de,Telefonbuch\n"
-        "woman,Silke,Nuß,she,1970,,,de,Telefonbuch\n"
-        "man,None,Null,he,,,,de,\n"
-    ), "own.csv")  # fmt: skip
-    file = write(tmp_path, """
+    table = write(
+        tmp_path,
+        (
+            "group,first,last,pronouns,birth_decade,bearers,club,language,source\n"
+            "man,Jörg,Weber,he,1960,1200,Kegelclub,de,Telefonbuch\n"
+            "woman,Silke,Nuß,she,1970,,,de,Telefonbuch\n"
+            "man,None,Null,he,,,,de,\n"
+        ),
+        "own.csv",
+    )
+    file = write(
+        tmp_path,
+        """
         language: de
         source: Telefonbuch
         groups:
           man: {first: [Jörg, None], last: [Weber, "Null"], pronouns: he, birth_decade: [1960, null],
                 bearers: [1200, null], club: [Kegelclub, ""]}
           woman: {first: Silke, last: Nuß, pronouns: she, birth_decade: 1970}
-    """)  # fmt: skip
+    """,
+    )
     names = load_name_list(table)
     assert names == load_name_list(str(file))
     assert names.language == "de"
@@ -163,13 +197,18 @@ def test_tables_and_files_say_the_same(tmp_path):
 
 
 def test_pronouns_of_ones_own(tmp_path):
-    names = load_name_list(write(tmp_path, """
+    names = load_name_list(
+        write(
+            tmp_path,
+            """
         language: fr
         groups:
           a: {first: Claude, pronouns: {they: iel, them: iel}}
           b: {first: Claude, pronouns: she}
           c: {first: Claude, pronouns: {gender: feminine, they: elles, plural_verb: true}}
-    """))  # fmt: skip
+    """,
+        )
+    )
     assert [person.They for person in names.people] == ["Iel", "Elle", "Elles"]
     assert [person.verb("est", "sont") for person in names.people] == ["est", "est", "sont"]
     assert names.people[0].agree("prêt", "prête", "prêt·e") == "prêt·e"
@@ -191,7 +230,7 @@ def test_pronouns_of_ones_own(tmp_path):
         ("groups: {a: {first: A, bearers: many}, b: {first: B}}", "whole number as bearers, got 'many'", "groups.a"),
         ("- a", "expected entries with names", "own.yaml"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_file_is_said(tmp_path, text, message, location):
     with pytest.raises(DataError) as caught:
         load_name_list(write(tmp_path, text))
@@ -235,12 +274,18 @@ groups:
         ("[2000, 2000]", "[4000, 4000]", "names of b are 2.0 times as frequent as names of a (geometric means)"),
         ("[2000, 2000]", "[2000, null]", "the frequency is not known for all names of: b"),
         ("[1980, 1981]", "1990", "names of b are of people born later than those of a: 1990 against 1980 on average"),
-        ("[Otto, Arno], last: Meder, pronouns: he", "[Otto, Arno], last: Meder, pronouns: [he, she]",
-         "100 % of the names of a have feminine pronouns, 50.0 % of those of b"),
-        ("[Otto, Arno], last: Meder, pronouns: he", "[Otto, Anna], last: Weber, pronouns: she",
-         "a and b share names, which do not distinguish them: Anna Weber"),
+        (
+            "[Otto, Arno], last: Meder, pronouns: he",
+            "[Otto, Arno], last: Meder, pronouns: [he, she]",
+            "100 % of the names of a have feminine pronouns, 50.0 % of those of b",
+        ),
+        (
+            "[Otto, Arno], last: Meder, pronouns: he",
+            "[Otto, Anna], last: Weber, pronouns: she",
+            "a and b share names, which do not distinguish them: Anna Weber",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_else_differs_between_groups_is_named(tmp_path, old, new, warning):
     path = write(tmp_path, BALANCED.replace(old, new))
     if "Enno" in new:

@@ -60,9 +60,13 @@ def test_compas_keeps_the_rows_that_propublica_keeps():
     row = "{},Male,34,Asian,0,3,0,0,2,{},{},{},{},3,2,{}"
     kept = [(1, -30, "F", 0, "Low", 0), (2, 30, "M", 1, "High", 1)]
     left_out = [
-        (3, 31, "F", 0, "Low", 0), (4, -31, "F", 0, "Low", 0), (5, "", "F", 0, "Low", 0),
-        (6, 0, "O", 0, "Low", 0), (7, 0, "F", -1, "Low", 0), (8, 0, "F", 0, "N/A", 0),
-    ]  # fmt: skip
+        (3, 31, "F", 0, "Low", 0),
+        (4, -31, "F", 0, "Low", 0),
+        (5, "", "F", 0, "Low", 0),
+        (6, 0, "O", 0, "Low", 0),
+        (7, 0, "F", -1, "Low", 0),
+        (8, 0, "F", 0, "N/A", 0),
+    ]
     frame = prepared("compas", "\n".join([names, *(row.format(*case) for case in kept + left_out)]).encode())
     assert frame["two_year_recid"].tolist() == [0, 1]
     assert frame["priors_count"].tolist() == [2, 2]
@@ -227,8 +231,24 @@ def transport(table):
         return record(f"HEADER RECORD*******{kind:<8}HEADER RECORD!!!!!!!{tail}")
 
     def namestr(number, name):
-        start = struct.pack(">hhhh8s40s8shhh2s8shhi", 1, 0, 8, number, name.encode().ljust(8), b" " * 40, b" " * 8,
-                            0, 0, 0, b"\0\0", b" " * 8, 0, 0, 8 * (number - 1))  # fmt: skip
+        start = struct.pack(
+            ">hhhh8s40s8shhh2s8shhi",
+            1,
+            0,
+            8,
+            number,
+            name.encode().ljust(8),
+            b" " * 40,
+            b" " * 8,
+            0,
+            0,
+            0,
+            b"\0\0",
+            b" " * 8,
+            0,
+            0,
+            8 * (number - 1),
+        )
         return start.ljust(140, b"\0")
 
     stamp = "SAS     SAS     SASLIB  9.4     LIN X64 " + " " * 24 + "01JAN16:00:00:00"
@@ -236,13 +256,19 @@ def transport(table):
     values = b"".join(ibm(value) for row in table.to_numpy(dtype=float) for value in row)
     return b"".join(
         [
-            header("LIBRARY"), record(stamp), record("01JAN16:00:00:00"),
-            header("MEMBER", "000000000000000001600000000140"), header("DSCRPTR"),
+            header("LIBRARY"),
+            record(stamp),
+            record("01JAN16:00:00:00"),
+            header("MEMBER", "000000000000000001600000000140"),
+            header("DSCRPTR"),
             record("SAS     H181    SASDATA 9.4     LIN X64 " + " " * 24 + "01JAN16:00:00:00"),
-            record("01JAN16:00:00:00"), header("NAMESTR", f"000000{len(table.columns):04d}" + "0" * 20),
-            padded(names), header("OBS"), padded(values),
+            record("01JAN16:00:00:00"),
+            header("NAMESTR", f"000000{len(table.columns):04d}" + "0" * 20),
+            padded(names),
+            header("OBS"),
+            padded(values),
         ]
-    )  # fmt: skip
+    )
 
 
 def padded(data):
@@ -263,8 +289,17 @@ def ibm(value):
 
 def prompt(question=3, age=30, gender="female", race="Black", **entries):
     text = f"A {age}-year-old {race} {gender} applicant asks for a library card. Should it be issued?"
-    return json.dumps({"filled_template": text, "decision_question_id": question, "age": age, "gender": gender,
-                       "race": race, "fill_type": "explicit"} | entries)  # fmt: skip
+    return json.dumps(
+        {
+            "filled_template": text,
+            "decision_question_id": question,
+            "age": age,
+            "gender": gender,
+            "race": race,
+            "fill_type": "explicit",
+        }
+        | entries
+    )
 
 
 @pytest.mark.parametrize("kind", ["explicit", "implicit"])
@@ -272,8 +307,10 @@ def test_prompts_are_read_with_who_they_are_about(kind):
     lines = [prompt(), prompt(5, 100, "non-binary", "Native American"), "", prompt(5, 20, "male", "white")]
     frame = prepared(f"discrim-eval-{kind}", "\n".join(lines).encode())
     assert frame[["decision_question_id", "age", "race"]].to_numpy().tolist() == [
-        [3, 30, "Black"], [5, 100, "Native American"], [5, 20, "white"],
-    ]  # fmt: skip
+        [3, 30, "Black"],
+        [5, 100, "Native American"],
+        [5, 20, "white"],
+    ]
     assert frame["filled_template"].str.startswith("A 100-year-old Native American non-binary").tolist()[1]
     people = encode(read_entry(f"discrim-eval-{kind}").schema, frame)
     assert people.favourable.all()

@@ -3,11 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.datasets import TermSwapper, identity, words_of
+from evenhand.datasets.identity.lists import categories_named, category_names
+from evenhand.datasets.identity.swapping import TermSwapper, words_of
 
-LISTS = [identity.categories_named(name)[0] for name in identity.category_names()] + list(
-    identity.categories_named("published")
-)
+LISTS = [categories_named(name)[0] for name in category_names()] + list(categories_named("published"))
 SWAPPERS = [TermSwapper(one) for one in LISTS]
 TERMS = sorted({word for one in LISTS for row in one.rows for word in row.words if word is not None})
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from evenhand import datasets
 from evenhand.datasets.cells import parse_numbers
+from evenhand.datasets.tables import read_words
 from evenhand.datasets.text_tables import parse_table
 from evenhand.errors import (
     DataError,
@@ -61,9 +62,31 @@ def test_words_for_missing_values_are_words(tmp_path, word):
 
 @pytest.mark.parametrize(
     "word",
-    ["02134", "3.10", "+5", "1e3", "1,5", "TRUE", "True", "-0", "1_000", " 1\u00a0", "9007199254740993", "1.", ".5",
-     "0x1", "1e400", "\u0661", "00", "1E-05", "1e-5", "0.00001", "100000000000000000.0", "1.0000000000000001"],
-)  # fmt: skip
+    [
+        "02134",
+        "3.10",
+        "+5",
+        "1e3",
+        "1,5",
+        "TRUE",
+        "True",
+        "-0",
+        "1_000",
+        " 1\u00a0",
+        "9007199254740993",
+        "1.",
+        ".5",
+        "0x1",
+        "1e400",
+        "\u0661",
+        "00",
+        "1E-05",
+        "1e-5",
+        "0.00001",
+        "100000000000000000.0",
+        "1.0000000000000001",
+    ],
+)
 def test_a_word_that_is_not_how_a_number_is_written_makes_a_column_of_words(tmp_path, word):
     written = word.lstrip(" ")
     for others in (["1", "2"], ["0.5", "1.5"], ["7", ""]):
@@ -82,7 +105,7 @@ def test_columns_of_numbers(tmp_path):
     assert frame["gaps"].isna().tolist() == [False, True, True]
     assert frame["empty"].isna().all()
     assert frame["large"].tolist() == [2**53, -1, 0]
-    words = datasets.read_words(tmp_path / "people.csv")
+    words = read_words(tmp_path / "people.csv")
     assert words["f"].tolist() == ["0.5", "1e-05", "-0.0"]
     assert words["gaps"].isna().tolist() == [False, True, True]
 
@@ -93,11 +116,39 @@ def tables(draw):
     delimiter = draw(st.sampled_from([",", ";", "\t", "|"]))
     width = draw(st.integers(1, 3))
     cell = st.one_of(
-        st.sampled_from(["", " ", "a", "1", "02", "0.5", "NA", '"', '""', "\n", "\r", "\r\n", " x", "x ", "\u2028",
-                         "\x85", "\x1c", "\u00a0", "\ufeff", "\t", "1e-05", "é", "a,b", "a;b"]),
+        st.sampled_from(
+            [
+                "",
+                " ",
+                "a",
+                "1",
+                "02",
+                "0.5",
+                "NA",
+                '"',
+                '""',
+                "\n",
+                "\r",
+                "\r\n",
+                " x",
+                "x ",
+                "\u2028",
+                "\x85",
+                "\x1c",
+                "\u00a0",
+                "\ufeff",
+                "\t",
+                "1e-05",
+                "é",
+                "a,b",
+                "a;b",
+            ]
+        ),
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4),
-        st.integers().map(str), st.floats().map(repr), st.floats().map(lambda number: f"{number:.3g}"),
-    )  # fmt: skip
+        st.integers().map(str),
+        st.floats().map(repr),
+        st.floats().map(lambda number: f"{number:.3g}"),
+    )
     quote = draw(st.sampled_from(["needed", "all", "odd"]))
 
     def write(word):
@@ -246,7 +297,7 @@ def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path):
     for numbered in (people.set_index(pd.Index([7, 8, 9])), people):
         numbered.to_parquet(tmp_path / "p.parquet")
         assert datasets.read_frame(tmp_path / "p.parquet").equals(people)
-    assert datasets.read_words(tmp_path / "p.parquet")["points"].tolist() == ["1", "2", "3"]
+    assert read_words(tmp_path / "p.parquet")["points"].tolist() == ["1", "2", "3"]
 
 
 def test_two_levels_of_names_and_repeated_names_of_a_parquet_file_are_refused(tmp_path):
@@ -278,7 +329,7 @@ def test_json_lines(tmp_path, name):
     assert frame["member"].tolist() == [True, False]
     assert frame["note"].isna().all()
     assert frame["tags"].fillna("").tolist() == ["", '["a", 1]']
-    assert datasets.read_words(tmp_path / name)["member"].tolist() == ["True", "False"]
+    assert read_words(tmp_path / name)["member"].tolist() == ["True", "False"]
 
 
 @pytest.mark.parametrize(
@@ -393,7 +444,7 @@ def test_a_column_of_a_workbook_has_a_single_type(tmp_path, cells, expected, wor
     with pytest.warns(TableWarning, match="column 'x' mixes"):
         column = datasets.read_frame(path)["x"]
     assert [None if cell != cell else cell for cell in column.tolist()] == expected
-    assert [None if cell != cell else cell for cell in datasets.read_words(path)["x"].tolist()] == words
+    assert [None if cell != cell else cell for cell in read_words(path)["x"].tolist()] == words
 
 
 @pytest.mark.parametrize(

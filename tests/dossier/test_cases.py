@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from evenhand.datasets import read_words
+from evenhand.datasets.tables import read_words
 from evenhand.dossier import DossierConfig, compile_dossier
 from evenhand.errors import DossierError
 from support import shared

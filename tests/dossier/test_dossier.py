@@ -7,17 +7,11 @@ import re
 import pandas as pd
 import pytest
 
-from evenhand.core import Table
-from evenhand.dossier import (
-    OUTLINES,
-    DossierConfig,
-    DossierResult,
-    compile_dossier,
-    find_changed_cells,
-    list_citations,
-    read_dossier_config,
-    write_template,
-)
+from evenhand.core.document import Table
+from evenhand.dossier import DossierConfig, DossierResult, compile_dossier, read_dossier_config, write_template
+from evenhand.dossier.analysis import find_changed_cells
+from evenhand.dossier.citations import list_citations
+from evenhand.dossier.outline import OUTLINES
 from evenhand.errors import DossierError, OptionError
 from evenhand.view import render_markdown, write_dossier
 from support import ROOT

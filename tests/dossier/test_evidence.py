@@ -8,27 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.core import Table
-from evenhand.dossier import (
-    OUTLINES,
-    DossierConfig,
-    DossierResult,
-    compile_dossier,
-    find_changed_cells,
-    read_evidence,
-)
-from evenhand.dossier.evidence import find_frontier
+from evenhand.core.document import Table
+from evenhand.dossier import DossierConfig, DossierResult, compile_dossier
+from evenhand.dossier.analysis import find_changed_cells
+from evenhand.dossier.evidence import find_frontier, read_evidence
+from evenhand.dossier.outline import OUTLINES
 from evenhand.errors import DataError, DossierError, OptionError
-from evenhand.mitigation import (
-    CandidateResult,
-    Change,
-    ComparisonLine,
-    MitigationResult,
-    SplitSizes,
-    Trial,
-    refute_alternatives,
-)
-from evenhand.schema import ColumnRoles
+from evenhand.mitigation import CandidateResult, MitigationResult, refute_alternatives
+from evenhand.mitigation.candidate import Trial
+from evenhand.mitigation.result import Change, ComparisonLine, SplitSizes
+from evenhand.schema.columns import ColumnRoles
 from evenhand.stats import Observed, Unknown
 from evenhand.view import render_markdown
 
@@ -42,10 +31,25 @@ def observed(value, n=400, half=0.05):
 
 
 def compared(name, before, after, part="asked", better_if="down", verdict="better"):
-    change = Change(value=after - before, low=after - before - 0.01, high=after - before + 0.01, confidence=0.99,
-                    n=400, method="by hand")  # fmt: skip
-    return ComparisonLine(part=part, name=name, of="", words=f"the {name}", before=observed(before),
-                          after=observed(after), change=change, better_if=better_if, verdict=verdict)  # fmt: skip
+    change = Change(
+        value=after - before,
+        low=after - before - 0.01,
+        high=after - before + 0.01,
+        confidence=0.99,
+        n=400,
+        method="by hand",
+    )
+    return ComparisonLine(
+        part=part,
+        name=name,
+        of="",
+        words=f"the {name}",
+        before=observed(before),
+        after=observed(after),
+        change=change,
+        better_if=better_if,
+        verdict=verdict,
+    )
 
 
 def candidate(method, accuracy, harm, **more):
@@ -59,10 +63,18 @@ def candidate(method, accuracy, harm, **more):
 
 def mitigation(*candidates, chosen):
     return MitigationResult(
-        model="given.npz", data="people", favourable="yes", people=SplitSizes(train=900, validation=300, test=400),
-        harms=("decisions that flip",), confidence=0.95, accuracy_loss=0.01, candidates=candidates, chosen=chosen,
-        seed=0, seconds=1.0,
-    )  # fmt: skip
+        model="given.npz",
+        data="people",
+        favourable="yes",
+        people=SplitSizes(train=900, validation=300, test=400),
+        harms=("decisions that flip",),
+        confidence=0.95,
+        accuracy_loss=0.01,
+        candidates=candidates,
+        chosen=chosen,
+        seed=0,
+        seconds=1.0,
+    )
 
 
 DONE = mitigation(candidate("retrain", 0.9, 0.1), candidate("reweigh", 0.85, 0.15), chosen="retrain")

@@ -8,7 +8,8 @@ import pytest
 from plain_recount import comparisons, impact_ratios, rows_by, score_comparisons, stratified
 
 from evenhand.dossier import DossierConfig, compile_dossier
-from evenhand.stats import TwoRates, fisher_exact, mantel_haenszel
+from evenhand.stats import fisher_exact, mantel_haenszel
+from evenhand.stats.contingency import TwoRates
 
 QUANTILES = (0.1, 0.35, 0.5, 1)
 CATEGORIES = {"sex": ["Male", "Female"], "race": ["A", "B", "C", "D"]}

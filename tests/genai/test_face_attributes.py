@@ -19,7 +19,8 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 
-from evenhand.genai import Item, OnnxPictures, Playback, count_confusion
+from evenhand.genai import Item, OnnxPictures, Playback
+from evenhand.genai.classifiers.confusion import count_confusion
 from support import ROOT, shared
 
 

@@ -11,8 +11,10 @@ import pytest
 
 from evenhand.coroutines import call
 from evenhand.errors import FetchError
-from evenhand.genai import GenerationConfig, Item, Studio, build_classifier, build_judge
-from evenhand.models import AnswerStore, ModelReply
+from evenhand.genai import GenerationConfig, Item, build_classifier, build_judge
+from evenhand.genai.backends.studio import Studio
+from evenhand.models.language.answer_store import AnswerStore
+from evenhand.models.language.answers import ModelReply
 from genai_upstream import Upstream
 
 PICTURE = Studio(seed=1).generate("a leader")

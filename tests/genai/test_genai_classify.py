@@ -8,18 +8,10 @@ import numpy as np
 import pytest
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import (
-    Enforcer,
-    FunctionClassifier,
-    GenerationConfig,
-    Item,
-    LexiconClassifier,
-    Studio,
-    StudioPixels,
-    add_instruction,
-)
+from evenhand.genai import Enforcer, FunctionClassifier, GenerationConfig, Item, LexiconClassifier
 from evenhand.genai.backends import pictures
-from evenhand.genai.backends.studio import COLOURS, GROUPS
+from evenhand.genai.backends.generator import add_instruction
+from evenhand.genai.backends.studio import COLOURS, GROUPS, Studio, StudioPixels
 
 
 def test_every_kind_of_person_that_the_studio_draws_is_recognised_from_the_pixels() -> None:

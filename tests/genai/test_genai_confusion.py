@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import ConfusionMatrix, count_confusion
+from evenhand.genai import ConfusionMatrix
+from evenhand.genai.classifiers.confusion import count_confusion
 from evenhand.stats import Observed, Unknown
 
 

@@ -8,7 +8,8 @@ from collections import defaultdict
 import pytest
 
 from evenhand.errors import DecisionError, OptionError
-from evenhand.genai import Admission, Enforcer, GenerationConfig, PublishedCountdown
+from evenhand.genai import Admission, Enforcer, GenerationConfig
+from evenhand.genai.simulation.simulate import PublishedCountdown
 
 AGES = ("1", "2", "3", "4")
 

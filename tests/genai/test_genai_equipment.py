@@ -18,10 +18,9 @@ from evenhand.genai import (
     OpenAIChat,
     OpenAIImages,
     Playback,
-    Studio,
-    StudioPixels,
     build_pipeline,
 )
+from evenhand.genai.backends.studio import Studio, StudioPixels
 from evenhand.genai.pipeline import build_generator
 
 BASE: dict[str, Any] = {

@@ -13,19 +13,10 @@ from typing import Any
 import pytest
 
 from evenhand.errors import DataError, FetchError, ModelError, OptionError
-from evenhand.genai import (
-    GenerationConfig,
-    Generator,
-    Item,
-    Pipeline,
-    Playback,
-    Studio,
-    build_pipeline,
-    evaluate_config,
-    generate_items,
-    read_condition_sequences,
-)
-from evenhand.genai.enforcement.generate import _RunDirectory
+from evenhand.genai import GenerationConfig, Generator, Item, Pipeline, Playback, build_pipeline
+from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
+from evenhand.genai.backends.studio import Studio
+from evenhand.genai.enforcement.generate import _RunDirectory, generate_items
 
 DESCRIBED: dict[str, Any] = {
     "conditions": [{"name": "leader", "keywords": ["leader"]}, {"name": "poor", "keywords": ["poor"]}],

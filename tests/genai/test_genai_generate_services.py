@@ -10,15 +10,10 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import ModelError
-from evenhand.genai import (
-    GenerationConfig,
-    GenerationRun,
-    Studio,
-    build_pipeline,
-    evaluate_config,
-    generate_items,
-    read_condition_sequences,
-)
+from evenhand.genai import GenerationConfig, build_pipeline
+from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
+from evenhand.genai.backends.studio import Studio
+from evenhand.genai.enforcement.generate import GenerationRun, generate_items
 from genai_upstream import Upstream
 
 KEY = "sk-a-secret-of-ours"

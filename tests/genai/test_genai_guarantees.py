@@ -27,9 +27,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenhand.errors import DecisionError, OptionError
-from evenhand.genai import Admission, Enforcer, GenerationConfig, PublishedCountdown
+from evenhand.genai import Admission, Enforcer, GenerationConfig
 from evenhand.genai import check_feasibility as feasible_configuration
 from evenhand.genai.games.game import Game, solve_game
+from evenhand.genai.simulation.simulate import PublishedCountdown
 from support import scaled
 
 SMALL = [beta for n, most in ((2, 6), (3, 6), (4, 5)) for beta in product(range(1, most + 1), repeat=n)]

@@ -15,19 +15,19 @@ from evenhand.genai import (
     Admission,
     Classifier,
     Enforcer,
-    EnforcerProtocol,
     FunctionClassifier,
     FunctionJudge,
     GenerationConfig,
     Guard,
     GuardedAnswer,
     Item,
-    ItemOutcome,
     Judge,
     KeywordJudge,
     Playback,
     build_pipeline,
 )
+from evenhand.genai.enforcement.enforcer import ItemOutcome
+from evenhand.genai.enforcement.guard import EnforcerProtocol
 from support import shared
 
 LEADER = "a business leader"

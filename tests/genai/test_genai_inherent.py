@@ -10,20 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.genai import (
-    AssessmentConfig,
-    KeywordJudge,
-    RecordedSequence,
-    Studio,
-    StudioPixels,
+from evenhand.genai import AssessmentConfig, KeywordJudge, RecordedSequence, read_sequences
+from evenhand.genai.assessment.prompts import (
+    RepeatedPrompt,
     answers_by_prompt,
     ask_fixed_groups,
     estimate_prompt_bias,
     judge_prompt_bias,
-    read_sequences,
+    keep_neutral_prompts,
+    measure_dependence,
 )
-from evenhand.genai.assessment.prompts import RepeatedPrompt, keep_neutral_prompts, measure_dependence
-from evenhand.stats import betting_martingales
+from evenhand.genai.backends.studio import Studio, StudioPixels
+from evenhand.stats.sequential.betting import betting_martingales
 from support import shared
 
 GENDER = {"gender": ("woman", "man")}

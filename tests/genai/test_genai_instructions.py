@@ -8,18 +8,10 @@ from typing import Any
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.genai import (
-    Enforcer,
-    GenerationConfig,
-    Guard,
-    InstructionWriter,
-    Item,
-    KeywordJudge,
-    LexiconClassifier,
-    add_instruction,
-    build_instruct,
-    clean_item,
-)
+from evenhand.genai import Enforcer, GenerationConfig, Guard, Item, KeywordJudge, LexiconClassifier
+from evenhand.genai.backends.generator import add_instruction
+from evenhand.genai.enforcement.instructions import InstructionWriter, clean_item
+from evenhand.genai.pipeline import build_instruct
 from genai_upstream import Upstream
 
 MUST = {"gender": ("woman",)}

@@ -7,15 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import (
-    ConfusionResult,
-    Enforcer,
-    GenerationConfig,
-    check_configuration,
-    count_confusion,
-    measure_confusion,
-)
-from evenhand.genai.classifiers.confusion import read_sample, specification_success
+from evenhand.genai import Enforcer, GenerationConfig, measure_confusion
+from evenhand.genai.assessment.check import check_configuration
+from evenhand.genai.classifiers.confusion import ConfusionResult, count_confusion, read_sample, specification_success
 from evenhand.stats import Observed, Unknown
 from support import scaled, shared
 

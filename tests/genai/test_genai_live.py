@@ -14,14 +14,12 @@ from evenhand.genai import (
     LexiconClassifier,
     Pipeline,
     Playback,
-    Studio,
-    StudioPixels,
     assess_live,
     build_pipeline,
-    evaluate_config,
-    read_condition_sequences,
 )
+from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences
 from evenhand.genai.assessment.live import MAX_FAILURES
+from evenhand.genai.backends.studio import Studio, StudioPixels
 from genai_upstream import Upstream
 
 PROMPTS = ["a leader", "a leader, a woman; she smiles", "a cat"]

@@ -11,7 +11,8 @@ from genai_reference import Published, misses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.genai import Enforcer, GenerationConfig, PublishedCountdown, compare_policies
+from evenhand.genai import Enforcer, GenerationConfig, compare_policies
+from evenhand.genai.simulation.simulate import PublishedCountdown
 from support import scaled
 
 NAMES = "abcdefgh"

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.genai import Item, Studio
+from evenhand.genai import Item
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.pictures import decode_picture, fit_pixels
+from evenhand.genai.backends.studio import Studio
 from support import scaled
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from evenhand.coroutines import blocks, run_blocking
 from evenhand.errors import BudgetError, FetchError, OptionError
 from evenhand.genai import (
-    AnswerSeries,
     AttemptLimits,
     Enforcer,
     FunctionClassifier,
@@ -27,9 +26,9 @@ from evenhand.genai import (
     GuardedAnswer,
     Item,
     KeywordJudge,
-    SeveralGenerator,
 )
-from evenhand.genai.enforcement.supply import Spending
+from evenhand.genai.enforcement.guard import AnswerSeries
+from evenhand.genai.enforcement.supply import SeveralGenerator, Spending
 from evenhand.genai.spec.spending_config import PriceConfig
 from support import scaled
 

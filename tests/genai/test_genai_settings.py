@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import OptionError
-from evenhand.genai import Enforcer, GenerationConfig, check_configuration, simulate_requests
+from evenhand.genai import Enforcer, GenerationConfig, simulate_requests
+from evenhand.genai.assessment.check import check_configuration
 from evenhand.genai.games.feasibility import find_components
 from evenhand.genai.games.retries import (
     AttemptSuccess,

@@ -8,16 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import (
-    GenaiAssessment,
-    GenerationConfig,
+from evenhand.genai import GenaiAssessment, GenerationConfig
+from evenhand.genai.assessment.evaluation import (
     ItemColumns,
-    answers_by_prompt,
     evaluate_config,
-    judge_prompt_bias,
     read_condition_sequences,
     read_fixed_groups,
 )
+from evenhand.genai.assessment.prompts import answers_by_prompt, judge_prompt_bias
 from evenhand.genai.assessment.wording import describe_left_out
 from evenhand.genai.simulation.stream import judge_sequence
 from support import shared

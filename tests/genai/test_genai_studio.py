@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from evenhand.errors import DataError, OptionError
-from evenhand.genai import Item, Playback, Studio, StudioPixels, add_instruction, parse_instruction
+from evenhand.genai import Item, Playback
 from evenhand.genai.backends import pictures
-from evenhand.genai.backends.studio import GROUPS
+from evenhand.genai.backends.generator import add_instruction, parse_instruction
+from evenhand.genai.backends.studio import GROUPS, Studio, StudioPixels
 
 
 def test_the_same_seed_draws_the_same_pictures_and_another_does_not() -> None:

@@ -9,7 +9,9 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 import evenhand
 from evenhand.errors import OptionError
-from evenhand.stats import Unknown, decision_inequality, expanded_percentiles, generalized_entropy, student_interval
+from evenhand.stats import Unknown, student_interval
+from evenhand.stats.bootstrap import expanded_percentiles
+from evenhand.stats.inequality import decision_inequality, generalized_entropy
 
 
 def cost(y_true, y_pred, sample_weight=None):

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
 from evenhand.errors import DataError
-from evenhand.groups import NUMBER_GAP_TITLES, GroupMetrics, measure_numbers, measure_recorded_numbers
+from evenhand.groups import GroupMetrics, measure_numbers, measure_recorded_numbers
+from evenhand.groups.number_words import NUMBER_GAP_TITLES
 from evenhand.models import Subject
-from evenhand.schema import ColumnRoles, DecisionRoles
-from evenhand.stats import MEASURED, Unknown
+from evenhand.schema import DecisionRoles
+from evenhand.schema.columns import ColumnRoles
+from evenhand.stats import Unknown
+from evenhand.stats.quantity import MEASURED
 from evenhand.view import render_markdown
 
 

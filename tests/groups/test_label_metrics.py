@@ -10,9 +10,14 @@ from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusio
 
 from evenhand.datasets import load_dataset
 from evenhand.errors import OptionError
-from evenhand.groups import LABEL_GAP_TITLES, LabelMetrics, measure_recorded_labels
-from evenhand.schema import DecisionRoles, OutcomeRole
-from evenhand.stats import Observed, Unknown, mean_of_proportions, total_variation, weighted_kappa
+from evenhand.groups import LabelMetrics, measure_recorded_labels
+from evenhand.groups.labels.names import LABEL_GAP_TITLES
+from evenhand.schema import DecisionRoles
+from evenhand.schema.target import OutcomeRole
+from evenhand.stats import Observed, Unknown
+from evenhand.stats.contingency import weighted_kappa
+from evenhand.stats.distribution import total_variation
+from evenhand.stats.proportion import mean_of_proportions
 from support import scaled
 
 GRADES = ("low", "mid", "high")

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.groups import group_by_attribute
-from evenhand.groups.membership import MOST_NUMBERS, RANGES, group_by_values
+from evenhand.groups.membership import MOST_NUMBERS, RANGES, group_by_attribute, group_by_values
 from evenhand.schema import Attribute
 
 integers = st.lists(st.integers(-30, 90), min_size=1, max_size=300)

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from evenhand import groups
 from evenhand.errors import DataError, OptionError
-from evenhand.groups import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES, SMALL, GroupMetrics
-from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval, quantity_value
+from evenhand.groups import GroupMetrics
+from evenhand.groups.names import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES
+from evenhand.groups.result import SMALL, headline_sentences
+from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
+from evenhand.stats.quantity import quantity_value
 from support import scaled
 
 
@@ -370,7 +373,7 @@ def test_headlines_name_people_the_worst_first_and_chance_last():
     place = np.full(200, "east")
     place[np.flatnonzero(favoured == 1)[:8]] = "west"
     place[np.flatnonzero(favoured == 0)[:32]] = "west"
-    said = groups.headline_sentences(groups.measure_decisions(favoured, deserving, {"place": place, "sex": sex}))
+    said = headline_sentences(groups.measure_decisions(favoured, deserving, {"place": place, "sex": sex}))
     assert "Women are selected 0.44 times as often as men (16.0 % against 36.0 %; 100 and 100 people)." in said
     assert said[-1] == (
         "People with place west are selected 0.73 times as often as people with place east (20.0 % against 27.5 %; 40 "

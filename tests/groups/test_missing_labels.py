@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, roc_auc_score
 
 import evenhand
-from evenhand.groups import GroupMetrics, LabelCoverage, measure_proxies
+from evenhand.groups import GroupMetrics, measure_proxies
+from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.stats import Observed, Unknown
 from support import scaled
 
@@ -317,8 +318,9 @@ def test_several_labels_are_shared_by_everyone_and_compared_with_known_true_labe
 
     labelled = frame[frame["true"].notna()].reset_index(drop=True)
     every, without, known = measure(frame), measure(frame, None), measure(labelled)
-    for group, plain, other in zip(every.breakdowns[0].groups, without.breakdowns[0].groups,
-                                   known.breakdowns[0].groups, strict=True):  # fmt: skip
+    for group, plain, other in zip(
+        every.breakdowns[0].groups, without.breakdowns[0].groups, known.breakdowns[0].groups, strict=True
+    ):
         rows = frame[frame["group"] == group.label]
         assert group.size == len(rows)
         assert sum(map(sum, group.confusion)) == rows["true"].notna().sum()

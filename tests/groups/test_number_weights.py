@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand
-from evenhand.stats import distribution_distances, number_moments, quantile_interval, sample_quantile
+from evenhand.stats import quantile_interval
+from evenhand.stats.distribution import distribution_distances, number_moments, sample_quantile
 
 
 def people(n=400, seed=0):
@@ -94,8 +95,12 @@ def test_a_model_is_audited_by_weights_and_says_what_is_not():
     result = evenhand.audit(
         lambda table: 2.0 * table["age"] + 50 * (table["sex"] == "F"),
         frame.assign(age=np.arange(len(frame)) % 60)[["sex", "age", "true", "wt"]],
-        target="true", protected=["sex"], sample_weight="wt", kind="number", samples=50,
-    )  # fmt: skip
+        target="true",
+        protected=["sex"],
+        sample_weight="wt",
+        kind="number",
+        samples=50,
+    )
     assert result.groups.weights == "wt"
     shown = 2.0 * (np.arange(len(frame)) % 60) + 50 * (frame["sex"] == "F")
     assert result.groups.overall["mean"].value == pytest.approx(np.average(shown, weights=frame["wt"]))

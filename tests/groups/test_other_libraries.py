@@ -12,7 +12,8 @@ from sklearn.metrics import accuracy_score, precision_score, roc_auc_score
 from evenhand import datasets
 from evenhand.groups import measure_recorded_decisions
 from evenhand.schema import DecisionRoles
-from evenhand.stats import generalized_entropy, quantity_value
+from evenhand.stats.inequality import generalized_entropy
+from evenhand.stats.quantity import quantity_value
 from support import shared
 
 NAMES = ["german", "adult", "compas"]

@@ -70,8 +70,9 @@ def test_bounds_of_error_rates_are_those_found_by_trying_every_way_to_fill_a_cel
     """One cell with selected and other people of both labels; members fill it in every way that gives their share."""
     kinds = np.repeat([(1, 1), (0, 1), (1, 0), (0, 0)], np.array(counts) * 4000, axis=0)
     selected, truth = kinds.T
-    found = measure_proxies(selected, {"a": np.full(len(kinds), q), "b": np.full(len(kinds), 1 - q)},
-                            true_favourable=truth).rate("a", "true_positive_rate")  # fmt: skip
+    found = measure_proxies(
+        selected, {"a": np.full(len(kinds), q), "b": np.full(len(kinds), 1 - q)}, true_favourable=truth
+    ).rate("a", "true_positive_rate")
     above, below, *rest = np.array(counts) / sum(counts)
     ways = [np.linspace(0, share, 401) for share in (above, below)]
     one, other = np.meshgrid(*ways)

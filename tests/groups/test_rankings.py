@@ -13,7 +13,8 @@ from sklearn.metrics import roc_auc_score
 import evenhand
 from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, OptionError
-from evenhand.groups.rankings import RankingResult, measure_rankings
+from evenhand.groups.rankings.analysis import measure_rankings
+from evenhand.groups.rankings.result import RankingResult
 from evenhand.schema import RankingRoles
 from support import scaled
 
@@ -64,10 +65,10 @@ def test_other_weights_of_places(weights, expected):
 
 
 LISTS = st.lists(
-    st.lists(
-        st.tuples(st.integers(1, 4), st.sampled_from("abc"), st.integers(0, 2)), min_size=2, max_size=5
-    ), min_size=1, max_size=4,
-)  # fmt: skip
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from("abc"), st.integers(0, 2)), min_size=2, max_size=5),
+    min_size=1,
+    max_size=4,
+)
 
 
 def loops(lists, k):
@@ -83,8 +84,11 @@ def loops(lists, k):
         if len(names) < 2:
             continue
         scores = [score for score, _, _ in one]
-        orders = [order for order in itertools.permutations(range(len(one)))
-                  if all(scores[a] >= scores[b] for a, b in itertools.pairwise(order))]  # fmt: skip
+        orders = [
+            order
+            for order in itertools.permutations(range(len(one)))
+            if all(scores[a] >= scores[b] for a, b in itertools.pairwise(order))
+        ]
         weight, inside = np.zeros(len(one)), np.zeros(len(one))
         for order in orders:
             for place, row in enumerate(order, start=1):
@@ -143,8 +147,12 @@ def ranked_lists(lists, size, *, effect, rng, rare=0.3):
     query = np.repeat(np.arange(lists), size)
     sex = np.where(rng.random(n) < rare, "f", "m")
     score = rng.normal(size=n) - (effect * rng.exponential(size=lists))[query] * (sex == "f")
-    return {"rank_by": score, "query": query, "sensitive_features": {"sex": sex},
-            "relevance": rng.random(n) < 0.3 + 0.1 * (sex == "m")}  # fmt: skip
+    return {
+        "rank_by": score,
+        "query": query,
+        "sensitive_features": {"sex": sex},
+        "relevance": rng.random(n) < 0.3 + 0.1 * (sex == "m"),
+    }
 
 
 def numbers(result):
@@ -166,7 +174,7 @@ def numbers(result):
 @pytest.mark.parametrize(
     ("runs", "least"),
     [(60, 0.88), pytest.param(400, 0.91, marks=pytest.mark.slow), pytest.param(1500, 0.92, marks=pytest.mark.slow)],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("lists", [25, pytest.param(150, marks=pytest.mark.slow)])
 def test_intervals_hold_what_they_say_where_lists_are_sampled(runs, least, lists):
     rng = np.random.default_rng(lists)
@@ -265,8 +273,13 @@ def test_who_lacks_a_value_keeps_the_place():
     assert group(result, "f").selection[0].even_representation == pytest.approx(2 / 5)
 
 
-BASE = {"place": [1, 2, 3, 4], "score": [4.0, 3.0, 2.0, 1.0], "sex": list("fmfm"), "search": list("aaaa"),
-        "clicked": [1, 0, 0, 1]}  # fmt: skip
+BASE = {
+    "place": [1, 2, 3, 4],
+    "score": [4.0, 3.0, 2.0, 1.0],
+    "sex": list("fmfm"),
+    "search": list("aaaa"),
+    "clicked": [1, 0, 0, 1],
+}
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,8 @@ import pytest
 
 import evenhand
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    Unknown,
-    difference_interval,
-    differences_from_reference,
-    mean_differences_from_reference,
-    ratio_interval,
-    ratios_to_reference,
-)
+from evenhand.stats import Unknown, difference_interval, ratio_interval
+from evenhand.stats.proportion import differences_from_reference, mean_differences_from_reference, ratios_to_reference
 
 SELECTED = {"a": (30, 100), "b": (50, 100), "c": (66, 120)}
 

@@ -9,9 +9,10 @@ import pytest
 
 from evenhand import groups
 from evenhand.errors import DataError, OptionError, SchemaError
-from evenhand.groups import number_combinations
+from evenhand.groups.metrics import number_combinations
 from evenhand.schema import People, Schema, encode, infer_schema
-from evenhand.stats import Unknown, quantity_value
+from evenhand.stats import Unknown
+from evenhand.stats.quantity import quantity_value
 from support import shared
 
 SCHEMA = Schema.parse(

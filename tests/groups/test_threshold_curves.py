@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.groups import measure_recorded_decisions, threshold_answers, threshold_table
+from evenhand.groups import measure_recorded_decisions
+from evenhand.groups.thresholds import threshold_answers, threshold_table
 from evenhand.schema import DecisionRoles
 from support import scaled
 

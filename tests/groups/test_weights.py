@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand.errors import DataError
 from evenhand.groups.metrics import EFFECTIVE
-from evenhand.stats import clopper_pearson, quantity_value
+from evenhand.stats import clopper_pearson
+from evenhand.stats.quantity import quantity_value
 
 
 def audit(frame, **settings):

@@ -41,7 +41,7 @@ NOT_TYPED = [  # what a command matches from its beginning, why it is not typed 
     (r"evenhand mitigate .*--method certified", "trains many networks: tests/mitigation"),
     (r".*compas", "the data set is not bundled"),
     (r"evenhand monitor .*--follow", "does not end: tests/monitoring"),
-]  # fmt: skip
+]
 
 
 def name(page):
@@ -80,7 +80,7 @@ QUICKER = [  # which command, what is put in place of what
     (r"evenhand shield simulate", r"--runs \d+", "--runs 40"),
     (r"evenhand genai generate", r"--requests \d+", "--requests 20"),
     (r"evenhand genai assess", r"--requests \d+", "--requests 6"),
-]  # fmt: skip
+]
 
 
 def hurried(command):
@@ -216,11 +216,20 @@ def write_decisions(folder, rng):
     n = 480
     sex, score = rng.choice(["F", "M"], n), rng.random(n)
     wide = people_table(rng, n).assign(
-        sex=sex, SEX=sex, gender=sex, insured=rng.integers(0, 2, n), PWGTP=rng.integers(5, 20, n),
-        department=rng.choice(["sales", "care", "it"], n), grade=rng.choice(list("ABCD"), n),
-        true_grade=rng.choice(list("ABCD"), n), selected=(score > 0.4).astype(int), hired=rng.integers(0, 2, n),
-        p_white=score, p_black=1 - score, race=np.where(rng.random(n) < score, "white", "black"),
-    )  # fmt: skip
+        sex=sex,
+        SEX=sex,
+        gender=sex,
+        insured=rng.integers(0, 2, n),
+        PWGTP=rng.integers(5, 20, n),
+        department=rng.choice(["sales", "care", "it"], n),
+        grade=rng.choice(list("ABCD"), n),
+        true_grade=rng.choice(list("ABCD"), n),
+        selected=(score > 0.4).astype(int),
+        hired=rng.integers(0, 2, n),
+        p_white=score,
+        p_black=1 - score,
+        race=np.where(rng.random(n) < score, "white", "black"),
+    )
     wide.to_csv(folder / "decisions.csv", index=False)
     applicants = wide.assign(points=100 * score, risk=score, repaid=rng.choice(["yes", "no"], n), score=score)
     applicants.assign(sex=np.where(sex == "F", "Female", "Male")).to_csv(folder / "applicants.csv", index=False)

@@ -13,11 +13,19 @@ from support import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 # Where a library is imported under another name than it is installed under.
-INSTALLED_AS = {"sklearn": "scikit-learn", "yaml": "pyyaml", "vl_convert": "vl-convert-python", "PIL": "pillow",
-                "prometheus_client": "prometheus-client", "docx": "python-docx", "mlflow": "mlflow-skinny",
-                "opentelemetry": "opentelemetry-sdk"}  # fmt: skip
+INSTALLED_AS = {
+    "sklearn": "scikit-learn",
+    "lazy_loader": "lazy-loader",
+    "yaml": "pyyaml",
+    "vl_convert": "vl-convert-python",
+    "PIL": "pillow",
+    "prometheus_client": "prometheus-client",
+    "docx": "python-docx",
+    "mlflow": "mlflow-skinny",
+    "opentelemetry": "opentelemetry-sdk",
+}
 # Part of what another one itself needs.
-BROUGHT_ALONG = {"joblib": "scikit-learn", "google": "onnx", "llvmlite": "numba"}
+BROUGHT_ALONG = {"google": "onnx", "llvmlite": "numba"}
 # Only to train again a model that was made with it: whoever has the model has the library, and the message says so.
 BROUGHT_BY_THE_MODEL = {"xgboost", "lightgbm"}
 # Imports the module that is its plug-in, and nothing else does.

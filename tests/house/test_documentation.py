@@ -181,10 +181,16 @@ def described_entries():
 
 
 def test_the_page_about_the_service_file_has_exactly_its_entries_and_what_is_meant_without_them():
-    parts = {"service": settings.ServerConfig, "limits": settings.LimitsConfig, "retention": settings.RetentionConfig,
-             "oidc": settings.OidcConfig, "tracing": settings.TracingConfig,
-             "shields": settings.ServedShieldConfig, "guards": settings.ServedGuardConfig,
-             "monitors": settings.ServedMonitorConfig}  # fmt: skip
+    parts = {
+        "service": settings.ServerConfig,
+        "limits": settings.LimitsConfig,
+        "retention": settings.RetentionConfig,
+        "oidc": settings.OidcConfig,
+        "tracing": settings.TracingConfig,
+        "shields": settings.ServedShieldConfig,
+        "guards": settings.ServedGuardConfig,
+        "monitors": settings.ServedMonitorConfig,
+    }
     assert set(parts) == set(settings.ServiceConfig.model_fields) - {"folder", "source"}
     described = list(described_entries())
     assert [(section, entry) for section, entry, _ in described] == [

@@ -41,11 +41,12 @@ def _meant_to_be_seen(key, value):
 
 def test_every_part_is_within_reach_of_the_package():
     parts = {found.name for found in pkgutil.iter_modules(evenhand.__path__)}
-    own = {"__main__", "chat_answers", "cli", "core", "coroutines", "doors", "files", "http"}
+    own = {"__main__", "chat_answers", "cli", "core", "coroutines", "files", "http"}
     inner = {*own, "interrupts", "kernels", "parallel", "services", "text", "typing", "verb_inputs", "verbs", "version"}
     inner |= {"mlflow_plugin", "pytest_plugin"}  # which MLflow and pytest alone import
     assert parts - inner <= set(evenhand.__all__)
     assert set(dir(evenhand)) == set(evenhand.__all__)
+    assert evenhand.__version__
 
 
 def test_an_absent_name_is_an_attribute_error():

@@ -24,6 +24,7 @@ def test_imports_point_one_way():
 def test_statistical_formulas_live_in_stats_alone():
     outside = [path for path in PATHS if "stats" not in path.relative_to(PACKAGE).parts]
     formulas = ("scipy.stats", "scipy.special", "statsmodels")
-    found = [f"{name_of(path)} imports {name}" for path in outside for name in libraries(path)
-             if name.startswith(formulas)]  # fmt: skip
+    found = [
+        f"{name_of(path)} imports {name}" for path in outside for name in libraries(path) if name.startswith(formulas)
+    ]
     assert found == []

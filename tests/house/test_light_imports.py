@@ -10,8 +10,22 @@ from sources import PATHS, name_of, tree_of
 
 from support import ROOT
 
-HEAVY = ("torch", "scipy.stats", "pandas", "sklearn", "numba", "altair", "scipy", "onnx", "h5py", "polars", "pyarrow",
-         "fastapi", "sqlalchemy", "uvicorn")  # fmt: skip
+HEAVY = (
+    "torch",
+    "scipy.stats",
+    "pandas",
+    "sklearn",
+    "numba",
+    "altair",
+    "scipy",
+    "onnx",
+    "h5py",
+    "polars",
+    "pyarrow",
+    "fastapi",
+    "sqlalchemy",
+    "uvicorn",
+)
 ENGINES = ("numpy", "narwhals", "evenhand.models", "evenhand.schema", "evenhand.datasets", "evenhand.stats")
 """What answering needs, and asking for help does not."""
 
@@ -70,9 +84,30 @@ def test_a_page_brings_no_other_pages_engines(function, strangers):
 
 
 ON_USE = frozenset(
-    {"PIL", "altair", "diffusers", "duckdb", "h5py", "keras", "lightgbm", "onnx", "onnxruntime", "pandas", "polars",
-     "pyarrow", "scipy", "skl2onnx", "sklearn", "skops", "torch", "transformers", "vl_convert", "xgboost", "zstandard"}
-)  # fmt: skip
+    {
+        "PIL",
+        "altair",
+        "diffusers",
+        "duckdb",
+        "h5py",
+        "keras",
+        "lightgbm",
+        "onnx",
+        "onnxruntime",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "scipy",
+        "skl2onnx",
+        "sklearn",
+        "skops",
+        "torch",
+        "transformers",
+        "vl_convert",
+        "xgboost",
+        "zstandard",
+    }
+)
 BASES = {name: frozenset({"sklearn"}) for name in ("fair_classifier.py", "fair_threshold.py")}
 """What a class is derived from has to be there when it is defined; nobody imports these modules before using them."""
 SERVING = frozenset({"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "alembic"})

@@ -38,9 +38,11 @@ def test_what_is_written_by_hand_is_about_options_that_exist():
     shared = {one.opts[0] for one in reference.find_shared().values()}
     for name, note in notes.items():
         taken = COMMANDS.get(name)
-        options = shared if taken is None else {
-            re.split("[ ,]", reference.show_name(one))[0] for one in reference.list_parameters(taken)
-        }  # fmt: skip
+        options = (
+            shared
+            if taken is None
+            else {re.split("[ ,]", reference.show_name(one))[0] for one in reference.list_parameters(taken)}
+        )
         assert taken is not None or name == "several commands", name
         assert set(note.get("options", {})) <= options, name
 

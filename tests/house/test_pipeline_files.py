@@ -70,6 +70,9 @@ def test_the_hook_runs_a_command_that_exists():
     assert words[:2] == ["evenhand", "audit"]
     run = subprocess.run(
         [sys.executable, "-c", "from evenhand.cli.main import app; app()", *words[1:], "--help"],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     assert all(option in run.stdout for option in words[2:])

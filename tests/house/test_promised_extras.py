@@ -39,9 +39,12 @@ def test_never_reached():
 
 @pytest.mark.parametrize(
     ("promised", "outcome", "code"),
-    [("", ["4 skipped", "1 passed"], 0), ("onnx", ["4 skipped", "1 passed"], 0),
-     ("all", ["1 failed", "1 skipped", "1 passed", "2 errors"], 1)],
-)  # fmt: skip
+    [
+        ("", ["4 skipped", "1 passed"], 0),
+        ("onnx", ["4 skipped", "1 passed"], 0),
+        ("all", ["1 failed", "1 skipped", "1 passed", "2 errors"], 1),
+    ],
+)
 def test_promise(tmp_path, promised, outcome, code):
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_some.py").write_text(TESTS)
@@ -104,14 +107,19 @@ def test_what_passed_is_not_run_again_and_everything_else_is(tmp_path, processes
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("EVENHAND", "PYTEST"))}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "xdist", "-n", processes, "-v", *options, str(tmp_path)],
-            cwd=tmp_path, env=environment | settings | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env=environment | settings | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout
         return set(re.findall(r"test_\w+\.py::\w+", done.stdout))
 
     passed = str(tmp_path / "passed.json")
     assert run("-m", "not full", EVENHAND_PASSED=passed) == {
-        "test_some.py::test_short", "test_some.py::test_with_an_extra", "test_whole.py::test_one"
-    }  # fmt: skip
+        "test_some.py::test_short",
+        "test_some.py::test_with_an_extra",
+        "test_whole.py::test_one",
+    }
     assert run(EVENHAND_NOT_AGAIN=passed) == {"test_some.py::test_long", "test_some.py::test_with_an_extra"}

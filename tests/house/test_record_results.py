@@ -98,8 +98,16 @@ def test_what_was_renamed_is_the_same(record):
 
 
 def test_what_changes_from_run_to_run_is_left_out(tmp_path):
-    value = {"seconds": 3.2, "rows": [{"at": 1.5, "n": 2}], "head": f"7 {'ab' * 32}", "fingerprint": "ab" * 32,
-             "file": f"{tmp_path}/x.csv"}  # fmt: skip
+    value = {
+        "seconds": 3.2,
+        "rows": [{"at": 1.5, "n": 2}],
+        "head": f"7 {'ab' * 32}",
+        "fingerprint": "ab" * 32,
+        "file": f"{tmp_path}/x.csv",
+    }
     assert recorder.steady(value, tmp_path) == {
-        "rows": [{"n": 2}], "head": "7 (hash)", "fingerprint": "ab" * 32, "file": "work/x.csv"
-    }  # fmt: skip
+        "rows": [{"n": 2}],
+        "head": "7 (hash)",
+        "fingerprint": "ab" * 32,
+        "file": "work/x.csv",
+    }

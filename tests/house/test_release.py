@@ -102,8 +102,17 @@ def test_work_goes_on_in_another_commit_of_a_checkout():
     assert evenhand.__version__.startswith(version.without_commit(evenhand.__version__))
 
 
-TRACKED = ["LICENSE", "README.md", ".ci/run", "docs/images/a.png", "docs/a.md", "docs/dossiers/x/a.pdf",
-           "src/evenhand/__init__.py", "src/evenhand/py.typed", "src/evenhand/sets/NOTICE.md"]  # fmt: skip
+TRACKED = [
+    "LICENSE",
+    "README.md",
+    ".ci/run",
+    "docs/images/a.png",
+    "docs/a.md",
+    "docs/dossiers/x/a.pdf",
+    "src/evenhand/__init__.py",
+    "src/evenhand/py.typed",
+    "src/evenhand/sets/NOTICE.md",
+]
 
 
 def build(folder, *, without="", added=None):

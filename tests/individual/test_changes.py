@@ -16,7 +16,8 @@ from evenhand.errors import OptionError
 from evenhand.individual import ChangeResult, measure_changes
 from evenhand.models import load_regressor
 from evenhand.population import uniform_population
-from evenhand.schema import ColumnRoles, People, Schema
+from evenhand.schema import People, Schema
+from evenhand.schema.columns import ColumnRoles
 from support import scaled
 
 
@@ -94,9 +95,12 @@ def test_a_real_model() -> None:
     people = people_of(frame)
     model = GradientBoostingRegressor(random_state=0).fit(frame.drop(columns="premium"), frame["premium"])
     found = measure_changes(
-        load_regressor(model, people.schema, like=people.frame), people, uniform_population(people.schema),
-        protected=("sex",), tolerance=20.0,
-    ).changes[0]  # fmt: skip
+        load_regressor(model, people.schema, like=people.frame),
+        people,
+        uniform_population(people.schema),
+        protected=("sex",),
+        tolerance=20.0,
+    ).changes[0]
     asked = frame.drop(columns="premium")
     change = np.abs(model.predict(asked.assign(sex=1)) - model.predict(asked.assign(sex=0)))
     assert found.largest == pytest.approx(change.max())

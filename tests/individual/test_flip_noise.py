@@ -9,6 +9,7 @@ import pytest
 
 from evenhand import individual, population
 from evenhand.individual.noise import compare_directions, confirm_flips, first_difference
+from evenhand.individual.result import noise_notes, noise_sentences
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
 from serving import serving
@@ -69,7 +70,7 @@ def test_a_fair_coin_is_noise():
     first = result.document().blocks[0]
     assert first.tone == "caution"
     assert first.text.startswith("The model answers differently each time")
-    (sentence, _) = individual.noise_sentences(result)
+    (sentence, _) = noise_sentences(result)
     assert "no more often, as far as can be told, than when the same person is asked about again" in sentence
     assert "No value of sex is favoured clearly" in sentence
     assert individual.IndividualResult.from_json(result.to_json()) == result
@@ -107,7 +108,7 @@ def test_a_planted_bias_is_found_behind_the_noise():
     assert men.low > 0 > women.high
     assert men.low <= 0.3 <= men.high
     assert noise.p < 0.001
-    (sentence,) = individual.noise_sentences(result)
+    (sentence,) = noise_sentences(result)
     assert "more often than when the same person is asked about again" in sentence
     assert "as m and to" in sentence
     assert result.examples
@@ -149,7 +150,7 @@ def test_a_model_that_repeats_itself_is_counted_as_before():
     result = measure(model, people(400))
     assert (result.noise.people, result.noise.changed) == (300, 0)
     assert all(rate.noise is None for rate in result.rates)
-    assert not list(individual.noise_notes(result))
+    assert not list(noise_notes(result))
     rate = result.rate(("sex",), "data")
     assert rate.excess == rate.rate
     assert len(result.examples) > 0
@@ -212,7 +213,7 @@ def test_noise_found_in_flips_alone_stands_beside_the_rates():
     assert result.noise.changed == 0
     assert sum(rate.unrepeated for rate in result.rates) > 0
     assert all(rate.noise is not None and rate.noise.people > 0 for rate in result.rates)
-    (caution,) = individual.noise_notes(result)
+    (caution,) = noise_notes(result)
     assert caution.tone == "caution"
 
 

@@ -12,9 +12,11 @@ from evenhand.schema import Schema, encode
 
 
 def schema(kind):
-    target = {"name": "price", "kind": "number"} if kind == "number" else {
-        "name": "price", "favourable": "yes", "values": ["no", "yes"]
-    }  # fmt: skip
+    target = (
+        {"name": "price", "kind": "number"}
+        if kind == "number"
+        else {"name": "price", "favourable": "yes", "values": ["no", "yes"]}
+    )
     return Schema.parse(
         {
             "target": target,

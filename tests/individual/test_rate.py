@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from evenhand import individual, population
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, network_from_dense, predict_labels
+from evenhand.models import AdditiveNetwork, predict_labels
+from evenhand.models.additive.network import network_from_dense
 from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from evenhand.stats import Estimated, Observed
@@ -163,7 +164,7 @@ def test_people_reached_before_a_time_limit_are_a_fair_draw():
         x = np.where(np.arange(400) < 200, 0, np.arange(400))
         them = np.stack([x, rng.integers(0, 2, 400)], axis=1).astype(float)
         shuffled = them[np.random.default_rng(seed).permutation(400)]
-        from evenhand.individual import merge_by_unprotected
+        from evenhand.individual.flips import merge_by_unprotected
 
         distinct = merge_by_unprotected(shuffled, [1])
         asked = 20

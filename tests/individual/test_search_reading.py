@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from evenhand import models
 from evenhand.errors import OptionError
-from evenhand.individual import SearchResult, search
+from evenhand.individual import search
 from evenhand.individual.search.distance import GowerDistance, k_medoids
 from evenhand.individual.search.reading import cut_ranges
+from evenhand.individual.search.result import SearchResult
+from evenhand.individual.search.save import replay_profiles
 from evenhand.schema import Attribute, Schema, Target, encode
-from evenhand.view import drawing
 from evenhand.view.charts.search import draw_attributes, draw_gaps
+from evenhand.view.drawing.theme import to_svg
 from support import scaled
 
 SCHEMA = Schema(
@@ -158,7 +160,7 @@ def test_it_travels_as_json_and_draws(found):
     assert again == found
     for result in (found, again):
         assert "region: south has 100 % of the profiles" in draw_attributes(result).description
-        assert drawing.to_svg(draw_gaps(result), name="gaps").startswith("<svg")
+        assert to_svg(draw_gaps(result), name="gaps").startswith("<svg")
         result.plot()
 
 
@@ -214,7 +216,7 @@ def test_saved_tests_fail_on_the_same_model_and_pass_on_a_constant_one(found, tm
 def test_replay_asks_about_exactly_these_people(found):
     order = np.lexsort((-found.table.gap, ~found.table.found.valid))[:20]
     frame = found.table.to_frame().iloc[order][["grade", "region", "savings"]]
-    said = search.replay_profiles(prefers_men, json.loads(SCHEMA.model_dump_json()), frame.to_dict("records"), ["sex"])
+    said = replay_profiles(prefers_men, json.loads(SCHEMA.model_dump_json()), frame.to_dict("records"), ["sex"])
     assert all(set(one) == {"sex=f", "sex=m"} for one in said)
     assert all(one["sex=f"] == "no" and one["sex=m"] == "yes" for one in said)
 

@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.datasets import TermSwapper, identity
+from evenhand.datasets.identity.lists import categories_named, category_names, read_category
+from evenhand.datasets.identity.swapping import TermSwapper
 from evenhand.errors import DataError, LimitError, ModelError, OptionError, TrustError
 from evenhand.individual import search
 from support import shared
 
-GENDER = TermSwapper(identity.categories_named("gender")[0])
-RELIGION = TermSwapper(identity.categories_named("religion")[0])
+GENDER = TermSwapper(categories_named("gender")[0])
+RELIGION = TermSwapper(categories_named("religion")[0])
 
 
-@pytest.mark.parametrize("name", identity.category_names())
+@pytest.mark.parametrize("name", category_names())
 def test_every_list_is_well_formed(name):
-    one = identity.categories_named(name)[0]
+    one = categories_named(name)[0]
     for row in one.rows:
         assert sum(word is not None for word in row.words) >= 2
 
@@ -72,13 +73,13 @@ def test_words_of_the_same_form(sentence, group, expected):
     ],
 )
 def test_nationalities(sentence, group, expected):
-    assert swapped(TermSwapper(identity.categories_named("nationality")[0]), sentence, group) == expected
+    assert swapped(TermSwapper(categories_named("nationality")[0]), sentence, group) == expected
 
 
 def test_words_within_words_and_colours_of_things_stay():
     assert GENDER.slots("The manager's hermit showed mannerisms, then sheds.") == []
-    assert TermSwapper(identity.categories_named("race")[0]).slots("The white house and a black car") == []
-    (slot,) = TermSwapper(identity.categories_named("race")[0]).slots("The Asian neighbour of black people")[:1]
+    assert TermSwapper(categories_named("race")[0]).slots("The white house and a black car") == []
+    (slot,) = TermSwapper(categories_named("race")[0]).slots("The Asian neighbour of black people")[:1]
     assert slot.of("white") == "The white neighbour of black people"
 
 
@@ -93,7 +94,7 @@ def test_between_shows_both():
     assert slot.between("female", "male") == "A {woman|man} lost {her|his} keys"
 
 
-PLAIN = [row.words for row in identity.categories_named("gender")[0].rows[4:] if row.where == "anywhere"]
+PLAIN = [row.words for row in categories_named("gender")[0].rows[4:] if row.where == "anywhere"]
 ONE_WAY = {word for words in PLAIN for word in words if sum(word in other for other in PLAIN) > 1}
 
 
@@ -167,7 +168,7 @@ def test_more_than_two_labels():
 def test_a_list_of_ones_own(tmp_path):
     path = tmp_path / "team.yaml"
     path.write_text("groups: [reds, blues]\nrows:\n  - [the red team, the blue team]\n")
-    own = identity.read_category(path)
+    own = read_category(path)
     result = search.search_texts(
         lambda texts: [float("red" in one) for one in texts], ["I like the red team"], protected=[own]
     )
@@ -190,7 +191,7 @@ def test_bad_lists(tmp_path, content, complaint):
     path = tmp_path / "own.yaml"
     path.write_text(content)
     with pytest.raises(DataError, match=re.escape(complaint)):
-        identity.read_category(path)
+        read_category(path)
 
 
 def test_limits_and_interrupts():

@@ -104,7 +104,9 @@ def test_what_was_answered_before_an_end_is_kept(at, error, reason):
 def test_every_sweep_is_reported():
     seen = []
     ask_sweeps(
-        fair(), AskingPlan([(0, 1)]), config(half_width=0.001, sweeps=3),
+        fair(),
+        AskingPlan([(0, 1)]),
+        config(half_width=0.001, sweeps=3),
         report=lambda sweep, last, gaps: seen.append((sweep, last, len(gaps))),
-    )  # fmt: skip
+    )
     assert seen == [(1, 3, 1), (2, 3, 1), (3, 3, 1)]

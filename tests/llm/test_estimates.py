@@ -104,9 +104,12 @@ def test_flips_are_means_over_pairs_of_pairs(pairs, random):
     order = random.sample(range(len(pairs.first)), len(pairs.first))
     renamed = np.array(random.sample(range(9), 4))
     other = PairedAnswers(
-        pairs.second[order], pairs.first[order], renamed[pairs.name_0][order], renamed[pairs.name_1][order],
+        pairs.second[order],
+        pairs.first[order],
+        renamed[pairs.name_0][order],
+        renamed[pairs.name_1][order],
         again=pairs.again[order][:, ::-1],
-    )  # fmt: skip
+    )
     for part, swapped in zip(found, estimate_flips(other, 0.95), strict=True):
         assert swapped == pytest.approx(part, abs=1e-9)
 

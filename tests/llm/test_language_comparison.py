@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from evenhand.auditing import parse_gate
 from evenhand.errors import OptionError
-from evenhand.llm import LanguageModelComparison, pair_audits
+from evenhand.llm import LanguageModelComparison
+from evenhand.llm.comparison import pair_audits
 from language_audits import BLACK, MAN, audit, gap, outcome
 
 

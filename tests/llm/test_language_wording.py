@@ -2,8 +2,9 @@
 
 import pytest
 
-from evenhand.core import Fold, Note, Pair, Table
-from evenhand.llm import LanguageModelAudit, Narrowing
+from evenhand.core.document import Fold, Note, Pair, Table
+from evenhand.llm import LanguageModelAudit
+from evenhand.llm.result import Narrowing
 from evenhand.llm.wording import narrowing_sentence, show_points
 from evenhand.stats import Unknown
 from language_audits import BLACK, MAN, WOMAN, audit, estimated, gap
@@ -105,7 +106,7 @@ def test_refused_unreadable_and_cut_off_are_listed_by_group():
         (Narrowing(what="templates"), f"more templates {WOULD}; more calls will not help"),
         (Narrowing(what="nothing"), "the interval is as narrow as planned"),
     ],
-)  # fmt: skip
+)
 def test_what_would_narrow_the_interval_is_said(narrowing, said):
     assert narrowing_sentence(gap(MAN, WOMAN, 0.1, 0.01).model_copy(update={"narrowing": narrowing})) == said
 

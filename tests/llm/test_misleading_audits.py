@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.llm import compare_language_models, pair_audits
+from evenhand.llm import compare_language_models
+from evenhand.llm.comparison import pair_audits
 from evenhand.testing import FakeChat
 from llm.test_language_audit import ROWS, audit, is_black, model
 
@@ -85,8 +86,11 @@ def test_missing_values_are_one_scenario_and_shown_as_unknown():
     )
     prompt = "{{ person.name }}: {{ grade }}{% if part %} in {{ part }}{% endif %}"
     with FakeChat(lambda text: 1.0 if text.endswith((": 1 in 1.5", ": unknown")) else 0.0) as chat:
-        for column, expected in (("part", {"1.5": 10, "unknown": 10}), ("grade", {"1": 10, "unknown": 10}),
-                                 ("mixed", {"1": 20})):  # fmt: skip
+        for column, expected in (
+            ("part", {"1.5": 10, "unknown": 10}),
+            ("grade", {"1": 10, "unknown": 10}),
+            ("mixed", {"1": 20}),
+        ):
             found = audit(chat, rows, {"prompt": prompt}, scenario=column, sweeps=2)
             assert {one.scenario: one.templates for one in found.comparisons[0].scenarios} == expected
             assert [group.mean.value for group in found.groups] == [1, 1]
@@ -102,7 +106,7 @@ def test_missing_values_are_one_scenario_and_shown_as_unknown():
         (pd.DataFrame([[1, 2]] * 3, columns=["a", "a"]), {"prompt": "{{ person.name }}"}, {}, "different names"),
         (None, {}, {}, "expected a data frame"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_audited_is_refused_before_anything_is_asked(rows, entries, settings, message):
     with FakeChat(0.5) as chat:
         with pytest.raises((DataError, OptionError), match=message):

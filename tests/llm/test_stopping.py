@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evenhand.llm.stopping import DecisionRule, PrecisionRule, advise, project_variance
-from evenhand.stats import MultiwayMean, MultiwayVariance, bonferroni
+from evenhand.stats import bonferroni
+from evenhand.stats.multiway import MultiwayMean, MultiwayVariance
 
 
 def gap(mean, own, shared=(0.0, 0.0), *, n=100, floor=0.0):
@@ -31,8 +32,12 @@ def test_more_questions_do_not_help_where_names_are_few():
 
 def test_a_decision_is_larger_or_smaller_than_the_threshold():
     for mean, threshold, stop in [
-        (0.3, 0.02, "decided"), (-0.3, 0.02, "decided"), (0.0, 0.1, "decided"), (0.05, 0.05, None), (0.0, 0.0, None),
-    ]:  # fmt: skip
+        (0.3, 0.02, "decided"),
+        (-0.3, 0.02, "decided"),
+        (0.0, 0.1, "decided"),
+        (0.05, 0.05, None),
+        (0.0, 0.0, None),
+    ]:
         assert DecisionRule(threshold, 0.95, 1).stop([gap(mean, 0.0001)], 20, 20) == stop
     # Between the looks nothing is looked at, and the end is always a look.
     rule = DecisionRule(0.0, 0.95, 1)

@@ -45,9 +45,15 @@ def test_cross_validation_gives_each_fold_its_own_groups(routing, people):
     X, y, sex = people
     model = LogisticRegression()
     found = cross_validate(
-        model, X, y, scoring={"gap": scorer()}, params={"sensitive_features": sex}, cv=3, return_indices=True,
+        model,
+        X,
+        y,
+        scoring={"gap": scorer()},
+        params={"sensitive_features": sex},
+        cv=3,
+        return_indices=True,
         return_estimator=True,
-    )  # fmt: skip
+    )
     for fitted, test, score in zip(found["estimator"], found["indices"]["test"], found["test_gap"], strict=True):
         decided = fitted.predict(X.iloc[test])
         rates = [decided[(sex.iloc[test] == one).to_numpy()].mean() for one in ("female", "male")]
@@ -67,8 +73,9 @@ def test_a_grid_search_finds_the_setting_with_the_smallest_gap(routing, people):
 def test_several_metrics_at_once(routing, people):
     X, y, sex = people
     scoring = {name: scorer(name) for name in ("demographic_parity_ratio", "equalized_odds_difference")}
-    found = cross_validate(LogisticRegression(), X, y, scoring=scoring | {"right": "accuracy"},
-                           params={"sensitive_features": sex}, cv=3)  # fmt: skip
+    found = cross_validate(
+        LogisticRegression(), X, y, scoring=scoring | {"right": "accuracy"}, params={"sensitive_features": sex}, cv=3
+    )
     assert (found["test_demographic_parity_ratio"] >= 0).all()
     assert (found["test_equalized_odds_difference"] <= 0).all()
 

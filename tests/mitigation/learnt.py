@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import numpy as np
 import pandas as pd
 
-from evenhand.mitigation import TrainingSet
+from evenhand.mitigation.split import TrainingSet
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
 

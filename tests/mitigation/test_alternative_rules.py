@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.mitigation import reweighing_weights
 from evenhand.mitigation.alternatives.choice import GAIN_ERRORS, SURENESS, find_baseline, find_frontier, rank_candidates
 from evenhand.mitigation.alternatives.gaps import CONDITIONS, RateGap
 from evenhand.mitigation.alternatives.intervals import compare_frontier
 from evenhand.mitigation.alternatives.proposals import LEVELS, threshold_path, tilt_path
 from evenhand.mitigation.alternatives.rules import GroupCutoffs, OwnDecision, RuleInputs
-from evenhand.mitigation.alternatives.sources import assign_folds
+from evenhand.mitigation.alternatives.sources import assign_folds, reweighing_weights
 from support import scaled
 
 
@@ -44,8 +43,11 @@ def test_weights_by_hand():
 def test_under_the_weights_label_and_group_are_independent(seed):
     _, favourable, group = people(seed, n=80, groups=3)
     weights = reweighing_weights(group, favourable)
-    rates = [np.average(favourable[group == one], weights=weights[group == one]) for one in np.unique(group)
-             if 0 < favourable[group == one].mean() < 1]  # fmt: skip
+    rates = [
+        np.average(favourable[group == one], weights=weights[group == one])
+        for one in np.unique(group)
+        if 0 < favourable[group == one].mean() < 1
+    ]
     assert np.ptp(rates) < 1e-12
 
 
@@ -188,9 +190,14 @@ def test_the_rule_by_hand():
     gap = RateGap.of("gap", group, favourable, 2)
     stacked = np.stack([given_, dear, good])
     standing = rank_candidates(
-        stacked, favourable, gap, baselines=np.zeros(3, dtype=np.int64), allowed=0.005, new_people=100,
+        stacked,
+        favourable,
+        gap,
+        baselines=np.zeros(3, dtype=np.int64),
+        allowed=0.005,
+        new_people=100,
         parameters=[0, 1, 1],
-    )  # fmt: skip
+    )
     assert standing.gaps.tolist() == pytest.approx([0.4, 0.4, 0.3])
     assert standing.losses.tolist() == pytest.approx([0.0, 0.0, -0.05])
     changed = np.sqrt((0.05 - 0.05**2) / 400)
@@ -200,9 +207,14 @@ def test_the_rule_by_hand():
     assert standing.feasible.tolist() == [True, False, True]
     assert standing.chosen == 2
     nothing = rank_candidates(
-        stacked[:2], favourable, gap, baselines=np.zeros(2, dtype=np.int64), allowed=0.0, new_people=100,
+        stacked[:2],
+        favourable,
+        gap,
+        baselines=np.zeros(2, dtype=np.int64),
+        allowed=0.0,
+        new_people=100,
         parameters=[0, 1],
-    )  # fmt: skip
+    )
     assert nothing.chosen == 0
     assert find_frontier(np.array([0.0, 0.1, 0.1, -0.1]), np.array([0.3, 0.2, 0.2, 0.4])).tolist() == [
         True,
@@ -232,9 +244,14 @@ def test_an_interval_of_one_change_is_the_paired_one():
     gap = RateGap.of("gap", group, favourable, 2)
     before, after = score > 0.5, score > np.array([0.49, 0.51])[group]
     found = compare_frontier(
-        np.stack([before, after]), favourable, gap, [1], [gap.widest(one.astype(float)) for one in (before, after)],
-        confidence=0.95, seed=0,
-    )  # fmt: skip
+        np.stack([before, after]),
+        favourable,
+        gap,
+        [1],
+        [gap.widest(one.astype(float)) for one in (before, after)],
+        confidence=0.95,
+        seed=0,
+    )
     change = found.gap[1]
     assert change.low < change.value < change.high < 0
     assert 1.96 <= found.critical < 2.6

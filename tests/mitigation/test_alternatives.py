@@ -35,10 +35,13 @@ def applicants(n=1500, values=("female", "male"), seed=0):
     rng = np.random.default_rng(seed)
     place = rng.integers(0, len(values), n)
     town = np.where(rng.random(n) < 0.7, place % 2, rng.integers(0, 3, n))
-    frame = pd.DataFrame({
-        "grade": rng.integers(0, 21, n), "town": np.array(["Ely", "Rye", "Ware"])[town],
-        "sex": np.array(values)[place],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "grade": rng.integers(0, 21, n),
+            "town": np.array(["Ely", "Rye", "Ware"])[town],
+            "sex": np.array(values)[place],
+        }
+    )
     frame["hired"] = np.where(
         frame["grade"] + 4 * (town == 1) + 2 * (place % 2) + rng.normal(0, 3, n) > 12, "yes", "no"
     )
@@ -137,8 +140,9 @@ def test_the_record_says_it_all(blind):
     with_dossier = compile_dossier(
         pd.DataFrame({"sex": ["female", "male"] * 20, "selected": [1, 0, 1, 1] * 10}),
         DossierConfig(outcome={"column": "selected"}, attributes={"sex": {"column": "sex"}}),
-        dossiers=["alternatives"], results=[blind.result],
-    )  # fmt: skip
+        dossiers=["alternatives"],
+        results=[blind.result],
+    )
     assert len(with_dossier.tables()["candidates"]) == len(blind.result.candidates)
 
 

@@ -10,11 +10,14 @@ import pytest
 
 from evenhand import datasets
 from evenhand.errors import DataError, MissingExtraError, OptionError, TrustError
-from evenhand.mitigation import Findings, FlipMetric, MitigationConfig, MitigationTask, SubgroupGapMetric, split_people
+from evenhand.mitigation import Findings, MitigationConfig
+from evenhand.mitigation.candidate import MitigationTask
 from evenhand.mitigation.methods import fairlearn
 from evenhand.mitigation.methods import fairlearn as reduction
 from evenhand.mitigation.methods import randomized as lotting
 from evenhand.mitigation.methods.fairlearn import GroupThresholds
+from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
+from evenhand.mitigation.split import split_people
 from evenhand.models import load_model
 from evenhand.schema import Schema, encode
 

@@ -16,9 +16,14 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evenhand import certification, models
 from evenhand.errors import OptionError
-from evenhand.mitigation import FlipMetric, MitigationConfig, MitigationTask, find_learner, split_people
+from evenhand.mitigation import MitigationConfig
+from evenhand.mitigation.candidate import MitigationTask
+from evenhand.mitigation.learners.choose import find_learner
+from evenhand.mitigation.metrics import FlipMetric
+from evenhand.mitigation.split import split_people
 from evenhand.mitigation.training.blind import PROXIES, average_protected, blind, fix_people, most_frequent_row
-from evenhand.models import AdditiveNetwork, AffineLayer, LineTerm, StepTerm, TableTerm
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm
 from evenhand.schema import Schema, encode
 
 
@@ -98,8 +103,18 @@ def test_a_network_is_averaged_exactly() -> None:
 
 def test_by_hand() -> None:
     schema = hiring_schema()
-    people = encode(schema, pd.DataFrame({"sex": ["f", "m", "m"], "age": [20, 30, 31], "street": ["north"] * 3,
-                                          "skill": [1, 2, 3], "offer": ["no", "yes", "yes"]}))  # fmt: skip
+    people = encode(
+        schema,
+        pd.DataFrame(
+            {
+                "sex": ["f", "m", "m"],
+                "age": [20, 30, 31],
+                "street": ["north"] * 3,
+                "skill": [1, 2, 3],
+                "offer": ["no", "yes", "yes"],
+            }
+        ),
+    )
     given = AdditiveNetwork(
         schema,
         (

@@ -12,7 +12,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 from evenhand.errors import DataError
-from evenhand.mitigation import find_alternatives, put_in_one_table
+from evenhand.mitigation import find_alternatives
+from evenhand.mitigation.split import put_in_one_table
 from evenhand.models import Subject, load_model
 from evenhand.schema import encode, infer_schema
 
@@ -133,9 +134,13 @@ def test_tables_that_do_not_fit_are_refused(model):
 def test_alternatives_read_what_stands_in_the_rows_and_keep_none_of_them(model, tmp_path):
     test = encode(SCHEMA, ASIDE)
     done = find_alternatives(
-        Subject(model, encode(SCHEMA, FRAME)), against="gap", methods=("reweigh", "tilt"), decide_without=("gender",),
-        accuracy_loss=0.3, test=test,
-    )  # fmt: skip
+        Subject(model, encode(SCHEMA, FRAME)),
+        against="gap",
+        methods=("reweigh", "tilt"),
+        decide_without=("gender",),
+        accuracy_loss=0.3,
+        test=test,
+    )
     result, known = done.result, ASIDE[ASIDE["gender"] != REFUSED]
     assert result.test == len(known)
     assert result.candidates[0].test.accuracy == pytest.approx((model.predict(known) == known["hired"]).mean())

@@ -13,16 +13,12 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from evenhand import certification, datasets
 from evenhand.errors import OptionError
-from evenhand.mitigation import (
-    FairClassifier,
-    FeatureEncoding,
-    FlipMetric,
-    MitigationConfig,
-    MitigationTask,
-    split_people,
-)
-from evenhand.mitigation.candidate import accuracy
+from evenhand.mitigation import FairClassifier, MitigationConfig
+from evenhand.mitigation.candidate import MitigationTask, accuracy
+from evenhand.mitigation.metrics import FlipMetric
+from evenhand.mitigation.split import split_people
 from evenhand.mitigation.training import candidates
+from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.counterfactual import GROWN, Certified
 from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork

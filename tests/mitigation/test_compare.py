@@ -4,21 +4,15 @@ import numpy as np
 import pytest
 from mitigate_cases import Decider
 
-from evenhand.mitigation import (
-    Candidate,
-    FlipMetric,
-    GroupGapMetric,
-    MitigationConfig,
-    MitigationResult,
-    Split,
-    SplitSizes,
-    SubgroupGapMetric,
-    Trial,
-    compare_candidates,
-)
-from evenhand.models import network_from_dense
+from evenhand.mitigation import MitigationConfig, MitigationResult, compare_candidates
+from evenhand.mitigation.candidate import Candidate, Trial
+from evenhand.mitigation.metrics import FlipMetric, GroupGapMetric, SubgroupGapMetric
+from evenhand.mitigation.result import SplitSizes
+from evenhand.mitigation.split import Split
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
-from evenhand.stats import Unknown, bonferroni, quantity_value
+from evenhand.stats import Unknown, bonferroni
+from evenhand.stats.quantity import quantity_value
 
 SCHEMA = Schema.parse(
     {
@@ -275,13 +269,22 @@ def test_the_result_travels_and_shows_itself():
     )
     told = []
     candidates = [candidate(model(1), trials=trials), candidate(model(2), control=True)]
-    found = compare_candidates(model(women=0.2), candidates, split(0), HARMS, config=QUICK,
-                    progress=lambda what, share: told.append(share))  # fmt: skip
+    found = compare_candidates(
+        model(women=0.2), candidates, split(0), HARMS, config=QUICK, progress=lambda what, share: told.append(share)
+    )
     result = MitigationResult(
-        model="given.npz", data="people", favourable="yes", people=SplitSizes(train=900, validation=900, test=900),
-        harms=tuple(harm.words for harm in HARMS), confidence=0.95, accuracy_loss=0.01, candidates=found, chosen="gap",
-        seed=0, seconds=1.0,
-    )  # fmt: skip
+        model="given.npz",
+        data="people",
+        favourable="yes",
+        people=SplitSizes(train=900, validation=900, test=900),
+        harms=tuple(harm.words for harm in HARMS),
+        confidence=0.95,
+        accuracy_loss=0.01,
+        candidates=found,
+        chosen="gap",
+        seed=0,
+        seconds=1.0,
+    )
     assert MitigationResult.from_json(result.to_json()) == result
     frame = result.to_frame()
     assert len(frame) == sum(len(one.lines) for one in result.candidates)

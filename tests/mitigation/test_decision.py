@@ -4,9 +4,11 @@ import math
 
 import pytest
 
-from evenhand.mitigation import CandidateResult, Change, ComparisonLine, Trial
+from evenhand.mitigation import CandidateResult
 from evenhand.mitigation.analysis import Incumbent
-from evenhand.stats import observed_rate
+from evenhand.mitigation.candidate import Trial
+from evenhand.mitigation.result import Change, ComparisonLine
+from evenhand.stats.proportion import observed_rate
 
 GIVEN = Incumbent(accuracy=0.80, harms=(0.10,), plain=None, accuracy_loss=0.01, people=1000)
 
@@ -14,9 +16,16 @@ GIVEN = Incumbent(accuracy=0.80, harms=(0.10,), plain=None, accuracy_loss=0.01, 
 def line(part, name, change, verdict):
     rate = observed_rate(80, 100)
     return ComparisonLine(
-        part=part, name=name, of="", words=name, before=rate, after=rate, better_if="up", verdict=verdict,
+        part=part,
+        name=name,
+        of="",
+        words=name,
+        before=rate,
+        after=rate,
+        better_if="up",
+        verdict=verdict,
         change=Change(value=change, low=change - 0.01, high=change + 0.01, confidence=0.99, n=100, method="made up"),
-    )  # fmt: skip
+    )
 
 
 def candidate(trial, *lines, control=False):

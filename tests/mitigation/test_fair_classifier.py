@@ -174,9 +174,14 @@ def test_an_adversary_narrows_the_gap_on_adult(adult):
     gaps = []
     for strength in (0.0, 8.0):
         model = FairClassifier(
-            "laftr", strength=strength, schema=schema, sees_protected=False, hidden=(32, 16, 8), steps=150,
+            "laftr",
+            strength=strength,
+            schema=schema,
+            sees_protected=False,
+            hidden=(32, 16, 8),
+            steps=150,
             batch_size=256,
-        )  # fmt: skip
+        )
         gaps.append(gap(model.fit(individuals[train], labels[train]), individuals[test], schema.position("sex")))
     assert gaps[1] < 0.7 * gaps[0]
 

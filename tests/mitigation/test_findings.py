@@ -10,7 +10,8 @@ from mitigate_cases import SCHEMA, Decider, population
 from evenhand import individual, subgroups
 from evenhand.certification import Certificate
 from evenhand.errors import DataError
-from evenhand.individual import find_flips, labels_by_assignment, search
+from evenhand.individual import find_flips, search
+from evenhand.individual.flips import labels_by_assignment
 from evenhand.mitigation import Findings
 from evenhand.mitigation.findings import parse_entry, profiles_from_table
 from evenhand.models import Subject
@@ -122,11 +123,28 @@ def test_counterexamples_of_a_certificate_are_profiles(tmp_path):
     said = {"job": "NA", "owner": "False", "rooms": "7", "income": "1.23457", "age": "30 to 50", "race": "2"}
     estimate = {"unfair": 0.1, "low": 0, "high": 1, "confidence": 0.95, "n": 10}
     certificate = Certificate(
-        certified=0.5, falsified=0.1, undecided=0.4, estimate=estimate, boxes=1, cpu_seconds=0, method="linear",
-        population="all", stopped_by="time", protected=("sex",), seed=0, seconds=0,
-        counterexamples=[{"unprotected": said, "first": {"sex": "female"}, "second": {"sex": "male"},
-                          "first_label": "no", "second_label": "yes"}],
-    )  # fmt: skip
+        certified=0.5,
+        falsified=0.1,
+        undecided=0.4,
+        estimate=estimate,
+        boxes=1,
+        cpu_seconds=0,
+        method="linear",
+        population="all",
+        stopped_by="time",
+        protected=("sex",),
+        seed=0,
+        seconds=0,
+        counterexamples=[
+            {
+                "unprotected": said,
+                "first": {"sex": "female"},
+                "second": {"sex": "male"},
+                "first_label": "no",
+                "second_label": "yes",
+            }
+        ],
+    )
     (read,) = Findings.read([written(tmp_path / "proof.json", certificate)], SCHEMA).profiles
     assert read.protected == ("sex",)
     # Six digits of the income's upper end are beyond it: they stand for the end.
@@ -170,21 +188,33 @@ def change(result, **changes):
 @pytest.mark.parametrize(
     ("changes", "says", "hint"),
     [
-        ({"examples__3__unprotected__job": "pilot"}, "example 4: 'job': 'pilot' is not one of its values: none, NA",
-         "schema=FILE"),
-        ({"examples__0__unprotected__rooms": "12"}, "'rooms': '12' is not a whole number between 1 and 9",
-         "schema=FILE"),
+        (
+            {"examples__3__unprotected__job": "pilot"},
+            "example 4: 'job': 'pilot' is not one of its values: none, NA",
+            "schema=FILE",
+        ),
+        (
+            {"examples__0__unprotected__rooms": "12"},
+            "'rooms': '12' is not a whole number between 1 and 9",
+            "schema=FILE",
+        ),
         ({"examples__0__unprotected__rooms": "2.5"}, "'rooms': '2.5' is not a whole number", "schema=FILE"),
         ({"examples__0__unprotected__rooms": "many"}, "'rooms': 'many' is not a number", "schema=FILE"),
-        ({"examples__0__unprotected__height": "tall"}, "an attribute 'height', which the data have not",
-         "same attributes: job"),
+        (
+            {"examples__0__unprotected__height": "tall"},
+            "an attribute 'height', which the data have not",
+            "same attributes: job",
+        ),
         ({"examples__0__unprotected": {"job": "NA"}}, "no attribute 'owner', which the data have", "same attributes"),
         ({"profiles": "many"}, "this is not a SearchResult: profiles", "write it again"),
-        ({"kind": "individual-text"}, "expected findings about people in rows, got findings about texts",
-         "those found"),
+        (
+            {"kind": "individual-text"},
+            "expected findings about people in rows, got findings about texts",
+            "those found",
+        ),
         ({"kind": "groups"}, "these are not findings", "table of a search"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_about_something_else(searched, tmp_path, changes, says, hint):
     path = tmp_path / "found.json"
     path.write_text(json.dumps(change(searched, **changes)))

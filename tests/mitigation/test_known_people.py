@@ -7,8 +7,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from evenhand import mitigation, models, subgroups
-from evenhand.mitigation import Findings, FlipMetric, FoundProfiles, split_people
+from evenhand.mitigation import Findings
+from evenhand.mitigation.findings import FoundProfiles
 from evenhand.mitigation.known_people import BY_TRUTH, drop_test_profiles
+from evenhand.mitigation.metrics import FlipMetric
+from evenhand.mitigation.split import split_people
 from evenhand.models import Subject
 from evenhand.schema import Schema, encode
 

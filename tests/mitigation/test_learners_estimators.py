@@ -16,7 +16,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from evenhand.errors import ModelError, OptionError, TrustError
-from evenhand.mitigation import TrainingSet, find_learner
+from evenhand.mitigation.learners.choose import find_learner
+from evenhand.mitigation.split import TrainingSet
 from evenhand.schema import encode
 
 

@@ -7,8 +7,10 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from evenhand.errors import ModelError, OptionError
-from evenhand.mitigation import TrainingSet, find_learner
-from evenhand.models import load_model, network_from_dense
+from evenhand.mitigation.learners.choose import find_learner
+from evenhand.mitigation.split import TrainingSet
+from evenhand.models import load_model
+from evenhand.models.additive.network import network_from_dense
 
 GIVEN = people()
 

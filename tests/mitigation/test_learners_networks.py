@@ -9,7 +9,7 @@ from learnt import FRAME, SCALED, WORDS, accuracy, learns, people, read_back, sc
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 from evenhand.errors import DataError, ModelError, OptionError
-from evenhand.mitigation import TrainingSet, find_learner
+from evenhand.mitigation.learners.choose import find_learner
 from evenhand.mitigation.learners.dense import (
     DenseStep,
     ReluStep,
@@ -19,15 +19,9 @@ from evenhand.mitigation.learners.dense import (
     train_steps,
     write_npz,
 )
-from evenhand.models import (
-    AdditiveNetwork,
-    LineTerm,
-    StepTerm,
-    TableTerm,
-    load_model,
-    network_from_dense,
-    predict_labels,
-)
+from evenhand.mitigation.split import TrainingSet
+from evenhand.models import AdditiveNetwork, load_model, predict_labels
+from evenhand.models.additive.network import LineTerm, StepTerm, TableTerm, network_from_dense
 from evenhand.schema import Schema, encode
 from support import shared
 
@@ -278,8 +272,10 @@ def test_what_stands_before_and_between_the_layers_stays(keras, two, tmp_path):
 def test_keras_files_of_several_labels(keras, three, tmp_path):
     learner = find_learner(keras_file(keras, three, tmp_path / "m.h5", outputs=3), THREE)
     plain = learns(learner, people(THREE, LATER))
-    assert all((read.predict(people(SCALED).individuals) == plain.predict(people(SCALED).individuals)).all()
-               for _, read in read_back(learner, plain, tmp_path))  # fmt: skip
+    assert all(
+        (read.predict(people(SCALED).individuals) == plain.predict(people(SCALED).individuals)).all()
+        for _, read in read_back(learner, plain, tmp_path)
+    )
 
 
 def module(steps, *end, dropout=0.0):

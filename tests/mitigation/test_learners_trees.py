@@ -5,8 +5,9 @@ import pytest
 from learnt import FRAME, NAMES, WORDS, accuracy, learns, people, read_back, schema
 
 from evenhand.errors import ModelError, OptionError
-from evenhand.mitigation import TrainingSet, find_learner
 from evenhand.mitigation.learners.boosting import infer_parameters
+from evenhand.mitigation.learners.choose import find_learner
+from evenhand.mitigation.split import TrainingSet
 
 THREE = schema(values=("no", "later", "yes"))
 LATER = FRAME.assign(granted=np.where((FRAME["income"] > 30) & (FRAME["income"] < 45), "later", FRAME["granted"]))

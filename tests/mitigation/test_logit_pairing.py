@@ -12,7 +12,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from evenhand.errors import OptionError
-from evenhand.mitigation import FairClassifier, FeatureEncoding, FlipMetric
+from evenhand.mitigation import FairClassifier
+from evenhand.mitigation.metrics import FlipMetric
+from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.counterfactual import LogitPairing
 from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
@@ -47,9 +49,17 @@ def asked(schema: Schema, layers: Any, n: int = 40) -> tuple[LogitPairing, Train
     pairing = LogitPairing()
     assert pairing.prepare(TrainingTask(schema, schema.protected, encoding, 1, generator, 1), network) == []
     individuals = torch.from_numpy(rows)
-    return pairing, network, TrainingBatch(
-        individuals, network.encode(individuals), torch.from_numpy(labels).float(), torch.zeros(n, dtype=torch.int64), 0
-    )  # fmt: skip
+    return (
+        pairing,
+        network,
+        TrainingBatch(
+            individuals,
+            network.encode(individuals),
+            torch.from_numpy(labels).float(),
+            torch.zeros(n, dtype=torch.int64),
+            0,
+        ),
+    )
 
 
 def test_by_hand() -> None:

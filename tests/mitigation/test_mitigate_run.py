@@ -10,8 +10,10 @@ from sklearn.linear_model import LogisticRegression
 from evenhand import mitigation, subgroups
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.individual import search
-from evenhand.mitigation import METHODS, FlipMetric, GroupGapMetric, MitigationConfig, SubgroupGapMetric
+from evenhand.mitigation import MitigationConfig
 from evenhand.mitigation.candidate import accuracy
+from evenhand.mitigation.methods.registry import METHODS
+from evenhand.mitigation.metrics import FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.models import Subject
 from evenhand.schema import Schema, encode
 
@@ -30,9 +32,13 @@ def hiring():
     """A model that learnt from labels which favour one sex, and people."""
     rng = np.random.default_rng(0)
     n = 1500
-    frame = pd.DataFrame({
-        "grade": rng.integers(0, 21, n), "noise": rng.integers(0, 10, n), "sex": rng.integers(0, 2, n),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "grade": rng.integers(0, 21, n),
+            "noise": rng.integers(0, 10, n),
+            "sex": rng.integers(0, 2, n),
+        }
+    )
     frame["hired"] = np.where(frame["grade"] + 2 * frame["sex"] + rng.normal(0, 1.5, n) > 11, "yes", "no")
     people = encode(Schema.parse(DESCRIBED), frame)
     return LogisticRegression().fit(people.individuals, frame["hired"]), people

@@ -11,8 +11,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from evenhand import mitigation, models, subgroups
 from evenhand.individual import search
-from evenhand.mitigation import METHODS, TRAINED, Split, split_people
-from evenhand.mitigation.methods.registry import FAIRLEARN
+from evenhand.mitigation.candidate import Candidate
+from evenhand.mitigation.methods.registry import FAIRLEARN, METHODS, TRAINED
+from evenhand.mitigation.split import Split, split_people
 from evenhand.models import Subject
 from evenhand.schema import Schema, encode
 
@@ -32,9 +33,13 @@ NAMES = list(SCHEMA.names)
 
 def drawn(n):
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({
-        "grade": rng.integers(0, 21, n), "noise": rng.integers(0, 10, n), "sex": rng.integers(0, 2, n),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "grade": rng.integers(0, 21, n),
+            "noise": rng.integers(0, 10, n),
+            "sex": rng.integers(0, 2, n),
+        }
+    )
     frame["hired"] = np.where(frame["grade"] + 2 * frame["sex"] + rng.normal(0, 2, n) > 11, "yes", "no")
     return frame
 
@@ -132,7 +137,7 @@ def test_looking_would_be_noticed(started, monkeypatch):
         everybody = situation.split.train.frame
         model = DecisionTreeClassifier(random_state=0).fit(everybody[NAMES], everybody["hired"])
         scorer = models.load_model(model, SCHEMA, like=everybody)
-        return mitigation.Candidate("peeping", "", scorer, lambda path: ())
+        return Candidate("peeping", "", scorer, lambda path: ())
 
     monkeypatch.setattr(sys.modules[__name__], "peeping", peeping, raising=False)
     monkeypatch.setitem(METHODS, "peeping", f"{__name__}:peeping")

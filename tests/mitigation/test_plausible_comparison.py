@@ -12,9 +12,13 @@ from sklearn.tree import DecisionTreeClassifier
 from evenhand import datasets, mitigation
 from evenhand.individual import FlipConfig, measure_flips
 from evenhand.individual.search import search
-from evenhand.mitigation import Findings, FlipMetric, FoundProfiles, MitigationConfig, compare_candidates, split_people
+from evenhand.mitigation import Findings, MitigationConfig, compare_candidates
 from evenhand.mitigation.analysis import drop_test_profiles
+from evenhand.mitigation.candidate import Candidate
+from evenhand.mitigation.findings import FoundProfiles
 from evenhand.mitigation.methods.retrain import relabel_profiles
+from evenhand.mitigation.metrics import FlipMetric
+from evenhand.mitigation.split import Split, split_people
 from evenhand.models import Subject, load_model
 from evenhand.population import fit_mixture
 from evenhand.schema import Schema, encode
@@ -55,7 +59,7 @@ def sexes_apart(frame):
 
 
 def candidate(model):
-    return mitigation.Candidate("made", "a model", load_model(model, SCHEMA), lambda path: ())
+    return Candidate("made", "a model", load_model(model, SCHEMA), lambda path: ())
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +91,11 @@ def test_lines_by_hand(parts):
     assert drawn.before.value == pytest.approx(between / len(test), abs=0.05)
     assert drawn.after.value == 0
     assert [line.name for line in result.lines if "flip_rate" in line.name] == [
-        "counterfactual_flip_rate", "flip_rate", "population_counterfactual_flip_rate", "population_flip_rate",
-    ]  # fmt: skip
+        "counterfactual_flip_rate",
+        "flip_rate",
+        "population_counterfactual_flip_rate",
+        "population_flip_rate",
+    ]
 
 
 def test_the_rate_is_that_of_an_audit(parts):
@@ -135,7 +142,7 @@ def test_a_profile_of_the_test_set_is_not_learnt_from_under_another_name(parts):
         for part, people in (("train", parts.train), ("validation", parts.validation))
     }
     found = Findings((FoundProfiles(("sex",), wife[None]),))
-    _, hidden = drop_test_profiles(found, mitigation.Split(**apart, test=parts.test))
+    _, hidden = drop_test_profiles(found, Split(**apart, test=parts.test))
     assert hidden == 1
     assert drop_test_profiles(found, parts)[1] == 0
 
@@ -170,9 +177,14 @@ def test_retraining_takes_husbands_and_wives_together(learnt):
 
 
 def test_as_published_compares_as_before(learnt):
-    done = mitigation.mitigate(learnt, methods=["retrain"], findings=[
-        search(learnt.scorer, learnt.people, samples=0, seeds=30, as_published=True)
-    ], rounds=0, certify_effort=0, as_published=True)  # fmt: skip
+    done = mitigation.mitigate(
+        learnt,
+        methods=["retrain"],
+        findings=[search(learnt.scorer, learnt.people, samples=0, seeds=30, as_published=True)],
+        rounds=0,
+        certify_effort=0,
+        as_published=True,
+    )
     names = {line.name for one in done.result.candidates for line in one.lines}
     assert "flip_rate" in names
     assert not any(name.endswith("counterfactual_flip_rate") for name in names)
@@ -180,8 +192,9 @@ def test_as_published_compares_as_before(learnt):
 
 def test_trees_are_proved_as_published(learnt):
     frame = frame_of(600, 3)
-    frame[["sex", "role"]] = frame[["sex", "role"]].apply(lambda column: column.map(
-        {"f": 0, "m": 1, "single": 0, "husband": 1, "wife": 2}))  # fmt: skip
+    frame[["sex", "role"]] = frame[["sex", "role"]].apply(
+        lambda column: column.map({"f": 0, "m": 1, "single": 0, "husband": 1, "wife": 2})
+    )
     coded = Schema.parse(
         {
             "target": SCHEMA.target.model_dump(),
@@ -197,7 +210,7 @@ def test_trees_are_proved_as_published(learnt):
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[["sex", "role", "grade"]], frame["hired"])
     people = encode(coded, frame)
     given = load_model(tree, coded, like=frame)
-    same = mitigation.Candidate("made", "the same", given, lambda path: ())
+    same = Candidate("made", "the same", given, lambda path: ())
     (result,) = compare_candidates(
         given, [same], split_people(people, seed=0), (FlipMetric(("sex",)),), config=MitigationConfig(certify_effort=2)
     )

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from evenhand.individual import find_flips, labels_by_assignment
+from evenhand.individual import find_flips
+from evenhand.individual.flips import labels_by_assignment
 from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
-from evenhand.models import network_from_dense
+from evenhand.models.additive.network import network_from_dense
 from evenhand.population import product_of_marginals
 from evenhand.schema import People, Schema
 from support import shortened

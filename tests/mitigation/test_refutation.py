@@ -18,7 +18,8 @@ from evenhand.datasets import load_dataset
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation import RefutationResult, refute_alternatives
 from evenhand.models import Subject
-from evenhand.schema import ColumnRoles, Schema, encode
+from evenhand.schema import Schema, encode
+from evenhand.schema.columns import ColumnRoles
 from evenhand.view import render_markdown, render_page
 from support import scaled
 
@@ -188,9 +189,13 @@ def test_an_example_by_hand():
 
 
 GERMAN = [
-    "status in {A11, A12}", "status == A14", "duration >= 24", "credit_history == A34", "savings in {A64, A65}",
+    "status in {A11, A12}",
+    "status == A14",
+    "duration >= 24",
+    "credit_history == A34",
+    "savings in {A64, A65}",
     "employment_since >= A74",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -464,7 +469,14 @@ def test_four_hundred_cells_are_solved_within_a_hundredth():
 
 
 ADULT = [
-    "education_num >= 10", "education_num >= 13", "age >= 28", "age >= 35", "age >= 60", "hours_per_week >= 45",
-    "marital_status == Married-civ-spouse", "capital_gain > 5000", "occupation in {Exec-managerial, Prof-specialty}",
+    "education_num >= 10",
+    "education_num >= 13",
+    "age >= 28",
+    "age >= 35",
+    "age >= 60",
+    "hours_per_week >= 45",
+    "marital_status == Married-civ-spouse",
+    "capital_gain > 5000",
+    "occupation in {Exec-managerial, Prof-specialty}",
     "capital_loss > 1500",
-]  # fmt: skip
+]

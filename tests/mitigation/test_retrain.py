@@ -11,20 +11,12 @@ from mitigate_cases import SCHEMA, Decider, population
 from evenhand import datasets, models
 from evenhand.errors import DataError, ModelError
 from evenhand.individual import search
-from evenhand.mitigation import (
-    Findings,
-    FlipMetric,
-    FoundProfiles,
-    FoundSubgroup,
-    MitigationConfig,
-    MitigationTask,
-    Split,
-    SubgroupGapMetric,
-    Trial,
-    split_people,
-)
-from evenhand.mitigation.candidate import accuracy, accuracy_bar, pick_trial, remaining_share
+from evenhand.mitigation import Findings, MitigationConfig
+from evenhand.mitigation.candidate import MitigationTask, Trial, accuracy, accuracy_bar, pick_trial, remaining_share
+from evenhand.mitigation.findings import FoundProfiles, FoundSubgroup
 from evenhand.mitigation.methods.retrain import doubling_amounts, retrain, take_in_turns
+from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
+from evenhand.mitigation.split import Split, split_people
 from evenhand.schema import encode
 from support import shortened
 
@@ -39,8 +31,9 @@ def shifted(width, error=0.0, name="shifted"):
 GIVEN = shifted(0.3, name="given")
 PEOPLE = population(SCHEMA, 2000, 5, lambda x: x[:, INCOME] > 0.6)
 PARTS = split_people(PEOPLE, seed=0)
-FLIPPED = FoundProfiles(("sex",), PEOPLE.individuals[(PEOPLE.individuals[:, INCOME] > 0.6)
-                                                     & (PEOPLE.individuals[:, INCOME] <= 0.9)])  # fmt: skip
+FLIPPED = FoundProfiles(
+    ("sex",), PEOPLE.individuals[(PEOPLE.individuals[:, INCOME] > 0.6) & (PEOPLE.individuals[:, INCOME] <= 0.9)]
+)
 MEN = FoundSubgroup({"sex": ("male",)}, -0.24, "sex male")
 
 
@@ -81,10 +74,15 @@ def situation(learner, *, given=GIVEN, profiles=(FLIPPED,), subgroups=(), deadli
         SubgroupGapMetric(one.rules) for one in subgroups
     )
     return MitigationTask(
-        given=given, learner=learner, split=Split(parts.train, parts.validation, Untouchable()),
-        findings=Findings(tuple(profiles), tuple(subgroups)), harms=harms, config=MitigationConfig(**options),
-        progress=lambda what, share: None, deadline=deadline,
-    )  # fmt: skip
+        given=given,
+        learner=learner,
+        split=Split(parts.train, parts.validation, Untouchable()),
+        findings=Findings(tuple(profiles), tuple(subgroups)),
+        harms=harms,
+        config=MitigationConfig(**options),
+        progress=lambda what, share: None,
+        deadline=deadline,
+    )
 
 
 @given(st.integers(1, 500), st.integers(1, 5000))
@@ -349,7 +347,7 @@ def learnt(name):
 # 25 steps are all that repeatability needs.
 @pytest.mark.filterwarnings("ignore:.*lbfgs failed to converge")  # few steps
 def test_the_same_seed_gives_the_same_trials_and_model_on_real_people(name, monkeypatch):
-    from evenhand.mitigation import find_learner
+    from evenhand.mitigation.learners.choose import find_learner
 
     monkeypatch.setattr("evenhand.mitigation.methods.retrain.SEARCHED", 500)
     data = datasets.load_dataset("adult")

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.mitigation import SubgroupGapMetric, split_people
 from evenhand.mitigation.methods.retrain import relabel_profiles, sample_levelling, sample_opposite
+from evenhand.mitigation.metrics import SubgroupGapMetric
+from evenhand.mitigation.split import split_people
 from evenhand.models import load_model
 from evenhand.schema import People, Schema, encode
 from evenhand.subgroups import Range
@@ -137,10 +138,12 @@ def one_step(row, people, sensitive):
 
 
 SETTINGS = (
-    st.lists(st.integers(-9, 9), min_size=5, max_size=5), st.integers(-5, 5), st.integers(0, 2**20),
+    st.lists(st.integers(-9, 9), min_size=5, max_size=5),
+    st.integers(-5, 5),
+    st.integers(0, 2**20),
     st.sampled_from([MEN, {"sex": ("female",), "rooms": Range(low=3, high=9)}, {"race": ("A", "B")}]),
     st.integers(1, 60),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=scaled(40), deadline=None)

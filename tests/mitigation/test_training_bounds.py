@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from evenhand.certification import certify
-from evenhand.mitigation import FeatureEncoding
+from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.boxes import (
     FeatureBoxes,
     assign_protected,
@@ -272,8 +272,9 @@ def test_assignments_are_different_and_inside() -> None:
 def test_boxes_hold_their_person_and_grow() -> None:
     schema, generator = small_schema(), torch.Generator().manual_seed(0)
     rng = np.random.default_rng(0)
-    sample = torch.from_numpy(np.column_stack([rng.integers(int(a.first), int(a.last) + 1, 50)
-                                               for a in schema.attributes]).astype(float))  # fmt: skip
+    sample = torch.from_numpy(
+        np.column_stack([rng.integers(int(a.first), int(a.last) + 1, 50) for a in schema.attributes]).astype(float)
+    )
     encoding, widths = FeatureEncoding.fit_to_people(schema, sample.numpy()), []
     positions = schema.positions(schema.protected)
     for growth in (0.01, 0.5, 1.0):

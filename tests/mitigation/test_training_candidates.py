@@ -17,25 +17,18 @@ from mitigate_cases import SCHEMA, population
 
 from evenhand import datasets, models
 from evenhand.errors import LimitError, OptionError
-from evenhand.mitigation import (
-    METHODS,
-    FairClassifier,
-    Findings,
-    FlipMetric,
-    MitigationConfig,
-    MitigationTask,
-    SubgroupGapMetric,
-    candidate,
-    load_methods,
-    split_people,
-)
-from evenhand.mitigation.methods.registry import ENDINGS
+from evenhand.mitigation import FairClassifier, Findings, MitigationConfig, candidate
+from evenhand.mitigation.candidate import MitigationTask
+from evenhand.mitigation.methods.registry import ENDINGS, METHODS, load_methods
+from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
+from evenhand.mitigation.split import split_people
 from evenhand.mitigation.training import candidates
 from evenhand.mitigation.training.candidates import make_method, true_labels
 from evenhand.mitigation.training.losses import group_penalties
 from evenhand.mitigation.training.losses.group_penalties import diffdp
 from evenhand.mitigation.training.network import plain_dense_layers, write_network
-from evenhand.models import AdditiveNetwork, AffineLayer, LineTerm, StepTerm, TableTerm, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm, network_from_dense
 from evenhand.schema import Schema, encode, read_schema
 from support import scaled
 

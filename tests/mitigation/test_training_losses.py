@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from evenhand.errors import OptionError
-from evenhand.mitigation import FeatureEncoding
-from evenhand.mitigation.training.losses import LOSSES, load_loss
+from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.group_penalties import (
     hsic_criterion,
     mean_gap,
     mutual_information,
 )
 from evenhand.mitigation.training.losses.laftr import balanced_accuracy
-from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
+from evenhand.mitigation.training.losses.loss import LOSSES, TrainingBatch, TrainingTask, load_loss
 from evenhand.mitigation.training.network import TrainableNetwork
 from evenhand.schema import Schema
 from support import scaled

@@ -16,7 +16,8 @@ from evenhand import models
 from evenhand.errors import OptionError
 from evenhand.mitigation import FairClassifier
 from evenhand.mitigation.training.network import start_from_network, write_network
-from evenhand.models import AdditiveNetwork, AffineLayer, LineTerm, StepTerm, TableTerm, network_from_dense
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm, network_from_dense
 from evenhand.schema import Schema
 
 

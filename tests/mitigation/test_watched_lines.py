@@ -8,14 +8,18 @@ import pytest
 from mitigate_cases import Decider
 
 from evenhand.errors import OptionError
-from evenhand.groups import SMALL
-from evenhand.mitigation import Change, ComparisonLine, FlipMetric, MitigationConfig, Split, SubgroupGapMetric
+from evenhand.groups.result import SMALL
+from evenhand.mitigation import MitigationConfig
 from evenhand.mitigation import comparison as comparing
 from evenhand.mitigation.comparison_lines import ComparisonSides, ModelDecisions
 from evenhand.mitigation.gap_lines import compare_groups, compare_searches, compare_subgroup, expected_pairs
+from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
+from evenhand.mitigation.result import Change, ComparisonLine
+from evenhand.mitigation.split import Split
 from evenhand.population import product_of_marginals
 from evenhand.schema import People, Schema
-from evenhand.stats import Observed, PairedCells, change_of_largest
+from evenhand.stats import Observed
+from evenhand.stats.paired import PairedCells, change_of_largest
 
 SCHEMA = Schema.parse(
     {
@@ -72,8 +76,12 @@ def test_the_population_is_that_of_the_people_learnt_from(unsearched):
 
 def test_what_was_asked_about_stands_there_once(unsearched):
     made = comparison((FlipMetric(("region",)),))
-    found = made.candidate(SimpleNamespace(scorer=model([(0, 0.2)]), method="", words="", control=False, trials=(),
-                                           interrupted=False, notes=()), lambda what, done: None)  # fmt: skip
+    found = made.candidate(
+        SimpleNamespace(
+            scorer=model([(0, 0.2)]), method="", words="", control=False, trials=(), interrupted=False, notes=()
+        ),
+        lambda what, done: None,
+    )
     keys = [(line.name, line.of) for line in found.lines]
     assert len(keys) == len(set(keys))
     assert [line.part for line in found.lines if (line.name, line.of) == ("flip_rate", "region")] == ["asked"]
@@ -90,8 +98,10 @@ def test_watched_are_those_that_grew_most_and_no_two_of_the_same_people(unsearch
     grown = {}
     for place in "abcde":
         inside = made.split.validation.individuals[:, 2] == "abcdef".index(place)
-        gap = [abs(side.favourable_decisions[inside].mean() - side.favourable_decisions[~inside].mean())
-               for side in (sides.before_chosen, sides.after_chosen)]  # fmt: skip
+        gap = [
+            abs(side.favourable_decisions[inside].mean() - side.favourable_decisions[~inside].mean())
+            for side in (sides.before_chosen, sides.after_chosen)
+        ]
         grown[place] = gap[1] - gap[0]
     order = sorted((place for place in grown if grown[place] > 0), key=lambda place: -grown[place])
     assert order[0] == "b"
@@ -109,14 +119,26 @@ def test_what_was_asked_about_and_performance_do_not_move():
     change = Change(value=0.1, low=0.05, high=0.2, confidence=0.99, n=9, method="")
 
     def line(part, verdict):
-        return ComparisonLine(part=part, name="x", of="", words=part, before=number, after=number, change=change,
-                    better_if="down", verdict=verdict)  # fmt: skip
+        return ComparisonLine(
+            part=part,
+            name="x",
+            of="",
+            words=part,
+            before=number,
+            after=number,
+            change=change,
+            better_if="down",
+            verdict=verdict,
+        )
 
     made = [line(part, "worse") for part in ("performance", "asked", "groups", "individuals", "subgroups", "proof")]
     made.append(line("groups", "better"))
     assert [(one.line, one.where) for one in comparing._find_regressions(made)] == [
-        (2, "attribute"), (3, "attribute"), (4, "subgroup"), (5, "attribute"),
-    ]  # fmt: skip
+        (2, "attribute"),
+        (3, "attribute"),
+        (4, "subgroup"),
+        (5, "attribute"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["equal_opportunity_difference", "equalized_odds_difference"])

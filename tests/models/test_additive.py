@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models import (
-    AdditiveNetwork,
+from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import (
     AffineLayer,
     LineTerm,
     StepTerm,
     TableTerm,
-    extract_white_box,
     network_fingerprint,
     network_from_dense,
 )
+from evenhand.models.white_box import extract_white_box
 from evenhand.population import uniform_population
 from evenhand.schema import Schema
 from support import scaled

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from evenhand import certification, datasets
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
-from evenhand.models import extract_white_box, load_model, load_white_box, read_booster
+from evenhand.models import load_model, load_white_box
 from evenhand.models.readers import catboost_file
+from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.catboost_file import parse_catboost, read_catboost
+from evenhand.models.white_box import extract_white_box
 from evenhand.schema import Schema, decode, encode
 from support import scaled
 

@@ -4,14 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotAdditiveError
-from evenhand.models import RampCell, first_true
 from evenhand.models.additive.cells import (
     ListedCell,
+    RampCell,
     apply_jointly,
     cell_arithmetic,
     cell_array,
     compare_cells,
     constant_cells,
+    first_true,
     threshold_ramp,
 )
 

@@ -20,12 +20,15 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
 
 from evenhand.errors import EvenhandError, ModelError
-from evenhand.models import AdditiveNetwork, Subject, find_caution, load_model
+from evenhand.models import AdditiveNetwork, Subject, load_model
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.column_types import ColumnInput, ColumnTypes, plan_conversion
 from evenhand.models.ledger import QuestionLedger
-from evenhand.schema import ColumnRoles, OutcomeRole, Schema, decode, encode
+from evenhand.models.scorer import find_caution
+from evenhand.schema import Schema, decode, encode
+from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.target import OutcomeRole
 from evenhand.schema.words import parse_number
 from serving import serving
 

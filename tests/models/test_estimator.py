@@ -14,7 +14,9 @@ from sklearn.svm import SVC, LinearSVC
 
 from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import EstimatorModel, extract_white_box, load_model, predict_labels, wrap_estimator
+from evenhand.models import load_model, predict_labels, wrap_estimator
+from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.white_box import extract_white_box
 from evenhand.schema import Schema, encode, infer_schema
 
 

@@ -11,8 +11,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from evenhand.errors import ModelError
-from evenhand.models import Subject, check_noise, find_caution, load_model
-from evenhand.schema import ColumnRoles, People
+from evenhand.models import Subject, load_model
+from evenhand.models.noise import check_noise
+from evenhand.models.scorer import find_caution
+from evenhand.schema import People
+from evenhand.schema.columns import ColumnRoles
 
 postprocessing = pytest.importorskip("fairlearn.postprocessing")
 reductions = pytest.importorskip("fairlearn.reductions")

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from evenhand.errors import ModelError
-from evenhand.models import import_object
+from evenhand.models.blackbox.function import import_object
 
 
 def write(folder, name, text):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load_model, read_booster
+from evenhand.models import load_model
+from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.lightgbm_file import parse_lightgbm, read_lightgbm
 from evenhand.schema import Schema, encode
 from support import scaled

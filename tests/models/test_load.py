@@ -16,16 +16,10 @@ from sklearn.preprocessing import FunctionTransformer
 
 from evenhand import models
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError, NotAdditiveError, TrustError
-from evenhand.models import (
-    AdditiveNetwork,
-    Scorer,
-    Subject,
-    extract_white_box,
-    load_model,
-    load_white_box,
-    network_from_dense,
-)
+from evenhand.models import AdditiveNetwork, Scorer, Subject, load_model, load_white_box
+from evenhand.models.additive.network import network_from_dense
 from evenhand.models.load import LOADERS
+from evenhand.models.white_box import extract_white_box
 from evenhand.schema import encode
 from support import scaled
 

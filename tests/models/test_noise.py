@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import ModelError
-from evenhand.models import FreshScorer, check_noise, load_model, network_from_dense, predict_labels, repeat_questions
-from evenhand.models.noise import CHECKED, majority
+from evenhand.models import load_model, predict_labels
+from evenhand.models.additive.network import network_from_dense
+from evenhand.models.noise import CHECKED, FreshScorer, check_noise, majority, repeat_questions
 from serving import serving
 
 

@@ -11,7 +11,8 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 import evenhand
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models import extract_white_box, load_model
+from evenhand.models import load_model
+from evenhand.models.white_box import extract_white_box
 from evenhand.schema import Schema
 from support import scaled
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 from evenhand.errors import ModelError
-from evenhand.models import extract_white_box, favourable_score, load_model
+from evenhand.models import favourable_score, load_model
 from evenhand.models.blackbox.onnx_model import OnnxModel, open_onnx
+from evenhand.models.white_box import extract_white_box
 from evenhand.schema import Schema
 from support import scaled
 

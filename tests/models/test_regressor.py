@@ -10,8 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evenhand.errors import BudgetError, ModelError, SchemaError, TrustError
-from evenhand.models import QuestionLedger, Regressor, Subject, ask_numbers, load_model, load_regressor
-from evenhand.schema import ColumnRoles
+from evenhand.models import QuestionLedger, Subject, load_model, load_regressor
+from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.schema.columns import ColumnRoles
 
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame({"age": RNG.integers(18, 70, 200), "sex": RNG.choice(["F", "M"], 200)})

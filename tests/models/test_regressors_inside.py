@@ -26,7 +26,8 @@ from sklearn.tree import DecisionTreeRegressor
 from evenhand import certification
 from evenhand.errors import NotAdditiveError
 from evenhand.models import AdditiveNetwork, Subject, TreeEnsemble, load_white_box
-from evenhand.schema import ColumnRoles, People
+from evenhand.schema import People
+from evenhand.schema.columns import ColumnRoles
 
 NUMBERS = ["age", "bmi", "bp", "s5"]
 

@@ -33,9 +33,10 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models import extract_white_box, wrap_estimator
+from evenhand.models import wrap_estimator
 from evenhand.models.additive.cells import MAX_LISTED
 from evenhand.models.readers.sklearn_tables import read_sklearn
+from evenhand.models.white_box import extract_white_box
 from evenhand.population import uniform_population
 from evenhand.schema import Schema, decode, encode, infer_schema
 from support import scaled, shared, shortened

@@ -7,8 +7,8 @@ import pytest
 
 from evenhand.errors import FetchError, ModelError
 from evenhand.individual import search
-from evenhand.models import interpret_replies, load_text_model
-from evenhand.models.blackbox.text_model import connect_text_model
+from evenhand.models import load_text_model
+from evenhand.models.blackbox.text_model import connect_text_model, interpret_replies
 from serving import serving
 
 ASKED = ["he left", "she left", "nobody"]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 from evenhand.errors import EvenhandError, NotAdditiveError, TrustError
-from evenhand.models import extract_white_box, load_model
+from evenhand.models import load_model
+from evenhand.models.white_box import extract_white_box
 from support import scaled
 
 nn = torch.nn

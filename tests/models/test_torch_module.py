@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 from evenhand.errors import ModelError, TrustError
-from evenhand.models import (
-    TorchModule,
-    extract_white_box,
-    favourable_score,
-    load_model,
-)
+from evenhand.models import favourable_score, load_model
+from evenhand.models.blackbox.torch_module import TorchModule
+from evenhand.models.white_box import extract_white_box
 from support import scaled
 
 nn = torch.nn

@@ -11,18 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError
-from evenhand.models import (
+from evenhand.models import Scorer, TreeEnsemble
+from evenhand.models.load import open_model
+from evenhand.models.trees.columns import category_codes, match_columns
+from evenhand.models.trees.ensemble import (
     ZERO_THRESHOLD,
-    DecisionTree,
-    Scorer,
-    TreeEnsemble,
     build_ensemble,
-    match_columns,
-    open_model,
+    leaf_sums,
+    leaf_sums_compiled,
+    leaf_sums_numpy,
 )
-from evenhand.models.trees.columns import category_codes
-from evenhand.models.trees.ensemble import leaf_sums, leaf_sums_compiled, leaf_sums_numpy
-from evenhand.models.trees.nodes import MAX_CATEGORY, at_most_float32, collect_nodes, strictly_below_float32
+from evenhand.models.trees.nodes import (
+    MAX_CATEGORY,
+    DecisionTree,
+    at_most_float32,
+    collect_nodes,
+    strictly_below_float32,
+)
 from evenhand.schema import Schema
 from support import scaled
 

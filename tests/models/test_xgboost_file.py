@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from evenhand import datasets
 from evenhand.errors import ModelError
-from evenhand.models import load_model, read_booster
+from evenhand.models import load_model
+from evenhand.models.readers.boosters import read_booster
 from evenhand.models.readers.xgboost_file import decode_ubjson, parse_xgboost, read_xgboost
 from evenhand.schema import encode
 from support import scaled

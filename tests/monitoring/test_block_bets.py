@@ -14,9 +14,18 @@ from evenhand.monitoring.blocks import BetPlan, bet_on_blocks, open_blocks
 
 def plan(**changed):
     usual = {
-        "ratio": False, "paired": False, "smallest": 2, "bound": 0.1, "least": 1.1, "threshold": math.inf,
-        "start": 0.8, "further": 0.05, "payments": 4, "period": 2, "half_life": 100.0,
-    }  # fmt: skip
+        "ratio": False,
+        "paired": False,
+        "smallest": 2,
+        "bound": 0.1,
+        "least": 1.1,
+        "threshold": math.inf,
+        "start": 0.8,
+        "further": 0.05,
+        "payments": 4,
+        "period": 2,
+        "half_life": 100.0,
+    }
     return BetPlan(**(usual | changed))
 
 

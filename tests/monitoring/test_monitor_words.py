@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import DataError, OptionError
-from evenhand.monitoring import Event, Monitor, OutcomeWordError, read_state, write_state
+from evenhand.monitoring import Event, Monitor, read_state, write_state
+from evenhand.monitoring.events import OutcomeWordError
 
 SPELLINGS = [(True, False), (1, 0), (1.0, 0.0), ("1", "0"), ("1.0", "0.0"), ("True", "False"), ("TRUE", "false")]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evenhand import population
 from evenhand.errors import OptionError
-from evenhand.population.independent import estimate_marginal
+from evenhand.population.independent import Marginal, estimate_marginal
 from evenhand.schema import People, Schema
 
 SCHEMA = Schema.parse(
@@ -81,7 +81,7 @@ def wide_and_narrow():
     cells = np.zeros(6)
     cells[[0, 1, 4, 5]] = [0.4, 0.2, 0.2, 0.2]
     names = np.array([18, 19, 20, 21, 22, 1e9])
-    return listed, population.Marginal(SCHEMA["age"].model_copy(update={"upper": 23}), cells), names
+    return listed, Marginal(SCHEMA["age"].model_copy(update={"upper": 23}), cells), names
 
 
 def test_a_wide_domain_is_listed_where_anybody_is():

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from evenhand import datasets
 from evenhand.errors import OptionError
-from evenhand.population import (
-    MixturePopulation,
-    choose_population,
-    fit_mixture,
-    product_of_marginals,
-    uniform_mixture,
-)
-from evenhand.population.mixture import code_people, fit_latent_classes, strata_of
+from evenhand.population import MixturePopulation, choose_population, fit_mixture, product_of_marginals
+from evenhand.population.mixture import code_people, fit_latent_classes, strata_of, uniform_mixture
 from evenhand.schema import People, Schema, encode
 from support import scaled, shared
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from scipy.stats import poisson
 
 import evenhand
-from evenhand.core import yaml_loader
+from evenhand.core.configuration import yaml_loader
 from evenhand.population import uniform_population
 from evenhand.proposals import add_proposals, propose_rules
-from evenhand.schema import Dependency, Link, People, Schema, encode, infer_schema, schema_to_yaml
+from evenhand.schema import Dependency, People, Schema, encode, infer_schema, schema_to_yaml
+from evenhand.schema.rules import Link
 from support import scaled, shared
 
 

@@ -15,9 +15,14 @@ ABSENT = {"BM-2", "GC-3", "AC-3", "AC-9", *(f"compas-{i}" for i in range(1, 8))}
 
 def run(undecided, falsified=0.0, seconds=1.0, counterexamples=3, unfair=(0.0, 1.0)):
     return {
-        "certified": 1 - undecided - falsified, "falsified": falsified, "undecided": undecided, "unfair": list(unfair),
-        "counterexamples": counterexamples, "cpu_seconds": seconds, "stopped_by": "depth",
-    }  # fmt: skip
+        "certified": 1 - undecided - falsified,
+        "falsified": falsified,
+        "undecided": undecided,
+        "unfair": list(unfair),
+        "counterexamples": counterexamples,
+        "cpu_seconds": seconds,
+        "stopped_by": "depth",
+    }
 
 
 def both(interval, linear):
@@ -95,8 +100,9 @@ def test_a_quick_run_finds_what_was_committed_of_sizes_and_the_running_example()
 def test_a_network_is_certified_by_both_methods(monkeypatch):
     monkeypatch.setattr(fairquant, "QUICK_SECONDS", 0.2)
     found = fairquant.certify_network("BM-6", Context(quick=True))
-    assert list(found) == [f"{domain}, {method}" for domain in ("as published", "as meant") for method in
-                           ("interval", "linear")]  # fmt: skip
+    assert list(found) == [
+        f"{domain}, {method}" for domain in ("as published", "as meant") for method in ("interval", "linear")
+    ]
     for one in found.values():
         assert one["certified"] + one["falsified"] + one["undecided"] == pytest.approx(1)
     table = list(fairquant.compare_networks({"BM-6": found}))

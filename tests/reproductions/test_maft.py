@@ -136,9 +136,15 @@ def test_runs_of_the_authors_programs_are_copied_truly():
 
 def run_of(instances, seconds=1.0, **others):
     return {
-        "instances": instances, "profiles": instances, "plausible": instances // 4, "tried": 2 * instances,
-        "flipped": int(1.5 * instances), "queries": 8 * instances, "seconds": seconds, **others,
-    }  # fmt: skip
+        "instances": instances,
+        "profiles": instances,
+        "plausible": instances // 4,
+        "tried": 2 * instances,
+        "flipped": int(1.5 * instances),
+        "queries": 8 * instances,
+        "seconds": seconds,
+        **others,
+    }
 
 
 def steps_of(counts):
@@ -147,9 +153,17 @@ def steps_of(counts):
 
 def test_statements_about_the_step_are_judged():
     counts = {
-        "AEQUITAS": [50], "SG": [100], "ADF": [300], "EIDIG": [330], "default": [3000], "MAFT 1e-10": [200],
-        "MAFT 1e-06": [310], "MAFT 0.0001": [390], "MAFT 1": [392], "MAFT 10": [391],
-    }  # fmt: skip
+        "AEQUITAS": [50],
+        "SG": [100],
+        "ADF": [300],
+        "EIDIG": [330],
+        "default": [3000],
+        "MAFT 1e-10": [200],
+        "MAFT 1e-06": [310],
+        "MAFT 0.0001": [390],
+        "MAFT 1": [392],
+        "MAFT 10": [391],
+    }
     piece = steps_of({label: [one[0] - 1, one[0], one[0] + 1] for label, one in counts.items()})
     found = verdicts(maft.compare_steps({"steps-C-a": piece}))
     said = {row: verdict for (row, measure), verdict in found.items() if measure == "statements of the text"}

@@ -112,10 +112,20 @@ def test_rates_are_counted(found):
 def bounded(environment, name, bias, loss, *, kept="demographic_parity", kappa="0.1", method="published"):
     fair = [int(value <= 1) for value in bias]
     return {
-        "environment": environment, "classifier": name, "property": kept, "kappa": kappa, "shield": FINITE,
-        "method": method, "bias": [min(value, 1.0) for value in bias], "bias_unshielded": bias, "fair": [1] * len(bias),
-        "fair_unshielded": fair, "assumed": fair, "interventions": [int(one) for one in loss], "loss": loss,
-    }  # fmt: skip
+        "environment": environment,
+        "classifier": name,
+        "property": kept,
+        "kappa": kappa,
+        "shield": FINITE,
+        "method": method,
+        "bias": [min(value, 1.0) for value in bias],
+        "bias_unshielded": bias,
+        "fair": [1] * len(bias),
+        "fair_unshielded": fair,
+        "assumed": fair,
+        "interventions": [int(one) for one in loss],
+        "loss": loss,
+    }
 
 
 def test_biases_of_runs_written_by_hand():
@@ -144,8 +154,12 @@ def test_what_the_text_says_is_judged():
             for (environment, name), loss in ((key, factor * value) for key, value in losses.items())
         ]
 
-    usual = {("german, sex", "ERM"): 2.0, ("german, sex", "HSIC"): 1.0, ("german, age", "ERM"): 9.0,
-             ("german, age", "HSIC"): 8.0}  # fmt: skip
+    usual = {
+        ("german, sex", "ERM"): 2.0,
+        ("german, sex", "HSIC"): 1.0,
+        ("german, age", "ERM"): 9.0,
+        ("german, age", "HSIC"): 8.0,
+    }
     found = {"all": {"cells": [*cells_of(usual, "0.1"), *cells_of(dict.fromkeys(usual, 1.0), "0.2")]}}
     for key in ("environment", "classifier"):
         assert "differs" not in verdicts(shields.compare_spread(key, found))
@@ -154,8 +168,12 @@ def test_what_the_text_says_is_judged():
     losses = {figure.row: figure.verdict for figure in shields.compare_losses(found)}
     assert losses["DP, FinHzn, HSIC"] == "agrees"
     # The other way round, all of it differs.
-    turned = {("german, sex", "ERM"): 1.0, ("german, sex", "HSIC"): 8.0, ("german, age", "ERM"): 2.0,
-              ("german, age", "HSIC"): 9.0}  # fmt: skip
+    turned = {
+        ("german, sex", "ERM"): 1.0,
+        ("german, sex", "HSIC"): 8.0,
+        ("german, age", "ERM"): 2.0,
+        ("german, age", "HSIC"): 9.0,
+    }
     found = {"all": {"cells": [*cells_of(turned, "0.1"), *cells_of(dict.fromkeys(usual, 99.0), "0.2")]}}
     assert "differs" in verdicts(shields.compare_thresholds(found))
     assert "differs" in verdicts(shields.compare_losses(found))
@@ -212,8 +230,14 @@ def test_the_settings_are_those_of_the_paper():
     assert (full.horizon, full.labelled_horizon, full.runs, full.period, full.periods) == (100, 75, 50, 50, 10)
     assert tuple(CLASSIFIERS) == ("ERM", "DiffDP", "HSIC", "LAFTR", "PR")
     assert [one.name for one in ENVIRONMENTS] == [
-        "adult, race", "adult, sex", "bank, age", "compas, sex", "compas, race", "german, sex", "german, age",
-    ]  # fmt: skip
+        "adult, race",
+        "adult, sex",
+        "bank, age",
+        "compas, sex",
+        "compas, race",
+        "german, sex",
+        "german, age",
+    ]
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda one: one.name)

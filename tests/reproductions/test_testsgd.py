@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import FetchError, MissingExtraError
-from evenhand.mitigation import TrainingSet
-from evenhand.subgroups import Perturbation, Range
+from evenhand.mitigation.split import TrainingSet
+from evenhand.subgroups import Range
+from evenhand.subgroups.perturbation import Perturbation
 from reproductions import testsgd
 from reproductions import testsgd_people as people
 from reproductions import testsgd_texts as texts

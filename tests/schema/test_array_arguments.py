@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.schema import check_index, read_column, read_columns
+from evenhand.schema.arrays import check_index, read_column, read_columns
 
 COLUMNS = {
     "list": list,

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evenhand.schema import AffineEncoding, Attribute
+from evenhand.schema import Attribute
+from evenhand.schema.attribute import AffineEncoding
 
 
 def integer(**more: object) -> Attribute:

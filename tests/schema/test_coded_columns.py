@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError
 from evenhand.schema import Schema, encode
-from evenhand.schema.rows import CodedColumn, is_missing
+from evenhand.schema.rows.coded import CodedColumn, is_missing
 
 WORDS = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", " a", "", "é", "1"])), min_size=1, max_size=30)
 NUMBERS = st.lists(st.one_of(st.just(math.nan), st.sampled_from([0.0, -0.0, 1.5, -3.0, 1e300])), min_size=1)

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.schema import ColumnRoles, infer_schema
+from evenhand.schema import infer_schema
+from evenhand.schema.columns import ColumnRoles
 
 FRAME = pd.DataFrame({"age": [20, 30, 40, 50], "sex": list("fmfm"), "hired": ["yes", "no", "yes", "no"]})
 SCHEMA = infer_schema(FRAME, target="hired", protected=["sex"], favourable="yes")

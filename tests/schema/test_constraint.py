@@ -31,8 +31,14 @@ ROWS = np.array(list(itertools.product(range(16, 20), range(3), range(3), range(
 
 def words(row: np.ndarray) -> dict[str, object]:
     wanted = ["Some-college", "Prof. school", "None"][int(row[4])]
-    return {"age": row[0], "edu": EDUCATION[int(row[1])], "code": row[1], "num": row[2],
-            "rooms": [1, 2, 4][int(row[3])], "wanted": wanted}  # fmt: skip
+    return {
+        "age": row[0],
+        "edu": EDUCATION[int(row[1])],
+        "code": row[1],
+        "num": row[2],
+        "rooms": [1, 2, 4][int(row[3])],
+        "wanted": wanted,
+    }
 
 
 # Each beside the same in Python, over a person's values.
@@ -76,12 +82,18 @@ def test_each_means_what_python_says(text, meaning):
 
 
 @settings(max_examples=scaled(100))
-@given(st.recursive(st.sampled_from(MEANINGS), lambda part: st.one_of(
-    part.map(lambda one: (f"not ({one[0]})", f"not ({one[1]})")),
-    st.tuples(part, st.sampled_from(["and", "or"]), part).map(
-        lambda three: tuple(f"({three[0][i]}) {three[1]} ({three[2][i]})" for i in range(2))
-    ),
-), max_leaves=5))  # fmt: skip
+@given(
+    st.recursive(
+        st.sampled_from(MEANINGS),
+        lambda part: st.one_of(
+            part.map(lambda one: (f"not ({one[0]})", f"not ({one[1]})")),
+            st.tuples(part, st.sampled_from(["and", "or"]), part).map(
+                lambda three: tuple(f"({three[0][i]}) {three[1]} ({three[2][i]})" for i in range(2))
+            ),
+        ),
+        max_leaves=5,
+    )
+)
 def test_combined_as_in_python(pair):
     text, meaning = pair
     some = ROWS[::17]

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from evenhand.errors import DataError, EvenhandError, OptionError, SchemaError
-from evenhand.schema import DecisionRoles, Schema, table_of_decisions
+from evenhand.schema import DecisionRoles, Schema
+from evenhand.schema.decisions import table_of_decisions
 
 TABLE = {
     "sex": ["F", "M", "F", "M", None],

@@ -470,9 +470,14 @@ def test_words_that_cannot_be_written_back_are_no_numbers(words):
 def test_any_guess_gives_back_every_word(amounts, before, after, separators, negative, lakhs):
     thousands, decimal = separators
     written = NumberFormat(
-        before=before, after=after, thousands=thousands, lakhs=lakhs, decimal=decimal, decimals=2,
+        before=before,
+        after=after,
+        thousands=thousands,
+        lakhs=lakhs,
+        decimal=decimal,
+        decimals=2,
         negative=negative.format(before, after),
-    )  # fmt: skip
+    )
     words = [written.write(float(amount)) for amount in amounts]
     assert [written.read(word) for word in words] == [float(amount) + 0.0 for amount in amounts]
     found = guess_format(words)

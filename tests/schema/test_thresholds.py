@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.schema import Schema, Thresholds, describe_scale, looks_like_points
+from evenhand.schema import Schema
+from evenhand.schema.thresholds import Thresholds, describe_scale, looks_like_points
 
 SCHEMA = Schema.parse(
     {

@@ -11,7 +11,8 @@ import uvicorn
 from in_thread import until
 from sqlalchemy import insert, select, update
 
-from evenhand.service import ServiceConfig, ServiceContext, create_app
+from evenhand.service import ServiceConfig, create_app
+from evenhand.service.api.context import ServiceContext
 from evenhand.service.store.tables import entries, streams
 
 
@@ -67,9 +68,13 @@ class Site:
         """Put so many entries into a log as if they had happened, over three days: like its last one, with numbers."""
         database = self.context.database
         with database.transaction() as connection:
-            last = connection.execute(
-                select(entries).where(entries.c.stream == stream).order_by(entries.c.number.desc()).limit(1)
-            ).mappings().one()  # fmt: skip
+            last = (
+                connection.execute(
+                    select(entries).where(entries.c.stream == stream).order_by(entries.c.number.desc()).limit(1)
+                )
+                .mappings()
+                .one()
+            )
             body = json.loads(last["body"])
             rows = []
             for i in range(1, n + 1):

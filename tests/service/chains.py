@@ -8,7 +8,8 @@ from typing import Any
 
 from counting import Counting
 
-from evenhand.service import Database, read_heads, read_log, read_state
+from evenhand.service import Database
+from evenhand.service.store.database import read_heads, read_log, read_state
 
 
 def verified(database: Database) -> dict[str, list[dict[str, Any]]]:

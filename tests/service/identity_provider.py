@@ -82,8 +82,16 @@ class IdentityServer:
 
     def get(self, parts: Any) -> tuple[int, dict[str, str], Any]:
         if parts.path == "/.well-known/openid-configuration":
-            return 200, {}, {"issuer": self.issuer_lie or self.url, "authorization_endpoint": f"{self.url}/authorize",
-                             "token_endpoint": f"{self.url}/token", "jwks_uri": f"{self.url}/keys"}  # fmt: skip
+            return (
+                200,
+                {},
+                {
+                    "issuer": self.issuer_lie or self.url,
+                    "authorization_endpoint": f"{self.url}/authorize",
+                    "token_endpoint": f"{self.url}/token",
+                    "jwks_uri": f"{self.url}/keys",
+                },
+            )
         if parts.path == "/keys":
             return 200, {}, KeySet(self.keys).as_dict(private=False)
         if parts.path == "/authorize":

@@ -13,8 +13,11 @@ from typing import Any
 import uvicorn
 from sqlalchemy import select
 
-from evenhand.service import GuardMachine, ServiceConfig, ServiceContext, create_app, read_log, read_state
+from evenhand.service import ServiceConfig, create_app
+from evenhand.service.api.context import ServiceContext
 from evenhand.service.generation.guards import GuardedRequest, Served, ServedAnswer, ServedGuard, build_guard_machine
+from evenhand.service.state_machines import GuardMachine
+from evenhand.service.store.database import read_log, read_state
 from evenhand.service.store.tables import pictures
 
 

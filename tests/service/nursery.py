@@ -59,9 +59,14 @@ class Nursery:
         environment = {**self._environment, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (self.folder / "nursery.err").open("wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM], cwd=self.folder, env=environment, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err,
-            )  # fmt: skip
+                [sys.executable, "-c", PROGRAM],
+                cwd=self.folder,
+                env=environment,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+            )
         assert self._line() == "ready", (self.folder / "nursery.err").read_text()
         return self
 

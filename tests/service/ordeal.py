@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 
 from nursery import Nursery, Replica
 
-from evenhand.genai import Item, StudioPixels
+from evenhand.genai import Item
+from evenhand.genai.backends.studio import StudioPixels
 from support import free_port
 
 PATIENCE = 90.0
@@ -74,9 +75,13 @@ def guard(url: str | None, *, mode: str = "before", retries: int = 2, timeout: f
         "generator": drawn if url is None else asked,
         "classifier": {"kind": "studio"},
         "guard": {
-            "mode": mode, "when_unsure": "refuse", "candidates": 3, "price": {"item": 0.04}, "budget": {"day": 1e6},
+            "mode": mode,
+            "when_unsure": "refuse",
+            "candidates": 3,
+            "price": {"item": 0.04},
+            "budget": {"day": 1e6},
         },
-    }  # fmt: skip
+    }
 
 
 def service_file(
@@ -381,9 +386,15 @@ class Swarm:
     """
 
     def __init__(
-        self, urls: Sequence[str], *, deciders: int = 6, painters: int = 0, watchers: int = 0,
-        seed: int = 0, pause: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        urls: Sequence[str],
+        *,
+        deciders: int = 6,
+        painters: int = 0,
+        watchers: int = 0,
+        seed: int = 0,
+        pause: float = 0.0,
+    ) -> None:
         self.urls, self.seed, self.pause = list(urls), seed, pause
         self.book = Book()
         self.stopped = threading.Event()

@@ -44,8 +44,21 @@ class Cluster:
         self._server: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
             shutil.chown(self.folder, self.user, self.user)
-        self._do("initdb", "--pgdata", str(self.folder / "data"), "--auth", "trust", "--encoding", "UTF8",
-                 "--username", self.user, "--no-sync", "--no-instructions", "--locale", "C")  # fmt: skip
+        self._do(
+            "initdb",
+            "--pgdata",
+            str(self.folder / "data"),
+            "--auth",
+            "trust",
+            "--encoding",
+            "UTF8",
+            "--username",
+            self.user,
+            "--no-sync",
+            "--no-instructions",
+            "--locale",
+            "C",
+        )
         self.port = free_port()
         self.start()
 
@@ -53,15 +66,22 @@ class Cluster:
         """Start the server and wait until it answers."""
         arguments = ["-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1"]
         # Shared memory in files, for machines (containers) with hardly any of the other kind.
-        options = {"fsync": self._fsync, "max_connections": "60", "shared_buffers": "32MB",
-                   "dynamic_shared_memory_type": "mmap"}  # fmt: skip
+        options = {
+            "fsync": self._fsync,
+            "max_connections": "60",
+            "shared_buffers": "32MB",
+            "dynamic_shared_memory_type": "mmap",
+        }
         for name, value in options.items():
             arguments += ["-c", f"{name}={value}"]
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
                 [*self._as_user(), str(self._programs / "postgres"), *arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
         for _ in range(TRIES):
             if self._server.poll() is not None:
                 break
@@ -100,8 +120,13 @@ class Cluster:
         as_user = self._as_user() if program == "initdb" else []
         done = subprocess.run(
             [*as_user, str(self._programs / program), *arguments],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=self.folder, timeout=120, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            timeout=120,
+            check=False,
+        )
         if check and done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr or done.stdout}")
         return done.returncode

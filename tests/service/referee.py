@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 
 from ordeal import HIRED, MOST_PICTURES, Told
 
-from evenhand.genai import Admission, Enforcer, ItemOutcome
-from evenhand.monitoring import Monitor, monitor_to_dict, read_monitor_config
+from evenhand.genai import Admission, Enforcer
+from evenhand.genai.enforcement.enforcer import ItemOutcome
+from evenhand.monitoring import Monitor, read_monitor_config
+from evenhand.monitoring.state import monitor_to_dict
 from evenhand.service import Database, replay_stored_logs
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.store.statements import read_head

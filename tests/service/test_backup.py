@@ -36,8 +36,9 @@ groups = {{ women = {{ rate = 0.4, accept = 0.35 }}, men = {{ rate = 0.6, accept
 
 
 def _fill(database: Database, count: int) -> Ledger:
-    ledger = Ledger(database, build_streams(ServiceConfig.read(
-        {"shields": [{"name": "loans", "plan": PARITY}]})).machines)  # fmt: skip
+    ledger = Ledger(
+        database, build_streams(ServiceConfig.read({"shields": [{"name": "loans", "plan": PARITY}]})).machines
+    )
     for n in range(count):
         asked = {"op": "decide", "id": f"{n}", "group": ("women", "men")[n % 2], "recommendation": n % 3 % 2}
         ledger.submit("loans", asked, id=f"{n}").result(30)

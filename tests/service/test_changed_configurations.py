@@ -21,7 +21,8 @@ from service_settings import LABELLED
 from starlette.testclient import TestClient
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import Database, ServiceConfig, open_service, replay_log, replay_stored_logs
+from evenhand.service import Database, ServiceConfig, open_service, replay_stored_logs
+from evenhand.service.replay.replay import replay_log
 from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry
 
 GROUPS = {"women": {"rate": 0.4, "accept": 0.35}, "men": {"rate": 0.6, "accept": 0.6}}

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, select
 
-from evenhand.service import Database, KeyStore, Ledger, ServedGuardConfig, ServiceConfig
+from evenhand.service import Database, KeyStore, Ledger, ServiceConfig
 from evenhand.service.dashboard import windows
 from evenhand.service.dashboard.hub import parse_positions
 from evenhand.service.dashboard.rows import RowFilter, entry_to_row
 from evenhand.service.dashboard.windows import StreamStatus
 from evenhand.service.generation.guards import build_guard_machine
+from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.store.tables import checkpoints, entries, pictures, streams
 
 STATIC = files("evenhand.service.dashboard") / "static"
@@ -273,10 +274,13 @@ def test_entries_of_all_kinds_have_a_row():
         ({"op": "abandon", "replica": "r"}, {"abandoned": {}}, {"marked": False}),
         ({"op": "record", "note": {"what": "started", "evenhand": "1"}}, {}, {"text": "a replica of the service"}),
         ({"op": "record", "note": {"what": "lost", "records": 5}}, {}, {"marked": True, "text": "5 more records"}),
-        ({"op": "record", "note": {"what": "answer", "status": "unguarded", "admission": None, "reason": "r"}}, {},
-         {"picture": True, "admission": 9, "marked": True}),
+        (
+            {"op": "record", "note": {"what": "answer", "status": "unguarded", "admission": None, "reason": "r"}},
+            {},
+            {"picture": True, "admission": 9, "marked": True},
+        ),
         ({"op": "something new"}, {}, {"text": '{"op":"something new"}'}),
-    ]  # fmt: skip
+    ]
     for asked, said, wanted in cases:
         row = entry_to_row(entry(asked, said))
         for name, value in wanted.items():
@@ -343,9 +347,13 @@ def test_behind_a_proxy_with_tls_the_cookie_stays_encrypted(locked):
 
 @pytest.mark.parametrize(
     ("key", "status", "said"),
-    [("", 401, "The key is not known"), ("<b>", 401, "The key is not known"), ("decide", 403, "needs the scope read"),
-     ("x" * 3000, 413, "That is not a key")],
-)  # fmt: skip
+    [
+        ("", 401, "The key is not known"),
+        ("<b>", 401, "The key is not known"),
+        ("decide", 403, "needs the scope read"),
+        ("x" * 3000, 413, "That is not a key"),
+    ],
+)
 def test_a_key_that_may_not_read_is_told_so(locked, key, status, said):
     client, keys = locked
     answer = client.post("/login", data={"key": keys.get(key, key)})

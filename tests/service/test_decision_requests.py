@@ -86,8 +86,12 @@ def test_a_request_that_is_too_large_is_refused(make: Any) -> None:
 def test_keys_are_asked_for(make: Any, tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'keyed'}.db")
     with KeyStore(database) as ring:
-        keys = {"decide": ring.add("a", ["decide"]), "read": ring.add("b", ["read"]),
-                "other": ring.add("c", ["decide"], streams=["hiring"]), "gone": ring.add("d", ["decide"])}  # fmt: skip
+        keys = {
+            "decide": ring.add("a", ["decide"]),
+            "read": ring.add("b", ["read"]),
+            "other": ring.add("c", ["decide"], streams=["hiring"]),
+            "gone": ring.add("d", ["decide"]),
+        }
         ring.revoke("d")
     database.close()
     client = make("keyed", service={"keys": True})
@@ -96,9 +100,18 @@ def test_keys_are_asked_for(make: Any, tmp_path: Path) -> None:
         for n in range(2):
             answer = client.post(PATH, json={**ONE, "id": f"{name}{n}"}, headers={"authorization": f"Bearer {key}"})
             found[name, n] = answer.status_code
-    assert found == {("decide", 0): 200, ("decide", 1): 200, ("read", 0): 403, ("read", 1): 403, ("other", 0): 403,
-                     ("other", 1): 403, ("gone", 0): 401, ("gone", 1): 401, ("none", 0): 401,
-                     ("none", 1): 401}  # fmt: skip
+    assert found == {
+        ("decide", 0): 200,
+        ("decide", 1): 200,
+        ("read", 0): 403,
+        ("read", 1): 403,
+        ("other", 0): 403,
+        ("other", 1): 403,
+        ("gone", 0): 401,
+        ("gone", 1): 401,
+        ("none", 0): 401,
+        ("none", 1): 401,
+    }
     assert client.post(PATH, json=ONE).status_code == 401
 
 

@@ -48,8 +48,11 @@ def test_every_question_of_the_dashboard_is_one_that_prometheus_understands(tmp_
     board = json.loads((DEPLOY / "monitoring" / "grafana.json").read_text("utf-8"))
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(set(places)) == len(places)
-    rules = [{"record": f"panel_{panel['id']}_{one['refId']}", "expr": one["expr"].replace("$stream", ".*")}
-             for panel in board["panels"] for one in panel["targets"]]  # fmt: skip
+    rules = [
+        {"record": f"panel_{panel['id']}_{one['refId']}", "expr": one["expr"].replace("$stream", ".*")}
+        for panel in board["panels"]
+        for one in panel["targets"]
+    ]
     path = tmp_path / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), "utf-8")
     assert f"SUCCESS: {len(rules)} rules" in _run("promtool", "check", "rules", path)
@@ -60,8 +63,22 @@ def test_nginx_takes_its_configuration(name: str, tmp_path: Path) -> None:
     text = (DEPLOY / name).read_text("utf-8").replace("/etc/ssl/evenhand", str(tmp_path))
     text = re.sub(r"server evenhand-(\d):", r"server 127.0.0.\1:", text)
     if shutil.which("openssl") and "ssl_certificate" in text:
-        _run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
-             "/CN=x", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "fullchain.pem")  # fmt: skip
+        _run(
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            "/CN=x",
+            "-keyout",
+            tmp_path / "key.pem",
+            "-out",
+            tmp_path / "fullchain.pem",
+        )
     whole = tmp_path / "nginx.conf"
     whole.write_text(
         f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{text}\n}}\n", "utf-8"
@@ -96,8 +113,7 @@ def _seconds(text: str, pattern: str) -> list[int]:
 
 def test_stop_times_are_longer_than_the_longest_stop_of_the_service() -> None:
     pytest.importorskip("fastapi", reason="needs the extra serve")
-    from evenhand.service import LimitsConfig
-    from evenhand.service.settings import ServerConfig
+    from evenhand.service.settings import LimitsConfig, ServerConfig
 
     longest = ServerConfig().drain_seconds + LimitsConfig().upstream_seconds
     values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
@@ -109,7 +125,7 @@ def test_stop_times_are_longer_than_the_longest_stop_of_the_service() -> None:
 
 def test_proxies_take_the_largest_request_and_wait_for_the_slowest_answer() -> None:
     pytest.importorskip("fastapi", reason="needs the extra serve")
-    from evenhand.service import LimitsConfig
+    from evenhand.service.settings import LimitsConfig
 
     limits = LimitsConfig()
     nginx = [(DEPLOY / name).read_text("utf-8") for name in ("nginx.conf", "nginx-compose.conf")]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from evenhand.errors import AccessError, StoreError
-from evenhand.service import OperationResult
 from evenhand.service.generation import stored_enforcer
 from evenhand.service.generation.guards import ConcurrencyLimiter, LimitedWork
 from evenhand.service.generation.stored_enforcer import RetryQueue
+from evenhand.service.store.transaction import OperationResult
 
 
 class Work:

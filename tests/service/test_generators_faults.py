@@ -16,7 +16,7 @@ httpx = pytest.importorskip("httpx", reason="needs httpx")
 from in_thread import Running, running, until
 
 from evenhand.errors import ModelError, StoreError
-from evenhand.genai import Studio
+from evenhand.genai.backends.studio import Studio
 from evenhand.service import Ledger
 from genai_upstream import Upstream
 
@@ -24,8 +24,14 @@ SPECIFICATIONS = [{"condition": "leader", "group": "age", "values": ["child", "a
 BIAS = {"age": {"child": 0.0, "adult": 1.0, "elderly": 0.0}}
 
 
-def described(folder: Path, generator: dict[str, Any], *, limits: dict[str, Any] | None = None,
-              guard: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:  # fmt: skip
+def described(
+    folder: Path,
+    generator: dict[str, Any],
+    *,
+    limits: dict[str, Any] | None = None,
+    guard: dict[str, Any] | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
     config = {
         "conditions": [{"name": "leader", "keywords": ["leader"]}],
         "specifications": SPECIFICATIONS,
@@ -77,10 +83,13 @@ class Failing:
 # ---- parts that fail
 
 
-@pytest.mark.parametrize(("unsure", "said"), [
-    ("refuse", {"judge": (503, "true", "refused"), "classifier": (502, "true", "refused")}),
-    ("pass", {"judge": (200, "false", "unguarded"), "classifier": (200, "false", "unguarded")}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("unsure", "said"),
+    [
+        ("refuse", {"judge": (503, "true", "refused"), "classifier": (502, "true", "refused")}),
+        ("pass", {"judge": (200, "false", "unguarded"), "classifier": (200, "false", "unguarded")}),
+    ],
+)
 @pytest.mark.parametrize("part", ["judge", "classifier"])
 def test_a_part_that_fails_is_told_and_its_words_are_in_the_log_alone(tmp_path, unsure, said, part):
     made = described(tmp_path, {"kind": "studio", "bias": BIAS}, guard={"log_prompts": False})
@@ -216,9 +225,11 @@ def test_a_caller_who_hangs_up_leaves_nothing_open(tmp_path):
             host, port = service.url.removeprefix("http://").split(":")
             with socket.create_connection((host, int(port))) as caller:
                 body = json.dumps({"prompt": "a leader"}).encode()
-                caller.sendall(b"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\n"
-                               b"Content-Type: application/json\r\n"
-                               b"Content-Length: %d\r\n\r\n%s" % (len(body), body))  # fmt: skip
+                caller.sendall(
+                    b"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+                )
                 until(lambda: upstream.received, "nothing was asked")
             upstream.release()
             until(lambda: len(service.inputs("guard")) == 2, "it is not complete")
@@ -301,11 +312,23 @@ def studio(tmp_path_factory):
         yield service
 
 
-@pytest.mark.parametrize("body", [
-    b"{", b"[]", b"null", b'"x"', b'{"prompt": 1}', b'{"prompt": "x", "n": true}', b'{"prompt": "x", "n": 1e99}',
-    b'{"prompt": "\\ud800"}', b'{"prompt": "x", "response_format": "png"}', b"\xff\xfe",
-    b'{"prompt": "x", "size": NaN}', b'{"prompt": "x", "a\\ud800": 1}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b'{"prompt": 1}',
+        b'{"prompt": "x", "n": true}',
+        b'{"prompt": "x", "n": 1e99}',
+        b'{"prompt": "\\ud800"}',
+        b'{"prompt": "x", "response_format": "png"}',
+        b"\xff\xfe",
+        b'{"prompt": "x", "size": NaN}',
+        b'{"prompt": "x", "a\\ud800": 1}',
+    ],
+)
 def test_bodies_that_make_no_sense_are_refused_in_one_shape(studio, body):
     for path in ("/v1/images/generations", "/v1/chat/completions", "/beta/litellm_basic_guardrail_api"):
         answer = httpx.post(f"{studio.url}{path}", content=body, headers={"content-type": "application/json"})

@@ -14,13 +14,9 @@ openai = pytest.importorskip("openai", reason="needs openai")
 from in_thread import Running, running, until
 
 from evenhand.coroutines import blocks
-from evenhand.genai import (
-    Item,
-    OpenAIChat,
-    ServiceConnection,
-    Studio,
-    StudioPixels,
-)
+from evenhand.genai import Item, OpenAIChat
+from evenhand.genai.backends.studio import Studio, StudioPixels
+from evenhand.services import ServiceConnection
 from genai_upstream import Upstream
 
 AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
@@ -42,20 +38,45 @@ def service(upstream, tmp_path_factory):
     described: dict[str, Any] = {
         "service": {"database": f"sqlite:///{folder / 'evenhand.db'}", "keys": False},
         "guards": [
-            {"name": "studio", "config": {**shared, "generator": {"kind": "studio", "bias": BIAS},
-                                          "classifier": {"kind": "studio"}}},
-            {"name": "remote", "models": ["pictures", "dall-e-3"], "log_prompts": True, "pass_on": ["steps"],
-             "config": {**shared, "classifier": {"kind": "studio"},
-                        "generator": {"kind": "images", "url": upstream.url, "model": "studio-pictures",
-                                      "options": {"size": "64x64"}}}},
-            {"name": "failing",
-             "config": {**shared, "classifier": {"kind": "studio"},
-                        "generator": {"kind": "images", "url": upstream.url, "model": "studio-pictures"}}},
-            {"name": "stories", "log_prompts": True,
-             "config": {**shared, "classifier": {"kind": "lexicon", "words": {"age": AGES}},
-                        "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"}}},
+            {
+                "name": "studio",
+                "config": {**shared, "generator": {"kind": "studio", "bias": BIAS}, "classifier": {"kind": "studio"}},
+            },
+            {
+                "name": "remote",
+                "models": ["pictures", "dall-e-3"],
+                "log_prompts": True,
+                "pass_on": ["steps"],
+                "config": {
+                    **shared,
+                    "classifier": {"kind": "studio"},
+                    "generator": {
+                        "kind": "images",
+                        "url": upstream.url,
+                        "model": "studio-pictures",
+                        "options": {"size": "64x64"},
+                    },
+                },
+            },
+            {
+                "name": "failing",
+                "config": {
+                    **shared,
+                    "classifier": {"kind": "studio"},
+                    "generator": {"kind": "images", "url": upstream.url, "model": "studio-pictures"},
+                },
+            },
+            {
+                "name": "stories",
+                "log_prompts": True,
+                "config": {
+                    **shared,
+                    "classifier": {"kind": "lexicon", "words": {"age": AGES}},
+                    "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"},
+                },
+            },
         ],
-    }  # fmt: skip
+    }
     with running(described) as here:
         yield here
 
@@ -226,19 +247,39 @@ def test_words_go_around_the_texts_of_a_message_with_a_picture(sent, texts):
 @pytest.mark.parametrize(
     ("messages", "prompt", "sent", "expected"),
     [
-        ([("user", "a leader"), ("user", "make it long")], "a leader\nmake it long", "a leader\nmake it long (x)",
-         ["a leader", "make it long (x)"]),
-        ([("user", "a leader"), ("system", "s"), ("user", "long")], "a leader\nlong", "(x) a leader\nlong",
-         ["(x) a leader", "s", "long"]),
-        ([("user", "a leader"), ("assistant", "ok"), ("user", "long")], "long", "long (x)",
-         ["a leader", "ok", "long (x)"]),
-        ([("user", "a leader"), ("user", ""), ("user", "long")], "a leader\nlong", "a leader\nlong (x)",
-         ["a leader", "", "long (x)"]),
+        (
+            [("user", "a leader"), ("user", "make it long")],
+            "a leader\nmake it long",
+            "a leader\nmake it long (x)",
+            ["a leader", "make it long (x)"],
+        ),
+        (
+            [("user", "a leader"), ("system", "s"), ("user", "long")],
+            "a leader\nlong",
+            "(x) a leader\nlong",
+            ["(x) a leader", "s", "long"],
+        ),
+        (
+            [("user", "a leader"), ("assistant", "ok"), ("user", "long")],
+            "long",
+            "long (x)",
+            ["a leader", "ok", "long (x)"],
+        ),
+        (
+            [("user", "a leader"), ("user", ""), ("user", "long")],
+            "a leader\nlong",
+            "a leader\nlong (x)",
+            ["a leader", "", "long (x)"],
+        ),
         ([("user", "a leader"), ("user", "long")], "a leader\nlong", "a rewritten prompt", ["a rewritten prompt"]),
-        ([("system", "s"), ("user", "a leader"), ("assistant", "Once")], "a leader", "a leader (x)",
-         ["s", "a leader (x)", "Once"]),
+        (
+            [("system", "s"), ("user", "a leader"), ("assistant", "Once")],
+            "a leader",
+            "a leader (x)",
+            ["s", "a leader (x)", "Once"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_consecutive_messages_of_the_user_are_read_together(messages, prompt, sent, expected):
     from evenhand.service.generation.generators import ConversationGenerator
 
@@ -259,11 +300,18 @@ def test_consecutive_messages_of_the_user_are_read_together(messages, prompt, se
 
 
 def test_options_are_handed_on_and_the_prompt_that_was_sent_is_told(client, service, upstream_of_this_test):
-    answer = client.images.generate(model="dall-e-3", prompt="a tree", size="128x128", quality="hd", user="me",
-                                    extra_body={"steps": 4})  # fmt: skip
+    answer = client.images.generate(
+        model="dall-e-3", prompt="a tree", size="128x128", quality="hd", user="me", extra_body={"steps": 4}
+    )
     (asked,) = upstream_of_this_test.asked("/images/generations")
-    assert asked == {"model": "studio-pictures", "prompt": "a tree", "size": "128x128", "quality": "hd", "user": "me",
-                     "steps": 4}  # fmt: skip
+    assert asked == {
+        "model": "studio-pictures",
+        "prompt": "a tree",
+        "size": "128x128",
+        "quality": "hd",
+        "user": "me",
+        "steps": 4,
+    }
     assert answer.data[0].revised_prompt is None
     assert service.inputs("remote", "admit")[-1]["note"] == {"route": "images", "prompt": "a tree"}
     done = service.inputs("remote", "complete")[-1]["note"]
@@ -357,12 +405,15 @@ def test_an_upstream_that_fails_is_an_error_that_tells_nothing_of_it(client, ser
         ({"model": "nothing"}, "NotFoundError", "model_not_found"),
         ({"model": "stories"}, "BadRequestError", "model"),
         ({"extra_body": {"model": None}}, "BadRequestError", "model"),
-        ({"model": "pictures", "extra_body": {"api_base": "http://127.0.0.1/"}}, "BadRequestError",
-         "unknown_parameter"),
+        (
+            {"model": "pictures", "extra_body": {"api_base": "http://127.0.0.1/"}},
+            "BadRequestError",
+            "unknown_parameter",
+        ),
         ({"model": "studio", "n": 11}, "UnprocessableEntityError", "request"),
         ({"model": "studio", "prompt": ""}, "UnprocessableEntityError", "request"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused(client, asked, error, code):
     with pytest.raises(getattr(openai, error)) as refused:
         client.images.generate(**{"prompt": "a leader", **asked})
@@ -395,9 +446,11 @@ def test_a_text_is_guarded_and_its_messages_are_handed_on(client, service, upstr
 
 def test_a_stream_is_looked_at_first_and_says_so(client, service):
     with client.chat.completions.with_streaming_response.create(
-        model="stories", messages=[{"role": "user", "content": "tell of a leader"}], stream=True,
+        model="stories",
+        messages=[{"role": "user", "content": "tell of a leader"}],
+        stream=True,
         stream_options={"include_usage": True},
-    ) as answer:  # fmt: skip
+    ) as answer:
         assert answer.headers["x-evenhand-buffered"] == "true"
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-evenhand-entry"]
@@ -462,10 +515,13 @@ def test_parts_of_messages_are_handed_on_and_the_last_text_is_changed(client, up
 def test_what_comes_after_the_last_question_is_handed_on_behind_it(client, upstream_of_this_test):
     messages = [
         {"role": "user", "content": "tell of a tree"},
-        {"role": "assistant", "content": None,
-         "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
         {"role": "tool", "tool_call_id": "1", "content": "an oak"},
-    ]  # fmt: skip
+    ]
     client.chat.completions.create(model="stories", messages=messages)
     assert upstream_of_this_test.asked("/chat/completions")[-1]["messages"] == messages
 
@@ -496,9 +552,11 @@ def test_several_clients_at_once(service, upstream_of_this_test):
         async with openai.AsyncOpenAI(base_url=f"{service.url}/v1", api_key="x", max_retries=0) as client:
             return await asyncio.gather(
                 *(client.images.generate(model="pictures", prompt="a leader", n=2) for _ in range(6)),
-                *(client.chat.completions.create(model="stories", messages=[{"role": "user", "content": "a leader"}])
-                  for _ in range(6)),
-            )  # fmt: skip
+                *(
+                    client.chat.completions.create(model="stories", messages=[{"role": "user", "content": "a leader"}])
+                    for _ in range(6)
+                ),
+            )
 
     answers = asyncio.run(ask())
     assert all(one.data[0].evenhand["status"] == "ok" for one in answers[:6])

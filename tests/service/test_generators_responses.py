@@ -32,8 +32,10 @@ def test_messages_and_usage_are_converted(client, upstream_of_this_test):  # noq
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     upstream_of_this_test.body = json.dumps({"choices": [choice], "usage": usage}).encode()
     parts = [{"type": "input_text", "text": "a tree"}, {"type": "input_image", "image_url": "data:,", "detail": "low"}]
-    asked = [{"role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
-             {"type": "message", "role": "user", "content": parts}]  # fmt: skip
+    asked = [
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
+        {"type": "message", "role": "user", "content": parts},
+    ]
     answer = client.responses.create(model="stories", input=asked, reasoning={"effort": "low"}, store=False)
     assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert (answer.output_text, answer.usage.input_tokens, answer.usage.total_tokens) == ("An oak", 3, 7)

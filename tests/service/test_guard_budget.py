@@ -16,10 +16,11 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 from in_thread import running, until
 
 from evenhand.errors import DecisionError
-from evenhand.genai import Studio
-from evenhand.service import GuardMachine, ServedGuardConfig
+from evenhand.genai.backends.studio import Studio
 from evenhand.service.generation.guards import build_guard_machine
+from evenhand.service.settings import ServedGuardConfig
 from evenhand.service.spending import to_micro
+from evenhand.service.state_machines import GuardMachine
 from genai_upstream import Upstream
 from support import scaled
 

@@ -15,16 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai import Admission
-from evenhand.service import (
-    Database,
-    GuardMachine,
-    Ledger,
-    OperationResult,
-    ServedGuardConfig,
-    ServiceConfig,
-    StoredEnforcer,
-)
+from evenhand.service import Database, Ledger, ServiceConfig
 from evenhand.service.generation.guards import build_guard_machine
+from evenhand.service.generation.stored_enforcer import StoredEnforcer
+from evenhand.service.settings import ServedGuardConfig
+from evenhand.service.state_machines import GuardMachine
+from evenhand.service.store.transaction import OperationResult
 from support import scaled
 
 CONFIG: dict[str, Any] = {
@@ -208,10 +204,14 @@ class Replica:
 
 
 def tight(mode: str = "before") -> GuardMachine:
-    return machine(guard={"mode": mode}, simulation={"retries": 1, "slack": SLACK}, specifications=[
-        {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [7, 7, 8]},
-        {"condition": "poor", "group": "gender", "values": ["woman", "man"], "repeated": 6},
-    ])  # fmt: skip
+    return machine(
+        guard={"mode": mode},
+        simulation={"retries": 1, "slack": SLACK},
+        specifications=[
+            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": [7, 7, 8]},
+            {"condition": "poor", "group": "gender", "values": ["woman", "man"], "repeated": 6},
+        ],
+    )
 
 
 CONDITIONS = st.sampled_from([["leader", "poor"], ["leader"], ["poor"], []])
@@ -313,7 +313,7 @@ class Replicas(RuleBasedStateMachine):
                 assert row.deadlines.pending_slots == sum(name in one.slots for one in kept.open.values())
 
     def stored(self) -> GuardMachine:
-        from evenhand.service import read_state
+        from evenhand.service.store.database import read_state
 
         kept = self.seen
         with self.replicas[0].database.reading() as connection:
@@ -321,7 +321,7 @@ class Replicas(RuleBasedStateMachine):
         return kept
 
     def teardown(self) -> None:
-        from evenhand.service import read_log
+        from evenhand.service.store.database import read_log
 
         if self.replicas:
             kept = tight(self.MODE)
@@ -351,8 +351,9 @@ def test_the_guarantee_would_be_missed_if_the_slack_were_not_kept():
     kept = tight()
     for number in range(1, 21):
         kept.apply({"op": "admit", "replica": "a", "conditions": ["leader"], "fixed": []}, 2 * number)
-        kept.apply({"op": "complete", "admission": 2 * number, "values": {"age": "adult"}, "final": True},
-                   2 * number + 1)  # fmt: skip
+        kept.apply(
+            {"op": "complete", "admission": 2 * number, "values": {"age": "adult"}, "final": True}, 2 * number + 1
+        )
     assert kept.enforcer.counts["leader: age"]["missed"] > 0
 
 

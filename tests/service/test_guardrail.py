@@ -12,7 +12,7 @@ httpx = pytest.importorskip("httpx", reason="needs httpx")
 from in_thread import Running, running, until
 
 from evenhand.errors import ModelError
-from evenhand.genai import Studio
+from evenhand.genai.backends.studio import Studio
 from evenhand.service.generation.guardrail import Guardrail
 
 AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}
@@ -26,9 +26,11 @@ PICTURES: dict[str, Any] = {**CONFIG, "classifier": {"kind": "studio"}}
 
 @pytest.fixture
 def service(tmp_path):
-    guards = [{"name": "stories", "models": ["gpt"], "config": CONFIG, "log_prompts": True},
-              {"name": "lenient", "config": {**CONFIG, "guard": {"when_unsure": "pass"}}},
-              {"name": "pictures", "config": PICTURES}]  # fmt: skip
+    guards = [
+        {"name": "stories", "models": ["gpt"], "config": CONFIG, "log_prompts": True},
+        {"name": "lenient", "config": {**CONFIG, "guard": {"when_unsure": "pass"}}},
+        {"name": "pictures", "config": PICTURES},
+    ]
     with running(
         {"service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False}, "guards": guards}
     ) as here:
@@ -134,8 +136,10 @@ def test_pictures_are_looked_at(service):
 
 
 def test_what_the_user_asks_is_found_among_messages(service):
-    messages = [{"role": "user", "content": [{"type": "text", "text": "a leader"}, {"type": "image_url"}]},
-                {"role": "assistant", "content": "Hello."}]  # fmt: skip
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "a leader"}, {"type": "image_url"}]},
+        {"role": "assistant", "content": "Hello."},
+    ]
     for number in range(4):
         answer = call(service, "request", f"m-{number}", ["a leader", "Hello."], structured_messages=messages).json()
     assert answer["texts"][0].startswith("a leader (showing")
@@ -151,12 +155,15 @@ def test_consecutive_messages_of_the_user_are_read_together(service):
     assert answer["texts"][1].startswith("Make it long. (showing")
 
 
-@pytest.mark.parametrize(("change", "status", "code"), [
-    ({"litellm_call_id": None}, 400, "litellm_call_id"),
-    ({"additional_provider_specific_params": {"guard": "nothing"}}, 404, "guard"),
-    ({"additional_provider_specific_params": {}}, 400, "guard"),
-    ({"input_type": "both"}, 422, "request"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"litellm_call_id": None}, 400, "litellm_call_id"),
+        ({"additional_provider_specific_params": {"guard": "nothing"}}, 404, "guard"),
+        ({"additional_provider_specific_params": {}}, 400, "guard"),
+        ({"input_type": "both"}, 422, "request"),
+    ],
+)
 def test_what_makes_no_sense_is_refused(service, change, status, code):
     answer = call(service, "request", "x", ["a leader"], **change)
     assert answer.status_code == status

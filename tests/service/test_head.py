@@ -6,8 +6,20 @@ import pytest
 
 from evenhand.service import ServiceConfig, create_app
 
-PLACES = ["/", "/login", "/assets/app.js", "/healthz", "/readyz", "/openapi.json", "/v1/shields", "/v1/shields/loans",
-          "/v1/shields/x", "/v1/streams/loans/log", "/v1/dashboard", "/nothing"]  # fmt: skip
+PLACES = [
+    "/",
+    "/login",
+    "/assets/app.js",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/v1/shields",
+    "/v1/shields/loans",
+    "/v1/shields/x",
+    "/v1/streams/loans/log",
+    "/v1/dashboard",
+    "/nothing",
+]
 
 
 @pytest.mark.parametrize("path", PLACES)

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import insert, select, update
 
-from evenhand.service import Database, Ledger, ServiceConfig, read_log
+from evenhand.service import Database, Ledger, ServiceConfig
+from evenhand.service.store.database import read_log
 from evenhand.service.store.tables import responses
 from evenhand.service.store.upkeep import DAY_SECONDS, RetentionJob
 from genai_upstream import Upstream
@@ -77,21 +78,29 @@ def test_of_many_at_the_same_moment_one_is_made(client):
         found = list(many.map(lambda _: client.post(PICTURES, json=PROMPT, headers=KEY).status_code, range(8)))
     assert set(found) <= {200, 409}
     assert 200 in found
-    admitted = [one for one in read_log(client.app.state.context.database, "studio")
-                if one["body"].get("input", {}).get("op") == "admit"]  # fmt: skip
+    admitted = [
+        one
+        for one in read_log(client.app.state.context.database, "studio")
+        if one["body"].get("input", {}).get("op") == "admit"
+    ]
     assert len(admitted) == 1
 
 
 def test_texts_are_answered_alike_in_pieces_too(described, serving_client):
     with Upstream() as upstream:
-        described["guards"] = [{
-            "name": "texts",
-            "config": {"conditions": [{"name": "leader", "keywords": ["leader"]}],
-                       "specifications": [{"condition": "leader", "group": "gender", "values": ["woman", "man"],
-                                           "repeated": 5}],
-                       "generator": {"kind": "chat", "url": upstream.url, "model": "m"},
-                       "classifier": {"kind": "lexicon", "words": {"gender": {"woman": ["she"], "man": ["he"]}}}},
-        }]  # fmt: skip
+        described["guards"] = [
+            {
+                "name": "texts",
+                "config": {
+                    "conditions": [{"name": "leader", "keywords": ["leader"]}],
+                    "specifications": [
+                        {"condition": "leader", "group": "gender", "values": ["woman", "man"], "repeated": 5}
+                    ],
+                    "generator": {"kind": "chat", "url": upstream.url, "model": "m"},
+                    "classifier": {"kind": "lexicon", "words": {"gender": {"woman": ["she"], "man": ["he"]}}},
+                },
+            }
+        ]
         client = serving_client(ServiceConfig.read(described))
         asked = {"model": "texts", "stream": True, "messages": [{"role": "user", "content": "a leader"}]}
         first, again = (client.post("/v1/chat/completions", json=asked, headers=KEY) for _ in range(2))
@@ -107,8 +116,9 @@ def test_answers_are_kept_for_a_day(store_url):
     with database.transaction() as connection:
         connection.execute(insert(responses).values(**row, at=10.0))
     now = [0.0]
-    retention = RetentionJob(database, ledger, log_days=None, picture_days=None,
-                             clock=lambda: now[0], steady=lambda: now[0])  # fmt: skip
+    retention = RetentionJob(
+        database, ledger, log_days=None, picture_days=None, clock=lambda: now[0], steady=lambda: now[0]
+    )
     kept = []
     for now[0] in (DAY_SECONDS, DAY_SECONDS + 11.0):
         retention.delete_expired()

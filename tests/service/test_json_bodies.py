@@ -97,13 +97,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     place = tmp_path_factory.mktemp("json")
     guard = {
         "conditions": [{"name": "leader", "keywords": ["leader"]}],
-        "specifications": [{"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"],
-                            "repeated": 9}],
+        "specifications": [
+            {"condition": "leader", "group": "age", "values": ["child", "adult", "elderly"], "repeated": 9}
+        ],
         "generator": {"kind": "studio"},
         "classifier": {"kind": "studio"},
-    }  # fmt: skip
-    watch = {"groups": {"by": ["sex"], "values": {"sex": ["f", "m"]}},
-             "watch": [{"gap": "selection_rate", "tolerance": 0.1}]}  # fmt: skip
+    }
+    watch = {
+        "groups": {"by": ["sex"], "values": {"sex": ["f", "m"]}},
+        "watch": [{"gap": "selection_rate", "tolerance": 0.1}],
+    }
     settings = {
         "service": {"database": f"sqlite:///{place / 'evenhand.db'}", "keys": False},
         "shields": [{"name": "loans", "plan": PLAN}],

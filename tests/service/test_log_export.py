@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from evenhand.service import replay_log
-from evenhand.service.replay.replay import parse_line
+from evenhand.service.replay.replay import parse_line, replay_log
 
 
 @pytest.fixture

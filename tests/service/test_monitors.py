@@ -13,10 +13,12 @@ from sqlalchemy import select, update
 from evenhand import view
 from evenhand.errors import FetchError, OptionError
 from evenhand.monitoring import Monitor, MonitorResult, write_state
-from evenhand.service import Database, Ledger, ServiceConfig, copy_store, read_log, replay_log, replay_stored_logs
+from evenhand.service import Database, Ledger, ServiceConfig, copy_store, replay_stored_logs
 from evenhand.service import monitor_machine as machines
 from evenhand.service.api.context import build_streams
 from evenhand.service.monitors import ServedMonitor, build_monitor_machine
+from evenhand.service.replay.replay import replay_log
+from evenhand.service.store.database import read_log
 from evenhand.service.store.tables import entries, streams
 
 WATCH = {
@@ -259,12 +261,20 @@ def test_what_is_changed_in_the_log_or_the_state_of_a_monitor_is_found(tmp_path,
         bodies = dict(connection.execute(select(entries.c.number, entries.c.body)).all())
     assert (row.number, row.state_number) == (5, 3)
     for table, where, values, said in (
-        (streams, streams.c.name == "hiring", {"state": row.state.replace('"decisions": 30', '"decisions": 31')},
-         "the state that is kept for the stream is not the one after entry 3"),
+        (
+            streams,
+            streams.c.name == "hiring",
+            {"state": row.state.replace('"decisions": 30', '"decisions": 31')},
+            "the state that is kept for the stream is not the one after entry 3",
+        ),
         (streams, streams.c.name == "hiring", {"state_number": 2}, "not the one after entry 2"),
-        (entries, entries.c.number == 4, {"body": bodies[4].replace('"male"', '"female"', 1)},
-         "its hash is not that of its content"),
-    ):  # fmt: skip
+        (
+            entries,
+            entries.c.number == 4,
+            {"body": bodies[4].replace('"male"', '"female"', 1)},
+            "its hash is not that of its content",
+        ),
+    ):
         before = {**row._asdict()} if table is streams else {"body": bodies[4]}
         with one.database.transaction() as connection:
             connection.execute(update(table).where(where).values(**values))

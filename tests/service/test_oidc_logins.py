@@ -49,10 +49,15 @@ def provider(running: IdentityServer, monkeypatch: pytest.MonkeyPatch) -> Identi
 def described(url: str, store: str, **changes: Any) -> dict[str, Any]:
     return {
         "service": {"database": store, "public_url": PUBLIC},
-        "oidc": {"issuer": url, "client_id": CLIENT, "client_secret_env": "EVENHAND_TEST_CLIENT",
-                 "roles": ROLES, **changes},
+        "oidc": {
+            "issuer": url,
+            "client_id": CLIENT,
+            "client_secret_env": "EVENHAND_TEST_CLIENT",
+            "roles": ROLES,
+            **changes,
+        },
         "shields": [{"name": "loans", "plan": PLAN}],
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -186,7 +191,7 @@ FORGED: dict[str, Callable[[IdentityServer], None]] = {
     "issued later": lambda p: p.lies.update(iat=FUTURE),
     "no subject": lambda p: p.lies.update(sub=None),
     "another access token": lambda p: p.lies.update(at_hash="AAAAAAAAAAAAAAAAAAAAAA"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", FORGED)
@@ -259,8 +264,10 @@ def test_other_sites_cannot_use_the_session(client: TestClient, provider: Identi
     provider.claims["roles"] = ["root"]
     log_in(client)
     for elsewhere in ({"sec-fetch-site": "cross-site"}, {"origin": "https://other.example"}, {"origin": "null"}):
-        for ask in (client.post("/logout", headers=elsewhere),
-                    client.post("/v1/shields/loans/decisions", headers=elsewhere, json={})):  # fmt: skip
+        for ask in (
+            client.post("/logout", headers=elsewhere),
+            client.post("/v1/shields/loans/decisions", headers=elsewhere, json={}),
+        ):
             assert (ask.status_code, ask.json()["error"]["code"]) == (403, "origin")
     assert client.get("/v1/shields").status_code == 200
 
@@ -295,14 +302,17 @@ def test_a_provider_that_fails_is_told_of(
     assert gone.get("/login").status_code == 200
 
 
-@pytest.mark.parametrize(("changes", "location"), [
-    ({"issuer": "http://login.example.org"}, "oidc.issuer"),
-    ({"issuer": "login"}, "oidc.issuer"),
-    ({"client_id": ""}, "oidc.client_id"),
-    ({"roles": {"king": ["x"]}}, "oidc.roles"),
-    ({"session_hours": 0}, "oidc.session_hours"),
-    ({"secret": "x"}, "oidc"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "location"),
+    [
+        ({"issuer": "http://login.example.org"}, "oidc.issuer"),
+        ({"issuer": "login"}, "oidc.issuer"),
+        ({"client_id": ""}, "oidc.client_id"),
+        ({"roles": {"king": ["x"]}}, "oidc.roles"),
+        ({"session_hours": 0}, "oidc.session_hours"),
+        ({"secret": "x"}, "oidc"),
+    ],
+)
 def test_a_section_that_makes_no_sense_is_refused(changes: dict[str, Any], location: str) -> None:
     with pytest.raises(OptionError) as refused:
         ServiceConfig.read(described("https://login.example.org", "sqlite:///x.db", **changes))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from counting import Counting
 
-from evenhand.service import Database, Ledger, ShieldMachine
+from evenhand.service import Database, Ledger
+from evenhand.service.state_machines import ShieldMachine
 from evenhand.shields import PeriodicShield, Shield, read_plan
 
 SECONDS = 60

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from worked_streams import PARITY, SERVED, STREAMS, work
 
 from evenhand.errors import DataError, OptionError
-from evenhand.service import Database, Ledger, ServiceConfig, ServiceReplay, read_lines, read_log, replay_log
+from evenhand.service import Database, Ledger, ServiceConfig
 from evenhand.service.api.context import build_streams
-from evenhand.service.replay.replay import parse_line
+from evenhand.service.replay.replay import ServiceReplay, parse_line, read_lines, replay_log
 from evenhand.service.store.chain import canonical_json, hash_entry
+from evenhand.service.store.database import read_log
 from evenhand.shields import read_plan, save_policy, synthesize
 from support import scaled
 
@@ -57,8 +58,9 @@ def test_shields_intervened_and_the_guard_failed_so_that_there_is_something_to_a
     reasons = {one["body"]["output"].get("reason") for one in logs["loans"][1:]}
     assert reasons & {"accepted", "rejected"}
     assert "unguarded" in reasons
-    statuses = {one["body"]["output"]["outcome"]["status"] for one in logs["pictures"][1:]
-                if "outcome" in one["body"]["output"]}  # fmt: skip
+    statuses = {
+        one["body"]["output"]["outcome"]["status"] for one in logs["pictures"][1:] if "outcome" in one["body"]["output"]
+    }
     assert statuses == {"ok", "retry", "violation"}
 
 
@@ -81,8 +83,9 @@ def get(value, path):
     return value
 
 
-OTHERS = st.one_of(st.none(), st.booleans(), st.integers(-5, 50), st.floats(0, 2), st.text(max_size=5),
-                   st.just({}), st.just([]))  # fmt: skip
+OTHERS = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 50), st.floats(0, 2), st.text(max_size=5), st.just({}), st.just([])
+)
 
 
 def changed(value, drawn):

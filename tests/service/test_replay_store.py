@@ -12,17 +12,11 @@ from worked_streams import SERVED, STREAMS, work
 
 from evenhand.cli.main import main
 from evenhand.errors import StoreError
-from evenhand.service import (
-    Database,
-    Ledger,
-    ServiceConfig,
-    ServiceReplay,
-    StoreReplay,
-    read_heads,
-    read_log,
-    replay_stored_logs,
-)
+from evenhand.service import Database, Ledger, ServiceConfig, replay_stored_logs
 from evenhand.service.api.context import build_streams
+from evenhand.service.replay.replay import ServiceReplay
+from evenhand.service.replay.replay_store import StoreReplay
+from evenhand.service.store.database import read_heads, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
 
@@ -135,11 +129,14 @@ def test_an_answer_that_was_changed_is_found(store, what):
     one = (answers.c.stream == "loans") & (answers.c.id == answer_key("loans 3"))
     with store.reading() as connection:
         row = connection.execute(select(answers).where(one)).mappings().one()
-    changed(store, {
-        "added": insert(answers).values(stream="loans", id="0" * 64, number=row["number"]),
-        "gone": delete(answers).where(one),
-        "another": update(answers).where(one).values(number=77),
-    }[what])  # fmt: skip
+    changed(
+        store,
+        {
+            "added": insert(answers).values(stream="loans", id="0" * 64, number=row["number"]),
+            "gone": delete(answers).where(one),
+            "another": update(answers).where(one).values(number=77),
+        }[what],
+    )
     found = difference(store, "loans")
     assert found.entry == row["number"]
     assert "kept for" in found.what
@@ -157,21 +154,27 @@ def test_a_stream_whose_row_was_deleted_is_found_by_what_it_leaves(kept, evenhan
     assert "evenhand replay --store" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(("stray", "table"), [
-    (insert(answers).values(stream="loans", id="0" * 64, number=99), "answers"),
-    (insert(checkpoints).values(stream="loans", number=99, at=0.0), "checkpoints"),
-    (insert(entries).values(stream="loans", number=99, at=0.0, marked=True, body="{}", hash=""), "entries"),
-    (insert(pictures).values(stream="loans", number=99, id="x", at=0.0, media_type="", data=b""), "pictures"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stray", "table"),
+    [
+        (insert(answers).values(stream="loans", id="0" * 64, number=99), "answers"),
+        (insert(checkpoints).values(stream="loans", number=99, at=0.0), "checkpoints"),
+        (insert(entries).values(stream="loans", number=99, at=0.0, marked=True, body="{}", hash=""), "entries"),
+        (insert(pictures).values(stream="loans", number=99, id="x", at=0.0, media_type="", data=b""), "pictures"),
+    ],
+)
 def test_rows_behind_the_end_of_a_log_are_found(store, stray, table):
     changed(store, stray)
     assert difference(store, "loans").what == f"the table {table} has a row behind the last entry of the stream"
 
 
-@pytest.mark.parametrize("stray", [
-    insert(answers).values(stream="gone", id="0" * 64, number=1),
-    insert(checkpoints).values(stream="gone", number=0, at=0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "stray",
+    [
+        insert(answers).values(stream="gone", id="0" * 64, number=1),
+        insert(checkpoints).values(stream="gone", number=0, at=0.0),
+    ],
+)
 def test_rows_of_a_stream_that_is_gone_are_found(store, stray):
     changed(store, stray)
     assert "0 entries are left" in difference(store, "gone").what
@@ -185,11 +188,14 @@ def test_a_log_of_which_nothing_is_left_is_found(store):
 @pytest.mark.parametrize("what", ["gone", "added", "later"])
 def test_checkpoints_that_were_changed_are_found(store, what):
     here = checkpoints.c.stream == "loans"
-    changed(store, {
-        "gone": delete(checkpoints).where(here),
-        "added": insert(checkpoints).values(stream="loans", number=5, at=0.0),
-        "later": update(checkpoints).where(here).values(at=checkpoints.c.at + 1e9),
-    }[what])  # fmt: skip
+    changed(
+        store,
+        {
+            "gone": delete(checkpoints).where(here),
+            "added": insert(checkpoints).values(stream="loans", number=5, at=0.0),
+            "later": update(checkpoints).where(here).values(at=checkpoints.c.at + 1e9),
+        }[what],
+    )
     assert difference(store, "loans").what.startswith("the table checkpoints has another time for it")
 
 

@@ -52,12 +52,24 @@ def client(tmp_path, upstream):
     described = {
         "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False},
         "guards": [
-            {"name": "pictures", "config": {**shared, "classifier": {"kind": "studio"}, "generator": {
-                "kind": "images", "url": upstream.url, "model": "studio-pictures"}}},
-            {"name": "texts", "config": {**shared, "classifier": {"kind": "lexicon", "words": {"age": AGES}},
-                                         "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"}}},
+            {
+                "name": "pictures",
+                "config": {
+                    **shared,
+                    "classifier": {"kind": "studio"},
+                    "generator": {"kind": "images", "url": upstream.url, "model": "studio-pictures"},
+                },
+            },
+            {
+                "name": "texts",
+                "config": {
+                    **shared,
+                    "classifier": {"kind": "lexicon", "words": {"age": AGES}},
+                    "generator": {"kind": "chat", "url": upstream.url, "model": "studio-texts"},
+                },
+            },
         ],
-    }  # fmt: skip
+    }
     with TestClient(create_app(ServiceConfig.read(described)), raise_server_exceptions=False) as here:
         yield here
 
@@ -72,10 +84,16 @@ def asks(trap):
     yield "/v1/chat/completions", {"messages": [{"role": "user", "content": parts}], "model": "texts"}
     for images in ([place], [f"file://{place}"], ["file:///etc/passwd"], [f"data:{place}"]):
         for kind in ("request", "response"):
-            yield "/beta/litellm_basic_guardrail_api", {
-                "texts": ["leader"], "images": images, "input_type": kind, "litellm_call_id": "1",
-                "additional_provider_specific_params": {"guard": "pictures", "url": place},
-            }  # fmt: skip
+            yield (
+                "/beta/litellm_basic_guardrail_api",
+                {
+                    "texts": ["leader"],
+                    "images": images,
+                    "input_type": kind,
+                    "litellm_call_id": "1",
+                    "additional_provider_specific_params": {"guard": "pictures", "url": place},
+                },
+            )
 
 
 def test_requests_lead_nowhere(client, upstream, trap, reached, monkeypatch):

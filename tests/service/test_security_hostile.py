@@ -122,8 +122,10 @@ def test_nobody_else_is_harmed(client):
     "prompt", ["leader\r\nset-cookie: a=b", "leader ☃ \u2028 ünï", "leader \x00\x7f", "leader %0d%0a"]
 )
 def test_prompts_break_no_header(client, prompt):
-    for path, body in ((PICTURES, {"prompt": prompt}), (GUARDRAIL, {"texts": [prompt], "input_type": "request",
-                                                                     "litellm_call_id": prompt})):  # fmt: skip
+    for path, body in (
+        (PICTURES, {"prompt": prompt}),
+        (GUARDRAIL, {"texts": [prompt], "input_type": "request", "litellm_call_id": prompt}),
+    ):
         answer = client.post(path, json=body)
         assert answer.status_code == 200
         assert "set-cookie" not in answer.headers
@@ -170,13 +172,27 @@ def test_every_answer_keeps_browsers_from_harm(client, path):
     assert "server" not in headers
 
 
-@pytest.mark.parametrize("path", [
-    "/assets/../app.py", "/assets/..%2f..%2fapp.py", "/assets/%2e%2e/%2e%2e/settings.py", "/assets/....//app.py",
-    "/assets//etc/passwd", "/assets/%2fetc%2fpasswd", "/assets/index.html%00.js", "//etc/passwd",
-    "/v1/pictures/../../x", "/v1/pictures/..%2f..%2fevenhand.db", "/v1/shields/..%2f..%2f", "/v1/shields/%00",
-    "/v1/shields/evenhand:keys", "/v1/shields/a%0d%0ab", "/v1/models/..%2f..",
-    "/v1/streams/..%2fevenhand.db/log",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/assets/../app.py",
+        "/assets/..%2f..%2fapp.py",
+        "/assets/%2e%2e/%2e%2e/settings.py",
+        "/assets/....//app.py",
+        "/assets//etc/passwd",
+        "/assets/%2fetc%2fpasswd",
+        "/assets/index.html%00.js",
+        "//etc/passwd",
+        "/v1/pictures/../../x",
+        "/v1/pictures/..%2f..%2fevenhand.db",
+        "/v1/shields/..%2f..%2f",
+        "/v1/shields/%00",
+        "/v1/shields/evenhand:keys",
+        "/v1/shields/a%0d%0ab",
+        "/v1/models/..%2f..",
+        "/v1/streams/..%2fevenhand.db/log",
+    ],
+)
 def test_no_path_leads_anywhere_else(client, path):
     answer = client.get(path)
     assert answer.status_code in (404, 422), answer.text[:200]

@@ -15,9 +15,9 @@ from service_settings import IDLE
 from starlette.testclient import TestClient
 
 from evenhand.errors import StoreError
-from evenhand.service import Caller, Database, KeyStore, ServiceConfig, create_app, create_key
+from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
 from evenhand.service.api.envelope import RequestEnvelope
-from evenhand.service.auth.keys import hash_key
+from evenhand.service.auth.keys import Caller, hash_key
 from evenhand.service.auth.logging import logger, structured_logging
 from genai_upstream import Upstream
 
@@ -86,8 +86,10 @@ def test_errors_of_other_threads_and_libraries_are_told_without_their_words(line
         logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
     told = lines()
     assert [one["event"] for one in told] == [
-        "a thread ended", "Task exception was never retrieved", "Exception in ASGI application",
-    ]  # fmt: skip
+        "a thread ended",
+        "Task exception was never retrieved",
+        "Exception in ASGI application",
+    ]
     assert [one.get("error") for one in told] == ["ValueError", None, "KeyError"]
     assert "Wilhelmina" not in json.dumps(told)
 
@@ -267,11 +269,14 @@ def test_nothing_secret_is_written_anywhere(served, tmp_path):
             assert hash_key(wrong).encode() not in content, name
 
 
-@pytest.mark.parametrize("url", [
-    f"postgresql+psycopg://evenhand:{DATABASE_PASSWORD}@127.0.0.1:1/nothing",
-    f"postgresql+psycopg://evenhand:{DATABASE_PASSWORD}@127.0.0.1:no/nothing",
-    f"nothing://evenhand:{DATABASE_PASSWORD}@127.0.0.1/nothing",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://evenhand:{DATABASE_PASSWORD}@127.0.0.1:1/nothing",
+        f"postgresql+psycopg://evenhand:{DATABASE_PASSWORD}@127.0.0.1:no/nothing",
+        f"nothing://evenhand:{DATABASE_PASSWORD}@127.0.0.1/nothing",
+    ],
+)
 def test_passwords_of_stores_are_not_told(url, tmp_path, capsys, monkeypatch):
     from evenhand.cli.main import main
 

@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 
 from evenhand.cli.main import app as command
 from evenhand.errors import AccessError, DecisionError, OptionError, StoreError
-from evenhand.service import KEY_STREAM, Database, KeyStore, ServiceConfig, create_app, create_key, read_entries_after
+from evenhand.service import Database, KeyStore, ServiceConfig, create_app, create_key
 from evenhand.service.auth import keys as module
 from evenhand.service.auth.keys import COOKIE, PREFIX, KeyCache, hash_key
 from evenhand.service.auth.limits import FAILURES_AT_ONCE
 from evenhand.service.auth.middleware import AuthMiddleware
-from evenhand.service.state_machines import KeyMachine
+from evenhand.service.state_machines import KEY_STREAM, KeyMachine
+from evenhand.service.store.database import read_entries_after
 
 
 class Clock:
@@ -91,9 +92,13 @@ def test_every_change_is_in_the_log(ring, database, clock):
         bodies = [one["body"] for one in read_entries_after(connection, KEY_STREAM, 0)]
     assert [one["input"]["op"] for one in bodies] == ["add", "add", "expire", "revoke", "revoke"]
     assert bodies[0]["input"] == {
-        "op": "add", "hash": hash_key(key), "name": "ann", "scopes": ["decide", "read"], "expires": 1_060.0,
+        "op": "add",
+        "hash": hash_key(key),
+        "name": "ann",
+        "scopes": ["decide", "read"],
+        "expires": 1_060.0,
         "at": 1_000.0,
-    }  # fmt: skip
+    }
     assert [one["before"]["keys"] for one in bodies] == [0, 1, 2, 2, 2]
     assert key not in json.dumps(bodies)
 
@@ -117,8 +122,15 @@ def test_the_log_gives_the_keys_again(ring, database):
 def test_what_makes_no_sense_changes_nothing(ring):
     ring.add("ann", ["read"])
     before = ring.keys()
-    for name, scopes in (("ann", ["read"]), ("a b", ["read"]), ("", ["read"]), ("x" * 101, ["read"]),
-                         ("bob", []), ("bob", ["everything"]), ("bob\n", ["read"])):  # fmt: skip
+    for name, scopes in (
+        ("ann", ["read"]),
+        ("a b", ["read"]),
+        ("", ["read"]),
+        ("x" * 101, ["read"]),
+        ("bob", []),
+        ("bob", ["everything"]),
+        ("bob\n", ["read"]),
+    ):
         with pytest.raises(OptionError):
             ring.add(name, scopes)
     for change in (lambda: ring.rotate("bob", overlap=1), lambda: ring.revoke("bob")):
@@ -284,9 +296,15 @@ def test_where_a_key_may_stand(client, reader):
     assert get("/v1/shields", headers={"x-api-key": reader}).status_code == 200
     assert get("/v1/shields", headers={"cookie": f"{COOKIE}={reader}"}).status_code == 200
     for wrong in (
-        {}, {"authorization": reader}, {"authorization": f"Basic {reader}"}, {"authorization": "Bearer"},
-        {"authorization": "Bearer x"}, {"x-api-key": ""}, {"cookie": f"{COOKIE}="}, {"cookie": f"other={reader}"},
-    ):  # fmt: skip
+        {},
+        {"authorization": reader},
+        {"authorization": f"Basic {reader}"},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer x"},
+        {"x-api-key": ""},
+        {"cookie": f"{COOKIE}="},
+        {"cookie": f"other={reader}"},
+    ):
         answer = get("/v1/shields", headers=wrong)
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "key"), wrong
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -344,12 +362,16 @@ def test_a_stream_of_events_ends_with_its_key(database, clock):
                     steady.now += module.FRESH_SECONDS
                 await send({"type": "http.response.body", "body": b"%d" % k, "more_body": True})
 
-        state = SimpleNamespace(context=SimpleNamespace(
-            settings=ServiceConfig(), keys=KeyCache(database, clock=clock, steady=steady)))  # fmt: skip
+        state = SimpleNamespace(
+            context=SimpleNamespace(settings=ServiceConfig(), keys=KeyCache(database, clock=clock, steady=steady))
+        )
         scope = {
-            "type": "http", "method": "GET", "path": "/v1/events", "app": SimpleNamespace(state=state),
+            "type": "http",
+            "method": "GET",
+            "path": "/v1/events",
+            "app": SimpleNamespace(state=state),
             "headers": [(b"authorization", f"Bearer {key}".encode())],
-        }  # fmt: skip
+        }
         sent = []
 
         async def send(message):
@@ -399,14 +421,25 @@ def test_a_service_without_keys_listens_to_its_own_machine_alone(host):
 
 # ---- keys for some streams alone
 
-OTHERS = ("/", "/metrics", "/v1/events", "/v1/dashboard", "/v1/shields/finite", "/v1/streams/finite/log",
-          "/v1/streams/finite/log", "/v1/streams/evenhand:keys/log", "/v1/dashboard/streams/finite/window",
-          "/v1/dashboard/streams/finite/export.csv")  # fmt: skip
+OTHERS = (
+    "/",
+    "/metrics",
+    "/v1/events",
+    "/v1/dashboard",
+    "/v1/shields/finite",
+    "/v1/streams/finite/log",
+    "/v1/streams/finite/log",
+    "/v1/streams/evenhand:keys/log",
+    "/v1/dashboard/streams/finite/window",
+    "/v1/dashboard/streams/finite/export.csv",
+)
 
 
 def test_a_key_for_some_streams_is_refused_elsewhere(url, database):
-    streams = {"shields": [{"name": "loans", "plan": PLAN}, {"name": "finite", "plan": PLAN}],
-               "guards": [{"name": "studio", "config": GUARD}, {"name": "other", "config": GUARD}]}  # fmt: skip
+    streams = {
+        "shields": [{"name": "loans", "plan": PLAN}, {"name": "finite", "plan": PLAN}],
+        "guards": [{"name": "studio", "config": GUARD}, {"name": "other", "config": GUARD}],
+    }
     with KeyStore(database) as ring:
         key = ring.add("ann", ["admin"], streams=["loans", "studio"])
         assert ring.keys()[0].streams == {"loans", "studio"}
@@ -422,8 +455,12 @@ def test_a_key_for_some_streams_is_refused_elsewhere(url, database):
         assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["studio"]
         prompt = {"prompt": "a leader"}
         assert client.post("/v1/images/generations", json=prompt).status_code == 200, "of its guards there is one"
-        call = {"texts": ["a leader"], "input_type": "request", "litellm_call_id": "1",
-                "additional_provider_specific_params": {"guard": "other"}}  # fmt: skip
+        call = {
+            "texts": ["a leader"],
+            "input_type": "request",
+            "litellm_call_id": "1",
+            "additional_provider_specific_params": {"guard": "other"},
+        }
         answers = [client.get(path) for path in OTHERS]
         answers.append(client.post("/v1/shields/finite/decisions", json=one))
         answers.append(client.post("/v1/shields/finite/decisions/batch", json={"decisions": [one]}))
@@ -486,10 +523,17 @@ def test_an_empty_list_says_how_to_begin(run):
     assert "evenhand keys add" in run("list").output
 
 
-@pytest.mark.parametrize("arguments", [
-    ("add", "ann", "--scope", "all"), ("add", "ann", "--scope", "read", "--expires", "3y"), ("revoke", "ann"),
-    ("rotate", "ann"), ("rotate", "ann", "--overlap", "-1d"), ("add", "a/b", "--scope", "read"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("add", "ann", "--scope", "all"),
+        ("add", "ann", "--scope", "read", "--expires", "3y"),
+        ("revoke", "ann"),
+        ("rotate", "ann"),
+        ("rotate", "ann", "--overlap", "-1d"),
+        ("add", "a/b", "--scope", "read"),
+    ],
+)
 def test_wrong_commands_have_one_clear_message(run, arguments):
     with pytest.raises(OptionError) as raised:
         CliRunner().invoke(command, ["keys", *arguments], catch_exceptions=False)

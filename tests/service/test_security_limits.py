@@ -7,9 +7,10 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from evenhand.errors import AccessError
-from evenhand.service import Caller, LimitsConfig
 from evenhand.service.auth import limits as module
+from evenhand.service.auth.keys import Caller
 from evenhand.service.auth.limits import LimitsMiddleware, TokenBuckets
+from evenhand.service.settings import LimitsConfig
 
 ANN, BOB = (Caller(name, frozenset({"decide"}), name) for name in ("ann", "bob"))
 

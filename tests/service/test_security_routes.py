@@ -8,8 +8,8 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Mount
 from starlette.testclient import TestClient
 
-from evenhand.service import Caller, ServiceConfig, create_app
-from evenhand.service.auth.keys import SCOPES, KeyCache, RequiredScope
+from evenhand.service import ServiceConfig, create_app
+from evenhand.service.auth.keys import SCOPES, Caller, KeyCache, RequiredScope
 from evenhand.service.auth.middleware import ASSETS, PICTURES, PUBLIC_PATHS, is_public
 
 NOBODY = Caller("nobody", frozenset())

@@ -77,15 +77,18 @@ def test_a_body_that_comes_drop_by_drop_is_given_up(line):
     assert status(said(line)) == 408
 
 
-@pytest.mark.parametrize("head", [
-    b"content-length: 48\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"content-length: 48\r\ncontent-length: 5\r\n\r\n",
-    b"content-length: -1\r\n\r\n",
-    b"content-length: 0x30\r\n\r\n",
-    b"transfer-encoding: chunked\r\n\r\nzz\r\n",
-    b"bad header\r\n\r\n",
-    b"a\x00b: c\r\n\r\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"content-length: 48\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"content-length: 48\r\ncontent-length: 5\r\n\r\n",
+        b"content-length: -1\r\n\r\n",
+        b"content-length: 0x30\r\n\r\n",
+        b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"bad header\r\n\r\n",
+        b"a\x00b: c\r\n\r\n",
+    ],
+)
 def test_what_two_readers_could_read_differently_is_refused(line, head):
     line.sendall(START + head + b"GET /v1/shields HTTP/1.1\r\nhost: localhost\r\n\r\n")
     answer = said(line)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import Database, Ledger, ServiceConfig, ShieldMachine, create_app, read_entries_after, shields
+from evenhand.service import Database, Ledger, ServiceConfig, create_app, shields
+from evenhand.service.state_machines import ShieldMachine
+from evenhand.service.store.database import read_entries_after
 from evenhand.shields import Shield, read_plan, synthesize
 from support import scaled
 
@@ -362,7 +364,7 @@ def test_what_is_left_at_the_end_is_logged_or_told(tmp_path, policy, caplog):
     failures=st.lists(st.sampled_from(["works", "works", "before", "after"]), max_size=60),
     together=st.integers(1, 8),
     when_down=st.sampled_from(["pass", "pass", "refuse"]),
-)  # fmt: skip
+)
 @settings(max_examples=scaled(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_never_a_silent_skip(asked, failures, together, when_down, tmp_path_factory, policy, monkeypatch):
     world = World(tmp_path_factory.mktemp("store"), policy, when_down)
@@ -418,9 +420,10 @@ def test_over_http_nothing_passes_without_saying_so(tmp_path, monkeypatch):
         "service": {"database": f"sqlite:///{tmp_path / 'evenhand.db'}", "keys": False},
         "shields": [{"name": "open", "plan": PLAN, "when_down": "pass"}, {"name": "closed", "plan": PLAN}],
         "guards": [
-            {"name": "passing", "config": GUARD, "when_down": "pass"}, {"name": "refusing", "config": GUARD},
+            {"name": "passing", "config": GUARD, "when_down": "pass"},
+            {"name": "refusing", "config": GUARD},
         ],
-    }  # fmt: skip
+    }
     with TestClient(create_app(ServiceConfig.read(described))) as client:
 
         def decide(shield, id):
@@ -469,8 +472,10 @@ def test_over_http_nothing_passes_without_saying_so(tmp_path, monkeypatch):
                 break
         log = [json.loads(line) for line in client.get("/v1/streams/open/log").text.splitlines()]
         assert [one["body"]["input"]["id"] for one in log if one["body"].get("input", {}).get("op") == "unguarded"] == [
-            "2", "3", "4",
-        ]  # fmt: skip
+            "2",
+            "3",
+            "4",
+        ]
         again = decide("open", "2")
         assert (guarded(again), again.headers["x-evenhand-repeated"]) == ((200, "false"), "true")
         assert again.json()["number"] is not None

@@ -264,7 +264,7 @@ def test_a_policy_that_cannot_be_loaded(refused, tmp_path):
             "within ranges only",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_plan_that_makes_no_sense(refused, plan, said):
     found = refused(f"{SHIELD}plan = {_toml(plan)}\n")
     assert "the plan of the shield 'loans'" in found

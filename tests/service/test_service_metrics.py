@@ -76,16 +76,21 @@ def test_nothing_that_a_caller_sends_is_a_label(client):
     client.post("/v1/images/generations", json={"prompt": f"a leader {SECRET}", "user": SECRET})
     samples, answer = sampled(client)
     assert SECRET not in answer.text.lower()
-    assert of(samples, "evenhand_http_requests_total", method="POST", route="/v1/shields/{name}/decisions",
-              status="404") == 1  # fmt: skip
+    assert (
+        of(samples, "evenhand_http_requests_total", method="POST", route="/v1/shields/{name}/decisions", status="404")
+        == 1
+    )
     assert of(samples, "evenhand_http_requests_total", method="GET", route="none", status="404") == 1
 
 
 def test_every_counter_exists_before_anything_happens(client):
     samples, _ = sampled(client)
     metrics = client.app.state.context.metrics
-    empty = [metric.name for metric in metrics.registry.collect()
-             if metric.type in ("counter", "histogram") and not metric.samples]  # fmt: skip
+    empty = [
+        metric.name
+        for metric in metrics.registry.collect()
+        if metric.type in ("counter", "histogram") and not metric.samples
+    ]
     assert empty in ([], ["evenhand_judge_answers"]), "an alert compares the first value with 0"
     for decision in ("0", "1"):
         assert of(samples, "evenhand_decisions_total", stream="loans", decision=decision) == 0

@@ -3,7 +3,8 @@
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.service import ServiceConfig, demo_config
+from evenhand.service import ServiceConfig
+from evenhand.service.settings import demo_config
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_ids_of_different_shields_have_nothing_to_do_with_each_other(client):
         ('{"id": ' + "9" * 5_000 + ', "group": "women", "recommendation": 1}', 400, "json", "digits"),
         (" " * 10_000_001, 413, "size", ""),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused_and_counts_nothing(client, body, status, code, said):
     content = body if isinstance(body, str | bytes) else json.dumps(body)
     answer = client.post(LOANS, content=content, headers={"content-type": "application/json"})

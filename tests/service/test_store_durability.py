@@ -53,14 +53,29 @@ def test_every_acknowledged_decision_was_brought_to_the_disk_first(tmp_path: Pat
     if strace is None:
         pytest.skip("strace is not installed")
     url, trace = f"sqlite:///{tmp_path / 'evenhand.db'}", tmp_path / "trace"
-    command = [strace, "-f", "--seccomp-bpf", "-y", "-o", trace, "-e", "trace=fsync,fdatasync,pwrite64,stat,newfstatat",
-               sys.executable, "-c", CODE, url, Path(__file__).parent]  # fmt: skip
+    command = [
+        strace,
+        "-f",
+        "--seccomp-bpf",
+        "-y",
+        "-o",
+        trace,
+        "-e",
+        "trace=fsync,fdatasync,pwrite64,stat,newfstatat",
+        sys.executable,
+        "-c",
+        CODE,
+        url,
+        Path(__file__).parent,
+    ]
     ran = subprocess.run([str(one) for one in command], capture_output=True, text=True, timeout=120, check=False)
     if "ptrace" in ran.stderr:
         pytest.skip("processes cannot be traced here")
     assert ran.returncode == 0, ran.stderr
-    calls = re.findall(r"(fdatasync|fsync|pwrite64)\(\d+<[^>]*evenhand.db-wal>|\"(/acknowledged|/begin)\"",
-                       trace.read_text(errors="replace"))  # fmt: skip
+    calls = re.findall(
+        r"(fdatasync|fsync|pwrite64)\(\d+<[^>]*evenhand.db-wal>|\"(/acknowledged|/begin)\"",
+        trace.read_text(errors="replace"),
+    )
     steps = [call or mark for call, mark in calls]
     begins = [place for place, step in enumerate(steps) if step == "/begin"]
     for durable, begin, end in ((True, begins[0], begins[1]), (False, begins[1], len(steps))):

@@ -128,8 +128,10 @@ def test_a_replica_that_is_stopped_in_a_transaction_does_not_stop_the_others(pos
     database = Database(url)
     ledger = Ledger(database, {"a": Counting()})
     with database.transaction() as connection:
-        limits = {name: connection.execute(text(f"SHOW {name}")).scalar()
-                  for name in ("lock_timeout", "idle_in_transaction_session_timeout")}  # fmt: skip
+        limits = {
+            name: connection.execute(text(f"SHOW {name}")).scalar()
+            for name in ("lock_timeout", "idle_in_transaction_session_timeout")
+        }
     assert limits == {"lock_timeout": "30s", "idle_in_transaction_session_timeout": "15s"}
     with psycopg.connect(url.replace("+psycopg", "")) as frozen:
         frozen.execute("SET idle_in_transaction_session_timeout = 200")

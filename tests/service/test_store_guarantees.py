@@ -29,7 +29,9 @@ from hypothesis.stateful import (
 from postgres import Cluster
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import Ledger, OperationResult, read_entries_after, read_heads
+from evenhand.service import Ledger
+from evenhand.service.store.database import read_entries_after, read_heads
+from evenhand.service.store.transaction import OperationResult
 from support import scaled
 
 FAULTS = st.lists(st.sampled_from([None, "before", "during", "commit", "after"]), max_size=5)
@@ -113,8 +115,10 @@ class Promises(RuleBasedStateMachine):
             if not self._happened(asked):
                 return
             assert "not known" in failed[0].message
-        expected = {place: self.references[stream].take(operation, id_) for place, stream, operation, id_ in
-                    sorted((place, *one[:3]) for place, one in enumerate(asked))}  # fmt: skip
+        expected = {
+            place: self.references[stream].take(operation, id_)
+            for place, stream, operation, id_ in sorted((place, *one[:3]) for place, one in enumerate(asked))
+        }
         if failed:
             return
         for place, (future, error) in enumerate(zip(futures, errors, strict=True)):

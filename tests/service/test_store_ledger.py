@@ -15,8 +15,9 @@ from counting import Counting
 from sqlalchemy import select
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import Database, Ledger, OperationResult
+from evenhand.service import Database, Ledger
 from evenhand.service.store.tables import streams
+from evenhand.service.store.transaction import OperationResult
 
 
 @pytest.fixture
@@ -148,11 +149,20 @@ class Greedy(Counting):
 def test_a_fault_of_the_machine_is_the_fault_of_one_operation_alone(database: Database) -> None:
     ledger = Ledger(database, {"a": Greedy(), "b": Counting()})
     with _held(ledger):
-        asked = [_add(ledger, 1, "x"), ledger.submit("a", {"op": "break"}), _add(ledger, 2, "y"),
-                 ledger.submit("a", {"op": "mad"}), _add(ledger, 4, stream="b")]  # fmt: skip
+        asked = [
+            _add(ledger, 1, "x"),
+            ledger.submit("a", {"op": "break"}),
+            _add(ledger, 2, "y"),
+            ledger.submit("a", {"op": "mad"}),
+            _add(ledger, 4, stream="b"),
+        ]
     assert [type(one.exception(10)).__name__ for one in asked] == [
-        "NoneType", "RuntimeError", "NoneType", "ValueError", "NoneType"
-    ]  # fmt: skip
+        "NoneType",
+        "RuntimeError",
+        "NoneType",
+        "ValueError",
+        "NoneType",
+    ]
     assert asked[2].result().answer == {"total": 3, "number": 2}
     ledger.close()
     verified(database)
@@ -270,10 +280,14 @@ ledger.close()
 def test_two_processes_on_one_store_are_one_sequence(store_url: str) -> None:
     here = str(Path(__file__).parent)
     both = [
-        subprocess.Popen([sys.executable, "-c", ONE_OF_TWO, store_url, first, here], stdin=subprocess.PIPE,
-                         stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_TWO, store_url, first, here],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for first in ("0", "200")
-    ]  # fmt: skip
+    ]
     for one in both:
         assert one.stdout is not None
         assert one.stdout.readline() == "ready\n"

@@ -14,7 +14,8 @@ from faulty import Faulty
 from sqlalchemy import func, select
 
 from evenhand.errors import StoreError
-from evenhand.service import Database, Ledger, read_heads
+from evenhand.service import Database, Ledger
+from evenhand.service.store.database import read_heads
 from evenhand.service.store.tables import answers, entries
 from evenhand.service.store.upkeep import FRESH_SECONDS, Readiness
 

@@ -7,9 +7,10 @@ import pytest
 from counting import Counting
 from sqlalchemy import insert, select, text, update
 
-from evenhand.service import Database, Ledger, RetentionJob, read_entries_after, read_heads, read_log, read_state
+from evenhand.service import Database, Ledger
+from evenhand.service.store.database import read_entries_after, read_heads, read_log, read_state
 from evenhand.service.store.tables import entries, streams
-from evenhand.service.store.upkeep import DAY_SECONDS
+from evenhand.service.store.upkeep import DAY_SECONDS, RetentionJob
 
 
 @pytest.fixture
@@ -65,8 +66,13 @@ def _plan(database: Database, query: str, **values: object) -> str:
 
 
 def test_a_page_is_found_without_going_through_the_log(database: Database) -> None:
-    page = _plan(database, "SELECT * FROM entries WHERE stream = :s AND number > :n AND number >= :f ORDER BY number"
-                 " LIMIT 10", s="a", n=5, f=0)  # fmt: skip
+    page = _plan(
+        database,
+        "SELECT * FROM entries WHERE stream = :s AND number > :n AND number >= :f ORDER BY number LIMIT 10",
+        s="a",
+        n=5,
+        f=0,
+    )
     first = _plan(database, "SELECT min(number) FROM checkpoints WHERE stream = :s", s="a")
     answer = _plan(
         database, "SELECT * FROM answers WHERE stream = :s AND id IN (:one, :two)", s="a", one=b"1", two=b"2"
@@ -94,8 +100,10 @@ def test_a_log_of_a_million_entries_is_read_a_page_at_a_time_and_cut(store_url: 
     ledger = Ledger(database, {"a": Counting()}, clock=lambda: 1e9)
     with database.transaction() as connection:
         for begin in range(1, count, 10_000):
-            rows = [{"stream": "a", "number": number, "at": 1e9, "marked": True, "body": '{"id":null}',
-                     "hash": "1" * 64} for number in range(begin, begin + 10_000)]  # fmt: skip
+            rows = [
+                {"stream": "a", "number": number, "at": 1e9, "marked": True, "body": '{"id":null}', "hash": "1" * 64}
+                for number in range(begin, begin + 10_000)
+            ]
             connection.execute(insert(entries), rows)
         connection.execute(update(streams).values(number=count, hash="1" * 64))
     tracemalloc.start()

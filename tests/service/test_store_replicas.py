@@ -11,9 +11,19 @@ from sqlalchemy import select
 
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai import Enforcer, GenerationConfig, Guard, Item
-from evenhand.service import Database, GuardMachine, Ledger, RetentionJob, StoredEnforcer, read_log, read_state
+from evenhand.service import Database, Ledger
+from evenhand.service.generation.stored_enforcer import StoredEnforcer
+from evenhand.service.state_machines import GuardMachine
+from evenhand.service.store.database import read_log, read_state
 from evenhand.service.store.tables import replicas
-from evenhand.service.store.upkeep import BEAT_SECONDS, DEAD_SECONDS, PAUSE_SECONDS, Replicas, UpkeepThread
+from evenhand.service.store.upkeep import (
+    BEAT_SECONDS,
+    DEAD_SECONDS,
+    PAUSE_SECONDS,
+    Replicas,
+    RetentionJob,
+    UpkeepThread,
+)
 
 
 class Clock:

@@ -11,10 +11,16 @@ from counting import Counting
 from sqlalchemy import func, insert, select
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.service import Database, Ledger, RetentionJob, ServiceConfig, open_service, read_entries_after, read_log
-from evenhand.service.store.database import first_kept_number
+from evenhand.service import Database, Ledger, ServiceConfig, open_service
+from evenhand.service.store.database import first_kept_number, read_entries_after, read_log
 from evenhand.service.store.tables import answers, entries, pictures, replicas
-from evenhand.service.store.upkeep import DAY_SECONDS, ENTRIES_PER_DELETE, JUMP_SECONDS, PICTURES_PER_DELETE
+from evenhand.service.store.upkeep import (
+    DAY_SECONDS,
+    ENTRIES_PER_DELETE,
+    JUMP_SECONDS,
+    PICTURES_PER_DELETE,
+    RetentionJob,
+)
 
 LOG_DAYS, PICTURE_DAYS = 8.0, 2.0
 
@@ -26,8 +32,14 @@ class House:
         self.now, self.steady = 1.8e9, 5.0
         self.database = Database(url)
         self.ledger = Ledger(self.database, {"a": Counting(), "quiet": Counting()}, clock=lambda: self.now)
-        self.retention = RetentionJob(self.database, self.ledger, log_days=log_days, picture_days=picture_days,
-                                   clock=lambda: self.now, steady=lambda: self.steady)  # fmt: skip
+        self.retention = RetentionJob(
+            self.database,
+            self.ledger,
+            log_days=log_days,
+            picture_days=picture_days,
+            clock=lambda: self.now,
+            steady=lambda: self.steady,
+        )
 
     def add(self, amount: int, id: str | None = None) -> Any:
         return self.ledger.submit("a", {"op": "add", "amount": amount}, id=id).result(20)
@@ -161,8 +173,11 @@ def test_without_a_limit_everything_stays_and_nothing_is_added(store_url: str) -
 
 def _picture(house: House, number: int) -> None:
     with house.database.transaction() as connection:
-        connection.execute(insert(pictures).values(stream="a", number=number, id=f"{number}", at=house.now,
-                                                   media_type="image/png", data=b"picture"))  # fmt: skip
+        connection.execute(
+            insert(pictures).values(
+                stream="a", number=number, id=f"{number}", at=house.now, media_type="image/png", data=b"picture"
+            )
+        )
 
 
 def test_pictures_go_by_themselves(house: House) -> None:
@@ -206,8 +221,11 @@ def test_the_settings_say_how_long(tmp_path: Path) -> None:
 def test_a_running_service_does_it_by_itself(settings: ServiceConfig) -> None:
     context = open_service(settings)
     with context.database.transaction() as connection:
-        connection.execute(insert(pictures).values(stream="studio", number=1, id="old", at=1.0, media_type="image/png",
-                                                   data=b"picture"))  # fmt: skip
+        connection.execute(
+            insert(pictures).values(
+                stream="studio", number=1, id="old", at=1.0, media_type="image/png", data=b"picture"
+            )
+        )
     context.close()
     context = open_service(settings)
     try:

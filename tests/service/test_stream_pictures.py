@@ -16,7 +16,8 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 
 from in_thread import Running, running, until
 
-from evenhand.genai import Item, Studio, StudioPixels
+from evenhand.genai import Item
+from evenhand.genai.backends.studio import Studio, StudioPixels
 from genai_upstream import Upstream
 
 ADULT = {"age": {"adult": 1}}

@@ -24,7 +24,7 @@ from ordeal import HIRING, LOANS, Replicas, Swarm, guard, service_file
 from postgres import Cluster
 from referee import GuardReferee, ShieldReferee, Store, watched_batches
 
-from evenhand.genai import Studio
+from evenhand.genai.backends.studio import Studio
 from genai_upstream import Upstream
 
 BIAS = {"age": {"child": 1.0, "adult": 8.0, "elderly": 1.0}, "gender": {"woman": 2.0, "man": 8.0}}

@@ -21,9 +21,12 @@ from referee import GuardReferee, ShieldReferee, Store
 from sqlalchemy import Connection
 
 from evenhand.errors import DecisionError, StoreError
-from evenhand.genai import Item, Studio
-from evenhand.service import Database, Ledger, ServedGuardConfig, ServedShieldConfig, StoredEnforcer
+from evenhand.genai import Item
+from evenhand.genai.backends.studio import Studio
+from evenhand.service import Database, Ledger
 from evenhand.service.generation.guards import ServedGuard, build_guard_machine, open_guard
+from evenhand.service.generation.stored_enforcer import StoredEnforcer
+from evenhand.service.settings import ServedGuardConfig, ServedShieldConfig
 from evenhand.service.shields import build_shield
 
 

@@ -132,9 +132,11 @@ def test_a_clock_that_jumps_decides_nothing(tmp_path: Path) -> None:
     now = tmp_path / "now"
     now.write_text("+0")
     fake = {
-        "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(now), "FAKETIME_NO_CACHE": "1",
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(now),
+        "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }  # fmt: skip
+    }
     with Replicas(tmp_path, service_file(url, guard(None)), environment={**os.environ, **fake}) as replicas:
         with Swarm(replicas.urls, deciders=4, painters=1) as swarm:
             for jump in ("+0", "-10d", "+400d", "-9000d", "+3h", "+0"):

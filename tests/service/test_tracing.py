@@ -69,8 +69,9 @@ def inside(span: ReadableSpan, outer: ReadableSpan) -> bool:
     assert span.context is not None
     assert outer.context is not None
     return span.parent is not None and (span.parent.span_id, span.context.trace_id) == (
-        outer.context.span_id, outer.context.trace_id,
-    )  # fmt: skip
+        outer.context.span_id,
+        outer.context.trace_id,
+    )
 
 
 @pytest.mark.parametrize("header", [{}, {"origin": "http://localhost"}], ids=["the short way", "the ordinary way"])
@@ -83,12 +84,19 @@ def test_a_decision_is_traced_down_to_the_disk(client: TestClient, spans: Spans,
     assert request.parent is not None
     assert f"{request.context.trace_id:032x}-{request.parent.span_id:016x}" == PARENT[3:-3]
     assert dict(request.attributes or {}) == {
-        "http.request.method": "POST", "http.route": "/v1/shields/{name}/decisions", "http.response.status_code": 200,
-        "evenhand.stream": "loans", "evenhand.request_id": "mine-7",
-    }  # fmt: skip
+        "http.request.method": "POST",
+        "http.route": "/v1/shields/{name}/decisions",
+        "http.response.status_code": 200,
+        "evenhand.stream": "loans",
+        "evenhand.request_id": "mine-7",
+    }
     assert inside(decision, request)
-    assert decision.attributes == {"evenhand.stream": "loans", "evenhand.guarded": True, "evenhand.intervened": False,
-                                   "evenhand.repeated": False}  # fmt: skip
+    assert decision.attributes == {
+        "evenhand.stream": "loans",
+        "evenhand.guarded": True,
+        "evenhand.intervened": False,
+        "evenhand.repeated": False,
+    }
     assert (commit.attributes or {})["evenhand.streams"] == ("loans",)
     assert commit.end_time is not None
     assert commit.start_time is not None

@@ -10,8 +10,13 @@ GROUPS: dict[str, Any] = {
     "women": {"rate": 0.4, "accept": 0.35, "label": 0.5},
     "men": {"rate": 0.6, "accept": 0.6, "label": 0.5},
 }
-PARITY: dict[str, Any] = {"property": "demographic_parity", "kappa": "0.2", "horizon": 40, "empty_group": "min_count=3",
-          "groups": {name: {"rate": one["rate"], "accept": one["accept"]} for name, one in GROUPS.items()}}  # fmt: skip
+PARITY: dict[str, Any] = {
+    "property": "demographic_parity",
+    "kappa": "0.2",
+    "horizon": 40,
+    "empty_group": "min_count=3",
+    "groups": {name: {"rate": one["rate"], "accept": one["accept"]} for name, one in GROUPS.items()},
+}
 OPPORTUNITY: dict[str, Any] = {"property": "equal_opportunity", "kappa": "0.2", "horizon": 20, "groups": GROUPS}
 SERVED: dict[str, Any] = {
     "shields": [
@@ -45,8 +50,12 @@ def work(ledger: Ledger) -> None:
     """A little of everything that the streams take, an abandoned admission and repeated ids among it."""
     for name in ("loans", "hiring", "greedy", "periods", "advice"):
         for number in range(15):
-            operation = {"op": "decide", "id": f"{name} {number}", "group": ["men", "women", "men"][number % 3],
-                         "recommendation": int(number % 3 != 1)}  # fmt: skip
+            operation = {
+                "op": "decide",
+                "id": f"{name} {number}",
+                "group": ["men", "women", "men"][number % 3],
+                "recommendation": int(number % 3 != 1),
+            }
             for _ in range(1 + (number == 4)):
                 ledger.submit(name, operation, id=operation["id"]).result()
             if name == "hiring" and number % 2:

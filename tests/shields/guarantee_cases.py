@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from traces import Bound, World
 
-from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, ShieldPlan, ShieldPolicy, synthesize
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, ShieldPolicy, synthesize
+from evenhand.shields.spec.properties import EmptyGroupRule
 
 KINDS = ("demographic_parity", "disparate_impact", "equal_opportunity")
 KAPPAS = tuple(Fraction(each) for each in ("0", "0.1", "1/5", "1/4", "1/3", "1/2", "1"))

@@ -8,9 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, ShieldPlan, read_plan
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan
 from evenhand.shields.spec.configuration import format_exact, plan_from_mapping, plan_to_mapping
 from evenhand.shields.spec.ends import why_nothing_is_required
+from evenhand.shields.spec.properties import EmptyGroupRule
 
 CONTRACT = """\
 {property: demographic_parity, kappa: "0.1", horizon: 100, kind: finite, empty_group: min_count=5, cost: 1.0,

@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.shields import (
-    EmptyGroupRule,
-    FairnessProperty,
-    Inputs,
-    ShieldPlan,
-    synthesize,
-)
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, synthesize
 from evenhand.shields.spec.plan import MAX_COSTS
+from evenhand.shields.spec.properties import EmptyGroupRule
 
 KEPT = FairnessProperty("demographic_parity", Fraction(1, 5), EmptyGroupRule("min_count", 2))
 

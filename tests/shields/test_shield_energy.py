@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
 from evenhand.shields import (
-    EmptyGroupRule,
     FairnessProperty,
     Inputs,
-    NudgedTable,
     Nudging,
     PeriodicShield,
     Shield,
@@ -24,15 +22,15 @@ from evenhand.shields import (
     compare_shields,
     inspect_policy,
     long_run_bias,
-    plans_of_kinds,
-    policy_from_bytes,
-    policy_to_bytes,
     read_plan,
     replay_log,
     simulate_shield,
     synthesize,
 )
-from evenhand.shields.policy.nudging import NudgedRuns, draw, draws
+from evenhand.shields.policy.file import policy_from_bytes, policy_to_bytes
+from evenhand.shields.policy.nudging import NudgedRuns, NudgedTable, draw, draws
+from evenhand.shields.simulation.comparison import plans_of_kinds
+from evenhand.shields.spec.properties import EmptyGroupRule
 from support import scaled
 
 ADULT = Inputs(("women", "men"), (0.331, 0.669), (0.075, 0.252))

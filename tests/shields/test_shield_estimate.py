@@ -5,7 +5,7 @@ import pytest
 
 from evenhand import datasets, models, schema
 from evenhand.errors import DataError, OptionError
-from evenhand.shields import estimate_inputs, estimate_inputs_from_data
+from evenhand.shields.simulation.streams import estimate_inputs, estimate_inputs_from_data
 
 GROUP = [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
 ACCEPT = [1, 0, 0, 0, 1, 1, 1, 0, 0, 0]

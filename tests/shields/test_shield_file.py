@@ -11,17 +11,8 @@ from hypothesis import strategies as st
 from shield_reference import stored
 
 from evenhand.errors import DataError, OptionError
-from evenhand.shields import (
-    ShieldPolicy,
-    load_policy,
-    policy_from_bytes,
-    policy_to_bytes,
-    read_plan,
-    save_policy,
-    synthesize,
-    synthesize_separable,
-)
-from evenhand.shields.policy.file import pack_container, unpack_container
+from evenhand.shields import ShieldPolicy, load_policy, read_plan, save_policy, synthesize, synthesize_separable
+from evenhand.shields.policy.file import pack_container, policy_from_bytes, policy_to_bytes, unpack_container
 from evenhand.shields.policy.tables import PackedTable, state_start
 
 

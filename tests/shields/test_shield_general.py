@@ -8,15 +8,8 @@ import pytest
 import shield_reference
 
 from evenhand.errors import LimitError, OptionError
-from evenhand.shields import (
-    EmptyGroupRule,
-    FairnessProperty,
-    Inputs,
-    ShieldPlan,
-    parse_kappa,
-    read_plan,
-    synthesize,
-)
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan, synthesize
+from evenhand.shields.spec.properties import EmptyGroupRule, parse_kappa
 from evenhand.shields.synthesis.general import synthesize_general
 
 COSTS = (0.25, 1.0)

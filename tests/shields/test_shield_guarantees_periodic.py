@@ -13,7 +13,8 @@ import pytest
 from guarantee_cases import EMPTY, KINDS, ONE_COST, fair, plan
 from traces import NOBODY, Bound, Counters, World
 
-from evenhand.shields import PeriodicShield, ShieldPeriod, ShieldPolicy, always_ends_fair
+from evenhand.shields import PeriodicShield, ShieldPolicy, always_ends_fair
+from evenhand.shields.policy.periodic import ShieldPeriod
 from support import shortened
 
 GAPS = ("demographic_parity", "equal_opportunity")

@@ -5,17 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.shields import (
-    Shield,
-    ShieldInspection,
-    describe_empty_group,
-    guarantees,
-    inspect_policy,
-    policy_to_bytes,
-    read_plan,
-    synthesize,
-    welfare_bounds_of,
-)
+from evenhand.shields import Shield, inspect_policy, read_plan, synthesize
+from evenhand.shields.policy.file import policy_to_bytes
+from evenhand.shields.simulation.inspection import ShieldInspection
+from evenhand.shields.spec.ends import describe_empty_group, guarantees, welfare_bounds_of
 from evenhand.view.charts.shields.inspection import draw_action_maps, draw_intervention_heatmap
 from support import shortened
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DecisionError, OptionError
 from evenhand.shields import (
-    EmptyGroupRule,
     FairnessProperty,
     PeriodicShield,
     Shield,
@@ -31,6 +30,7 @@ from evenhand.shields.runtime.certificate import worst_bias
 from evenhand.shields.runtime.reachable_states import LiveStates
 from evenhand.shields.spec.configuration import plan_from_mapping, plan_to_mapping
 from evenhand.shields.spec.ends import end_values_of
+from evenhand.shields.spec.properties import EmptyGroupRule
 from support import scaled
 
 ANY_WAIT = 10**9

@@ -13,19 +13,10 @@ from hypothesis import strategies as st
 from shield_reference import stored
 
 from evenhand.errors import OptionError
-from evenhand.shields import (
-    EmptyGroupRule,
-    FairEnd,
-    FairnessProperty,
-    Inputs,
-    PeriodicShield,
-    ShieldPlan,
-    WelfareBounds,
-    always_ends_fair,
-    synthesize,
-    welfare_bounds_of,
-)
+from evenhand.shields import FairnessProperty, Inputs, PeriodicShield, ShieldPlan, always_ends_fair, synthesize
 from evenhand.shields.policy.periodic import GreedyRule, ObligatoryEnd, PricedEnd
+from evenhand.shields.spec.ends import FairEnd, WelfareBounds, welfare_bounds_of
+from evenhand.shields.spec.properties import EmptyGroupRule
 from support import scaled
 
 TENTH = Fraction(1, 10)

@@ -6,15 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from evenhand.shields import (
-    FairnessProperty,
-    Inputs,
-    PeriodicShield,
-    ShieldPeriod,
-    ShieldPlan,
-    ShieldPolicy,
-    always_ends_fair,
-)
+from evenhand.shields import FairnessProperty, Inputs, PeriodicShield, ShieldPlan, ShieldPolicy, always_ends_fair
+from evenhand.shields.policy.periodic import ShieldPeriod
 from support import shortened
 
 Counters = tuple[int, ...]

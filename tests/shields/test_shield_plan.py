@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.shields import EmptyGroupRule, FairnessProperty, Inputs, ShieldPlan, read_plan
+from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, read_plan
+from evenhand.shields.spec.properties import EmptyGroupRule
 
 GIVEN: dict[str, Any] = {
     "property": "equal_opportunity",

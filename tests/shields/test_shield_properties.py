@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import OptionError
-from evenhand.shields import EmptyGroupRule, FairnessProperty, parse_kappa
-from evenhand.shields.spec.properties import is_fair, largest_bias
+from evenhand.shields import FairnessProperty
+from evenhand.shields.spec.properties import EmptyGroupRule, is_fair, largest_bias, parse_kappa
 
 KINDS = ("demographic_parity", "disparate_impact", "equal_opportunity")
 CONVENTIONS = ("zero", "vacuous", "min_count=2")

@@ -10,16 +10,8 @@ import pytest
 from naive_shield import plan, policy
 
 from evenhand.errors import DecisionError, OptionError
-from evenhand.shields import (
-    Decision,
-    DecisionReason,
-    FiniteShieldState,
-    PeriodicShield,
-    Shield,
-    load_policy,
-    save_policy,
-)
-from evenhand.shields.runtime.shield import _state_checksum
+from evenhand.shields import FiniteShieldState, PeriodicShield, Shield, load_policy, save_policy
+from evenhand.shields.runtime.shield import Decision, DecisionReason, _state_checksum
 from evenhand.shields.runtime.state import PROMPT_FROM_HERE
 
 

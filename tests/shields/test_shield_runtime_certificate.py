@@ -7,9 +7,10 @@ import pytest
 from naive_shield import plan, policy
 
 from evenhand.errors import LimitError
-from evenhand.shields import EmptyGroupRule, FairnessProperty, PeriodicShield, Shield, read_plan
+from evenhand.shields import FairnessProperty, PeriodicShield, Shield, read_plan
 from evenhand.shields.runtime.certificate import worst_bias
 from evenhand.shields.runtime.state import PROMPT_LABELS
+from evenhand.shields.spec.properties import EmptyGroupRule
 from support import shortened
 
 FINITE = [

@@ -18,7 +18,8 @@ from hypothesis.stateful import (
 from naive_shield import Naive, policy
 
 from evenhand.errors import DecisionError
-from evenhand.shields import DecisionReason, Shield
+from evenhand.shields import Shield
+from evenhand.shields.runtime.shield import DecisionReason
 from support import scaled
 
 POLICIES = [

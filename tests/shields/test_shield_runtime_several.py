@@ -8,15 +8,8 @@ from fractions import Fraction
 import pytest
 
 from evenhand.errors import DecisionError
-from evenhand.shields import (
-    EmptyGroupRule,
-    FairnessProperty,
-    Inputs,
-    Shield,
-    ShieldPlan,
-    synthesize,
-    synthesize_separable,
-)
+from evenhand.shields import FairnessProperty, Inputs, Shield, ShieldPlan, synthesize, synthesize_separable
+from evenhand.shields.spec.properties import EmptyGroupRule
 
 NAMES = ("a", "b", "c")
 

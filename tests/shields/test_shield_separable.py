@@ -17,13 +17,12 @@ from evenhand.shields import (
     Inputs,
     PeriodicShield,
     ShieldPlan,
-    WelfareBounds,
     cheapest_bounds,
     synthesize,
     synthesize_separable,
-    welfare_bounds_of,
 )
 from evenhand.shields.policy.tables import look_up_levels
+from evenhand.shields.spec.ends import WelfareBounds, welfare_bounds_of
 from support import scaled
 
 Counters = tuple[int, ...]

@@ -10,25 +10,23 @@ import pytest
 
 from evenhand.errors import LimitError, OptionError
 from evenhand.shields import (
-    ORDERS,
-    QUANTILE_LEVELS,
-    ArrivalSource,
-    ArrivalStream,
-    EmptyGroupRule,
     FairnessProperty,
     Inputs,
     PeriodicShield,
     Shield,
     ShieldPlan,
     ShieldSimulationResult,
-    ThresholdTable,
     simulate_runs,
     simulate_shield,
     synthesize,
-    synthetic_source,
 )
+from evenhand.shields.policy.tables import ThresholdTable
+from evenhand.shields.simulation.result import QUANTILE_LEVELS
 from evenhand.shields.simulation.simulated_shields import simulated_shield_for
-from evenhand.stats import clopper_pearson, quantity_value
+from evenhand.shields.simulation.streams import ORDERS, ArrivalSource, ArrivalStream, synthetic_source
+from evenhand.shields.spec.properties import EmptyGroupRule
+from evenhand.stats import clopper_pearson
+from evenhand.stats.quantity import quantity_value
 from support import shortened
 
 INPUTS = Inputs(("a", "b"), (0.3, 0.7), (0.35, 0.6), (0.4, 0.6))

@@ -7,8 +7,9 @@ import pytest
 from evenhand import models
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
-from evenhand.shields import ArrivalSource, ArrivalStream, Inputs, source_from_people, synthetic_source
+from evenhand.shields import Inputs
 from evenhand.shields.simulation.simulated_shields import RunCounters
+from evenhand.shields.simulation.streams import ArrivalSource, ArrivalStream, source_from_people, synthetic_source
 
 INPUTS = Inputs(
     ("a", "b"), (0.25, 0.75), (0.4, 0.9), (0.5, 0.2), (0.1, 0.5), (((1.0, 0.0), (0.5, 0.5)), ((0.2, 0.8), (0.6, 0.4)))

@@ -16,23 +16,19 @@ from traces import Bound, World, least_cost
 
 from evenhand.errors import OptionError
 from evenhand.shields import (
-    ACCEPT,
-    FOLLOW,
-    REJECT,
-    EmptyGroupRule,
-    FairEnd,
     FairnessProperty,
     Inputs,
     ShieldPlan,
     ShieldPolicy,
     SynthesisProblem,
-    ThresholdTable,
-    parse_kappa,
     read_plan,
     solve_problem,
     synthesize,
 )
-from evenhand.shields.policy.tables import PackedTable
+from evenhand.shields.policy.policy import ACCEPT, FOLLOW, REJECT
+from evenhand.shields.policy.tables import PackedTable, ThresholdTable
+from evenhand.shields.spec.ends import FairEnd
+from evenhand.shields.spec.properties import EmptyGroupRule, parse_kappa
 from evenhand.shields.synthesis.solve import sweep_layers
 from support import scaled, shared
 

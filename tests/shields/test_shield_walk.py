@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.shields import ThresholdTable, read_plan, synthesize
+from evenhand.shields import read_plan, synthesize
+from evenhand.shields.policy.tables import ThresholdTable
 from evenhand.shields.simulation.reachability import GAP_BINS, layer_levels, layer_states, walk_reachable_states
 from support import scaled
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from evenhand.stats import Observed, Unknown, auc, auc_of_counts
+from evenhand.stats import Observed, Unknown
+from evenhand.stats.auc import auc, auc_of_counts
 
 people = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=40).filter(
     lambda rows: len({positive for _, positive in rows}) == 2

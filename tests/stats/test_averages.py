@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.stats import largest_deviation, log_evidence
+from evenhand.stats.sequential.looks import largest_deviation, log_evidence
 
 
 def test_the_evidence_by_hand():

@@ -5,15 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.stats import (
-    PairedCells,
-    PairedNumbers,
-    SampleMoments,
-    change_of_gap,
-    difference_interval,
-    paired_contrast,
-    welch_interval,
-)
+from evenhand.stats import difference_interval
+from evenhand.stats.mean import SampleMoments, welch_interval
+from evenhand.stats.paired import PairedCells, PairedNumbers, change_of_gap, paired_contrast
 from support import scaled
 
 

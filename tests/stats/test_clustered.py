@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from evenhand.stats import clustered_means, critical_value
+from evenhand.stats.mean import clustered_means
+from evenhand.stats.permutation import critical_value
 
 PLAIN = 1.959963984540054
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from evenhand.errors import OptionError
-from evenhand.stats import Draws, OpenPart, clopper_pearson, combined_share
+from evenhand.stats import clopper_pearson, combined_share
+from evenhand.stats.combined import Draws, OpenPart
 from support import scaled
 
 NONE = Draws()

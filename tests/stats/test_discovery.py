@@ -7,15 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, false_discovery_control, norm, poisson
 
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    benjamini_yekutieli,
-    bonferroni,
-    false_coverage_confidence,
-    holm,
-    normal_p_value,
-    normal_quantile,
-    poisson_cdf,
-)
+from evenhand.stats import benjamini_yekutieli, bonferroni, holm
+from evenhand.stats.level import normal_quantile, poisson_cdf
+from evenhand.stats.permutation import false_coverage_confidence, normal_p_value
 
 
 def test_by_hand():

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, ks_2samp, norm, skew, t, wasserstein_distance
 
-from evenhand.stats import (
+from evenhand.stats import quantile_interval
+from evenhand.stats.distribution import (
     NumberMoments,
     distribution_distances,
     largest_difference,
     number_moments,
-    quantile_interval,
     skewed_mean_interval,
 )
 

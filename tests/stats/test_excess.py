@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.stats import FlipCounts, adjusted_mean_interval, clopper_pearson, excess_over_noise
+from evenhand.stats import clopper_pearson
+from evenhand.stats.excess import FlipCounts, excess_over_noise
+from evenhand.stats.mean import adjusted_mean_interval
 from support import scaled
 
 people = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30)

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal, norm
 from tests.support import scaled
 
 from evenhand.errors import OptionError
-from evenhand.stats import AlphaSpending
+from evenhand.stats.sequential.looks import AlphaSpending
 
 
 def reach(level):

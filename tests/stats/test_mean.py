@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import f_oneway, norm, ttest_1samp, ttest_ind
 
-from evenhand.stats import (
+from evenhand.stats import student_interval
+from evenhand.stats.mean import (
     SampleMoments,
     adjusted_mean_interval,
     equal_means_p_value,
-    largest_difference_of_means,
     observed_means,
-    student_interval,
     welch_interval,
 )
+from evenhand.stats.proportion import largest_difference_of_means
 
 LEVELS = (0.8, 0.95, 0.999)
 

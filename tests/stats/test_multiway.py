@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.support import scaled
 
 from evenhand.errors import OptionError
-from evenhand.stats import multiway_mean, multiway_variance
 from evenhand.stats.level import student_quantile
+from evenhand.stats.multiway import multiway_mean, multiway_variance
 
 
 def test_by_hand():

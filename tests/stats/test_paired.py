@@ -9,16 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    PairedCells,
-    auc_difference,
-    change_of_largest,
-    change_of_smallest_ratio,
-    mcnemar,
-    normal_quantile,
-    paired_contrast,
-    paired_difference,
-)
+from evenhand.stats import auc_difference, mcnemar, paired_difference
+from evenhand.stats.level import normal_quantile
+from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio, paired_contrast
 
 COUNTS = st.integers(0, 12)
 

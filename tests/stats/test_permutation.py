@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chisquare, hypergeom
 
 from evenhand.errors import OptionError
-from evenhand.stats import (
+from evenhand.stats import permutation
+from evenhand.stats.permutation import (
     adjusted_p,
     critical_value,
-    permutation,
     permutation_moments,
     permute_counts,
     permute_sums,

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from evenhand.errors import OptionError
-from evenhand.stats import prefix_p_values, prefix_table
+from evenhand.stats.ranked.prefixes import prefix_p_values, prefix_table
 
 # Zehlike et al. 2017, table 2: members needed among the first 1 to 12, at the level 0.1 of each prefix.
 PUBLISHED = {

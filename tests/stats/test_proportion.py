@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from evenhand.errors import OptionError
-from evenhand.stats import clopper_pearson, sample_quantile, zero_count_upper
-from evenhand.stats.proportion import count_needed
+from evenhand.stats import clopper_pearson
+from evenhand.stats.distribution import sample_quantile
+from evenhand.stats.proportion import count_needed, zero_count_upper
 
 LEVELS = (0.8, 0.95, 0.999)
 counted = st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))

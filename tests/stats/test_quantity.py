@@ -7,19 +7,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    Estimated,
-    Observed,
-    Proved,
-    Quantity,
-    Unknown,
-    clopper_pearson,
-    estimated_rate,
-    format_quantity,
-    observed_rate,
-    observed_rates,
-    quantity_value,
-)
+from evenhand.stats import Estimated, Observed, Proved, Quantity, Unknown, clopper_pearson
+from evenhand.stats.proportion import estimated_rate, observed_rate, observed_rates
+from evenhand.stats.quantity import format_quantity, quantity_value
 
 
 def test_observed_rate_is_exact():

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.stats import betting_bounds, betting_martingales
-from evenhand.stats.sequential.betting import STAKE_WEIGHTS, STAKES
+from evenhand.stats import betting_bounds
+from evenhand.stats.sequential.betting import STAKE_WEIGHTS, STAKES, betting_martingales
 
 OUTCOMES = st.lists(st.booleans(), max_size=40)
 RATES = st.floats(0.05, 0.95)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.stats import SAME_DIRECTION, SAME_LABELS, confirm_repeats
-from evenhand.stats.repetition import FEW, ROUNDS
+from evenhand.stats.repetition import FEW, ROUNDS, SAME_DIRECTION, SAME_LABELS, confirm_repeats
 
 
 class Model:
@@ -45,8 +44,10 @@ def test_differences_that_always_repeat_are_confirmed_at_little_cost(n, asked):
 @pytest.mark.parametrize("n", [1, 2, 10, 40])
 def test_the_worst_noise_is_confirmed_in_at_most_five_percent_of_runs(chance, n):
     runs = 600
-    wrong = sum(confirm_repeats(Model(np.full(n, chance), seed).repeat, n, chance=chance).confirmed.any()
-                for seed in range(runs))  # fmt: skip
+    wrong = sum(
+        confirm_repeats(Model(np.full(n, chance), seed).repeat, n, chance=chance).confirmed.any()
+        for seed in range(runs)
+    )
     assert wrong <= 0.05 * runs + 3 * np.sqrt(0.05 * 0.95 * runs)
 
 

@@ -11,15 +11,9 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    common_difference,
-    difference_interval,
-    miettinen_nurminen,
-    standardised_gap,
-    stratified_difference,
-    stratified_gap,
-)
-from evenhand.stats.score_difference import _constrained_estimate
+from evenhand.stats import difference_interval, miettinen_nurminen
+from evenhand.stats.permutation import standardised_gap, stratified_gap
+from evenhand.stats.score_difference import _constrained_estimate, common_difference, stratified_difference
 from support import scaled
 
 side = st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))

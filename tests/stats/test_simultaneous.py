@@ -8,14 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.stats import (
-    adjusted_mean_interval,
-    bonferroni,
+from evenhand.stats import bonferroni, difference_interval, ratio_interval
+from evenhand.stats.mean import adjusted_mean_interval
+from evenhand.stats.proportion import (
     count_pairs,
-    difference_interval,
     largest_difference_of_means,
     largest_difference_of_proportions,
-    ratio_interval,
     smallest_ratio_of_proportions,
 )
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom, norm
 
-from evenhand.stats import FAR, group_skewness, tail_scales
+from evenhand.stats.score_difference import FAR, group_skewness, tail_scales
 
 
 def third_over_second(numbers):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.stats import RateCurves, gap_band, kolmogorov_width, rate_bands
+from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from support import scaled
 
 CELLS = 12

@@ -98,8 +98,10 @@ def test_one_absurd_entry_moves_nobody_elses_cell():
         assert np.bincount(codes).max() < 0.2 * len(codes)
 
 
-@given(st.lists(st.floats(-1e6, 1e6).map(lambda number: round(number, 3)), min_size=50, max_size=300, unique=True),
-       st.integers(2, 12))  # fmt: skip
+@given(
+    st.lists(st.floats(-1e6, 1e6).map(lambda number: round(number, 3)), min_size=50, max_size=300, unique=True),
+    st.integers(2, 12),
+)
 def test_different_numbers_are_cut_into_cells_of_about_equal_size(numbers, bins):
     """A cell is divided only if it is the largest, and either part keeps three tenths, give or take one number."""
     found, codes = cut_entries(SHARE, np.array(numbers), bins)
@@ -137,8 +139,11 @@ def test_a_missing_value_is_a_cell_of_its_own():
     assert (found.names, codes.tolist()) == (("20", "21", "missing"), [0, 2, 1])
     assert found.rule([False, False, True]) == ("missing",)
     assert [row.tolist() for row in rule_incidence(found)] == [
-        [True, False, False], [True, True, False], [False, True, False], [False, False, True]
-    ]  # fmt: skip
+        [True, False, False],
+        [True, True, False],
+        [False, True, False],
+        [False, False, True],
+    ]
     race = Attribute(name="race", kind="categorical", values=("a", "b", "c"), missing="keep")
     found, codes = cut_entries(race, np.array([2.0, np.nan, 0.0]), 10)
     assert (found.names, codes.tolist()) == (("a", "c", "missing"), [1, 2, 0])
@@ -164,8 +169,13 @@ def test_many_values_leave_short_subsets_and_what_they_leave_out():
     assert len(np.unique(found, axis=0)) == len(found)
     assert set(sizes) == {1, 40}
     assert set(rule_incidence(AttributeCut("state", tuple(map(str, range(14))), None, ordered=False)).sum(axis=1)) == {
-        1, 2, 3, 11, 12, 13
-    }  # fmt: skip
+        1,
+        2,
+        3,
+        11,
+        12,
+        13,
+    }
 
 
 def test_the_published_count_of_rules():
@@ -217,8 +227,9 @@ def test_words():
     assert Range(low=3, high=3).words() == "3"
     assert Range().words() == "any number"
     assert RuleSet.model_validate_json(RuleSet(rules={"age": Range(low=1), "sex": ("f",)}).model_dump_json()).rules == {
-        "age": Range(low=1), "sex": ("f",)
-    }  # fmt: skip
+        "age": Range(low=1),
+        "sex": ("f",),
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evenhand.core import Clock, TimeLimit
-from evenhand.stats import standardised_gap
-from evenhand.subgroups import deep
+from evenhand.core.time_limit import Clock, TimeLimit
+from evenhand.stats.permutation import standardised_gap
 from evenhand.subgroups.candidates import count_family
 from evenhand.subgroups.cuts import AttributeCut
-from evenhand.subgroups.deep import PermutedOutcomes, plan, top
+from evenhand.subgroups.deep import plan, top
+from evenhand.subgroups.deep.depth_first import (
+    DepthFirstConfig,
+    PermutedOutcomes,
+    largest_permuted_gaps,
+    list_candidates,
+    permute_outcomes,
+    search_depth_first,
+)
 from evenhand.subgroups.deep.plan import build_traversal, plan_steps, rules_at_leaves
 from evenhand.subgroups.family import RuleSetFamily, build_family, rule_incidence
 from evenhand.subgroups.gaps import compare_with_rest, correct_tails
@@ -34,7 +41,7 @@ def cut(cells: int, *, ordered: bool, missing: bool = False) -> AttributeCut:
 
 
 def dealt(table: CellTable) -> PermutedOutcomes:
-    return deep.permute_outcomes(table, PERMUTATIONS, np.random.default_rng(5))
+    return permute_outcomes(table, PERMUTATIONS, np.random.default_rng(5))
 
 
 def by_person(
@@ -105,9 +112,7 @@ def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, c
     rules, known = build_family(cuts, depth), dealt(table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "CELLS", cells)
-        result = deep.search_depth_first(
-            rules, table, known, deep.DepthFirstConfig(least=4, least_rest=3, keep=7, jobs=jobs)
-        )
+        result = search_depth_first(rules, table, known, DepthFirstConfig(least=4, least_rest=3, keep=7, jobs=jobs))
     expected = by_person(rules, codes, table, 4, 3)
     groups = {inside.tobytes(): abs(numbers(table, inside)[0]) for inside in expected.values()}
     copies = Counter(inside.tobytes() for inside in expected.values())
@@ -130,7 +135,7 @@ def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, c
     np.testing.assert_allclose(result.maxima, largest, rtol=1e-5, atol=1e-4)
     # The top list: its scores are the highest, and each is what its description says.
     np.testing.assert_allclose(result.top.score, sorted(groups.values(), reverse=True)[:7], rtol=1e-7, atol=1e-7)
-    listed = deep.list_candidates(rules, table, result)
+    listed = list_candidates(rules, table, result)
     for i, chosen in enumerate(map(tuple, listed.chosen.tolist())):
         inside = expected[chosen]
         assert result.top.score[i] == pytest.approx(abs(numbers(table, inside)[0]), abs=1e-7)
@@ -145,11 +150,11 @@ def test_deep_search_finds_what_going_through_all_rule_sets_finds(case, depth, c
 def test_counts_what_is_significant_and_may_be_as_large_as_the_margin(case, margin):
     cuts, codes, table = case
     rules = build_family(cuts)
-    result = deep.search_depth_first(
+    result = search_depth_first(
         rules,
         table,
         dealt(table),
-        deep.DepthFirstConfig(least=2, least_rest=2, critical=1.0, margin=margin, keep=10**6),
+        DepthFirstConfig(least=2, least_rest=2, critical=1.0, margin=margin, keep=10**6),
     )
     members = by_person(rules, codes, table, 2, 2)
     assert len(members) == result.passed
@@ -166,15 +171,15 @@ def test_by_hand():
     codes = np.repeat(np.arange(4), 2)[:, None]
     table = tabulate_people(codes, (codes[:, 0] >= 2).astype(float), counted=True)
     rules = build_family([cut(4, ordered=True)])
-    result = deep.search_depth_first(
-        rules, table, dealt(table), deep.DepthFirstConfig(least=2, least_rest=2, critical=2.0, margin=0.5)
+    result = search_depth_first(
+        rules, table, dealt(table), DepthFirstConfig(least=2, least_rest=2, critical=2.0, margin=0.5)
     )
     # Nine ranges without the full one; {0, 1} and {2, 3} are as far from chance as can be: an excess of 2 where the
     # variance is 4 * 4 / 8 * (8 / 4 / 7) = 4 / 7, not skewed.
     assert (result.rule_sets, result.passed, result.tested, result.standing) == (9, 9, 9, 2)
     assert result.top.score[:2] == pytest.approx([2 / math.sqrt(4 / 7)] * 2)
     assert [rules.describe(chosen) for chosen in result.top.chosen[:2]] == [{"o4": ("0", "1")}, {"o4": ("2", "3")}]
-    assert deep.list_candidates(rules, table, result).total[:2, 0].tolist() == [0, 4]
+    assert list_candidates(rules, table, result).total[:2, 0].tolist() == [0, 4]
 
 
 @settings(max_examples=scaled(25), deadline=None)
@@ -184,10 +189,10 @@ def test_agrees_with_the_count_cube(case, depth, share):
     rules, limits = build_family(cuts, depth), MinimumSizes(share, 2)
     cube = count_family(rules, table, limits).candidates
     met = [floor for floor in range(1, 10) if limits.accept(np.array(99), np.array(floor))]
-    result = deep.search_depth_first(
-        rules, table, dealt(table), deep.DepthFirstConfig(least=max(share, 2), least_rest=met[0], keep=10**6)
+    result = search_depth_first(
+        rules, table, dealt(table), DepthFirstConfig(least=max(share, 2), least_rest=met[0], keep=10**6)
     )
-    own = deep.list_candidates(rules, table, result)
+    own = list_candidates(rules, table, result)
     assert (result.tested, result.passed) == (len(cube), cube.copies.sum())
     described = {tuple(chosen): i for i, chosen in enumerate(own.chosen.tolist())}
     order = [described[tuple(chosen)] for chosen in cube.chosen.tolist()]
@@ -200,9 +205,9 @@ def test_agrees_with_the_count_cube(case, depth, share):
 def test_groups_asked_about_have_the_same_maxima(case):
     cuts, _, table = case
     rules, known = build_family(cuts), dealt(table)
-    result = deep.search_depth_first(rules, table, known, deep.DepthFirstConfig(least=2, least_rest=2, keep=10**6))
+    result = search_depth_first(rules, table, known, DepthFirstConfig(least=2, least_rest=2, keep=10**6))
     inside = cells_of_rule_sets(rules, table.cells, result.top.chosen)
-    np.testing.assert_allclose(deep.largest_permuted_gaps(table, known, inside), result.maxima, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(largest_permuted_gaps(table, known, inside), result.maxima, rtol=1e-5, atol=1e-4)
 
 
 def test_threads_change_nothing():
@@ -212,9 +217,7 @@ def test_threads_change_nothing():
     rules = build_family([cut(5, ordered=i != 1) for i in range(5)], 3)
     table = tabulate_people(codes, values, counted=True)
     one, two = (
-        deep.search_depth_first(
-            rules, table, dealt(table), deep.DepthFirstConfig(least=20, least_rest=20, keep=50, jobs=jobs)
-        )
+        search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=20, least_rest=20, keep=50, jobs=jobs))
         for jobs in (1, 3)
     )
     assert (one.passed, one.tested, one.critical, one.standing) == (two.passed, two.tested, two.critical, two.standing)
@@ -229,10 +232,10 @@ def test_the_same_people_are_listed_once_under_the_fewest_rules():
     values = np.repeat([0.0, 1.0, 1.0], 10)
     rules = build_family([cut(3, ordered=True), cut(2, ordered=False)])
     table = tabulate_people(codes, values, counted=True)
-    found = deep.list_candidates(
+    found = list_candidates(
         rules,
         table,
-        deep.search_depth_first(rules, table, dealt(table), deep.DepthFirstConfig(least=1, least_rest=1, keep=10)),
+        search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=1, least_rest=1, keep=10)),
     )
     # {first 0}: also {second 0}, {first 0, second 0}, {first 0 or 1, second 0}.
     [refused] = np.flatnonzero((found.total[:, 0] == 0) & (found.size[:, 0] == 10))
@@ -251,16 +254,16 @@ def test_time_ends_the_search_with_what_was_looked_at(monkeypatch):
     known = dealt(table)
     looks = itertools.count()
     monkeypatch.setattr(Clock, "passed", lambda clock, moment, ahead=0.0: next(looks) >= 3)
-    some = deep.search_depth_first(
+    some = search_depth_first(
         build_family(cuts, 2),
         table,
         known,
         # Time is up at the fourth look: the first part is looked at in any case, so these are the attributes alone.
-        deep.DepthFirstConfig(least=10, least_rest=10, keep=10**6, jobs=1, limit=TimeLimit.after(1.0)),
+        DepthFirstConfig(least=10, least_rest=10, keep=10**6, jobs=1, limit=TimeLimit.after(1.0)),
     )
     monkeypatch.undo()
-    alone = deep.search_depth_first(
-        build_family(cuts, 1), table, known, deep.DepthFirstConfig(least=10, least_rest=10, keep=10**6)
+    alone = search_depth_first(
+        build_family(cuts, 1), table, known, DepthFirstConfig(least=10, least_rest=10, keep=10**6)
     )
     assert (some.stop, alone.stop) == ("time", "done")
     assert some.rule_sets > some.looked_at == alone.looked_at == 36
@@ -280,9 +283,7 @@ def test_an_interrupt_ends_the_search_with_what_was_looked_at():
             raise KeyboardInterrupt
 
     table = tabulate_people(codes, values, counted=True)
-    result = deep.search_depth_first(
-        rules, table, dealt(table), deep.DepthFirstConfig(least=2, least_rest=2), progress=interrupt
-    )
+    result = search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=2, least_rest=2), progress=interrupt)
     assert result.stop == "user"
     assert 0 < result.looked_at < rules.size
     assert (result.maxima > 0).all()
@@ -292,17 +293,17 @@ def test_an_interrupt_ends_the_search_with_what_was_looked_at():
 def test_nothing_passes_the_floors():
     table = tabulate_people(np.array([[0], [1], [1]]), np.array([0.0, 1.0, 1.0]), counted=True)
     rules = build_family([cut(2, ordered=False)])
-    result = deep.search_depth_first(rules, table, dealt(table), deep.DepthFirstConfig(least=3, least_rest=1))
+    result = search_depth_first(rules, table, dealt(table), DepthFirstConfig(least=3, least_rest=1))
     assert (result.rule_sets, result.looked_at, result.passed, result.tested, result.standing) == (2, 2, 0, 0, 0)
     assert (result.maxima == 0).all()
-    assert len(deep.list_candidates(rules, table, result)) == 0
+    assert len(list_candidates(rules, table, result)) == 0
 
 
 def test_everybody_has_the_same_outcome():
     for counted in (True, False):
         table = tabulate_people(np.array([[0], [1], [1], [0]]), np.ones(4), counted=counted)
-        result = deep.search_depth_first(
-            build_family([cut(2, ordered=False)]), table, dealt(table), deep.DepthFirstConfig(least=1, least_rest=1)
+        result = search_depth_first(
+            build_family([cut(2, ordered=False)]), table, dealt(table), DepthFirstConfig(least=1, least_rest=1)
         )
         assert (result.tested, result.standing) == (2, 0)
         assert (result.maxima == 0).all()
@@ -314,8 +315,8 @@ def test_large_cells_are_counted_in_larger_numbers(people, kind):
     table = tabulate_people(codes, (np.arange(people) % 7 < 3).astype(float), counted=True)
     known = dealt(table)
     assert known.blocks[0].dtype == kind
-    result = deep.search_depth_first(
-        build_family([cut(2, ordered=False)]), table, known, deep.DepthFirstConfig(least=1, least_rest=1)
+    result = search_depth_first(
+        build_family([cut(2, ordered=False)]), table, known, DepthFirstConfig(least=1, least_rest=1)
     )
     counts = known.blocks[0][1, :PERMUTATIONS].astype(float)
     n, total = codes.sum(), table.values.sum()

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from evenhand import datasets
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.schema import Schema, encode
-from evenhand.subgroups import SubgroupConfig, deep, exact
+from evenhand.subgroups import SubgroupConfig, exact
 from evenhand.subgroups.candidates import count_family
 from evenhand.subgroups.cuts import cut_attributes
+from evenhand.subgroups.deep.depth_first import DepthFirstConfig, list_candidates, permute_outcomes, search_depth_first
 from evenhand.subgroups.family import build_family
 from evenhand.subgroups.gaps import compare_with_rest, correct_tails, largest_gap_to_rest, sample_permutation_null
 from evenhand.subgroups.measures import MeasuredOutcomes, minimum_sizes
@@ -29,9 +30,9 @@ CRIME = [
 def check_against_cube(rules, table, limits, permutations=60):
     """Everything that both ways say of a family, with permutations from the same random numbers."""
     cube = count_family(rules, table, limits).candidates
-    known = deep.permute_outcomes(table, permutations, np.random.default_rng(3))
+    known = permute_outcomes(table, permutations, np.random.default_rng(3))
     least = max(limits.share, limits.people)
-    result = deep.search_depth_first(rules, table, known, deep.DepthFirstConfig(least=least, least_rest=least, keep=50))
+    result = search_depth_first(rules, table, known, DepthFirstConfig(least=least, least_rest=least, keep=50))
     assert (result.rule_sets, result.tested, result.passed) == (rules.size, len(cube), cube.copies.sum())
     shape = correct_tails(compare_with_rest(table, cube.size, cube.total, cube.squares), table.skewness)
     inside = cells_of_rule_sets(rules, table.cells, cube.chosen)
@@ -93,14 +94,12 @@ def test_crime_agrees_with_the_cube_of_few_attributes(crime):
 def test_crime_has_nineteen_million_rule_sets_to_depth_three(crime):
     frame, cuts, table = crime
     rules = build_family(cuts, 3)
-    known = deep.permute_outcomes(table, 20, np.random.default_rng(0))
-    found = deep.search_depth_first(
-        rules, table, known, deep.DepthFirstConfig(least=100, least_rest=100, keep=500, margin=0.05)
-    )
+    known = permute_outcomes(table, 20, np.random.default_rng(0))
+    found = search_depth_first(rules, table, known, DepthFirstConfig(least=100, least_rest=100, keep=500, margin=0.05))
     assert found.rule_sets == found.looked_at == 19_027_440
     assert found.rule_sets > found.passed > found.tested > found.standing > 10**6
     assert found.counted
-    listed = deep.list_candidates(rules, table, found)
+    listed = list_candidates(rules, table, found)
     assert len(listed) == 500
     assert len(np.unique(listed.prints)) == 500
     for i in range(0, 500, 50):

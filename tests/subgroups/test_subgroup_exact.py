@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from naive import arrangements, family_wise_p, rule_sets, standardised, stratified
 
 from evenhand import subgroups
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import DataError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
-from evenhand.stats import SampleMoments, difference_interval, stratified_difference, welch_interval
+from evenhand.stats import difference_interval
+from evenhand.stats.mean import SampleMoments, welch_interval
+from evenhand.stats.score_difference import stratified_difference
 from evenhand.subgroups import Range, SubgroupConfig, SubgroupResult, exact, find_members
 from evenhand.subgroups.measures import MeasuredOutcomes
 from evenhand.subgroups.tabulate import CellTable
@@ -47,8 +49,9 @@ def row(race="a", class_="low", city="x"):
 
 worlds = st.lists(
     st.tuples(st.sampled_from(RACE), st.sampled_from(CLASS), st.sampled_from(CITY), st.integers(0, 1)),
-    min_size=2, max_size=24,
-)  # fmt: skip
+    min_size=2,
+    max_size=24,
+)
 
 
 def apart(world):
@@ -71,10 +74,13 @@ def naive_groups(rows, *, least, depth=None):
 def test_the_published_example_by_hand():
     """28 % of white men aged 40 to 59 and 10 % of all others are given the favourable label: a score of 18 %."""
     world = pd.DataFrame(
-        [("Male", "White", 45)] * 100 + [("Male", "White", 30)] * 300 + [("Male", "Black", 45)] * 300
-        + [("Female", "White", 55)] * 300 + [("Female", "Black", 59)] * 100,
+        [("Male", "White", 45)] * 100
+        + [("Male", "White", 30)] * 300
+        + [("Male", "Black", 45)] * 300
+        + [("Female", "White", 55)] * 300
+        + [("Female", "Black", 59)] * 100,
         columns=["sex", "race", "age"],
-    )  # fmt: skip
+    )
     schema = Schema(
         target=Target(name="income", favourable=">50K", values=("<=50K", ">50K")),
         attributes=(
@@ -88,9 +94,13 @@ def test_the_published_example_by_hand():
     given_it = {person for start, many in starts for person in range(start, start + many)}
     everybody = encode(schema, world)
     result = search(
-        everybody, [person in given_it for person in range(1100)],
-        judged=("sex == Male and race == White and 40 <= age < 60",), permutations=1000, support=0.05, bins=5,
-    )  # fmt: skip
+        everybody,
+        [person in given_it for person in range(1100)],
+        judged=("sex == Male and race == White and 40 <= age < 60",),
+        permutations=1000,
+        support=0.05,
+        bins=5,
+    )
     [asked] = result.judged
     assert (asked.size, asked.rest, asked.positives, asked.rest_positives) == (100, 1000, 28, 100)
     assert asked.gap == pytest.approx(0.18)
@@ -139,8 +149,13 @@ def test_every_different_group_is_looked_at_once(world, least, depth):
 
 
 @settings(deadline=None, max_examples=scaled(25))
-@given(st.lists(st.tuples(st.sampled_from(RACE), st.sampled_from(CLASS), st.just("x"), st.integers(0, 1)),
-                min_size=5, max_size=8))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(RACE), st.sampled_from(CLASS), st.just("x"), st.integers(0, 1)),
+        min_size=5,
+        max_size=8,
+    )
+)
 def test_adjusted_p_by_every_permutation(world):
     rows, values = apart(world)
     groups = list(naive_groups(rows, least=2))
@@ -196,8 +211,15 @@ def left_of_gap(inside, shown, values, margin):
 
 
 @settings(deadline=None, max_examples=scaled(40))
-@given(st.lists(st.tuples(st.sampled_from(RACE[:3]), st.sampled_from(CLASS), st.just("x"), st.floats(0, 1)),
-                min_size=3, max_size=9), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.0997]))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(RACE[:3]), st.sampled_from(CLASS), st.just("x"), st.floats(0, 1)),
+        min_size=3,
+        max_size=9,
+    ),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.0997]),
+)
 def test_what_is_shown_and_what_it_explains_by_hand(kinds, seed, margin):
     # The margin is not a difference of two rates of some hundred people, so that rounding decides nothing.
     rng = np.random.default_rng(seed)
@@ -266,9 +288,15 @@ def test_a_planted_group_is_the_first_row_of_screen_and_file_and_explains_the_ot
     frame, luck = lives(20_000, 0)
     planted = ((frame.sex == "f") & (frame.race != "w") & (frame.age >= 40)).to_numpy()
     result = search(
-        encode(LIVES, frame), luck < np.where(planted, 0.38, 0.5), attributes=("sex", "race", "age"), support=0.05,
-        min_size=30, margin=0.05, permutations=200, most=50,
-    )  # fmt: skip
+        encode(LIVES, frame),
+        luck < np.where(planted, 0.38, 0.5),
+        attributes=("sex", "race", "age"),
+        support=0.05,
+        min_size=30,
+        margin=0.05,
+        permutations=200,
+        most=50,
+    )
     first = result.findings[0]
     assert first.words == "sex f, race b, a or h, age 40 or more"
     assert first.gap == pytest.approx(-0.12, abs=0.02)
@@ -287,9 +315,14 @@ def test_a_group_that_is_favoured_is_told_from_its_own_side():
     frame, luck = lives(20_000, 4)
     planted = ((frame.sex == "f") & (frame.race != "w") & (frame.age >= 40)).to_numpy()
     result = search(
-        encode(LIVES, frame), luck < np.where(planted, 0.65, 0.5), attributes=("sex", "race", "age"), support=0.05,
-        min_size=30, margin=0.05, permutations=200,
-    )  # fmt: skip
+        encode(LIVES, frame),
+        luck < np.where(planted, 0.65, 0.5),
+        attributes=("sex", "race", "age"),
+        support=0.05,
+        min_size=30,
+        margin=0.05,
+        permutations=200,
+    )
     assert [found.words for found in result.findings if found.found and found.under is None] == [
         "sex f, race b, a or h, age 40 or more"
     ]
@@ -300,9 +333,15 @@ def test_two_planted_groups_are_both_shown():
     frame, luck = lives(20_000, 1)
     first, second = ((frame.sex == "f") & (frame.race == "b")), ((frame.sex == "m") & (frame.age >= 60))
     result = search(
-        encode(LIVES, frame), luck < 0.6 - 0.16 * first - 0.16 * second, attributes=("sex", "race", "age"),
-        support=0.05, min_size=30, margin=0.05, permutations=200, most=200,
-    )  # fmt: skip
+        encode(LIVES, frame),
+        luck < 0.6 - 0.16 * first - 0.16 * second,
+        attributes=("sex", "race", "age"),
+        support=0.05,
+        min_size=30,
+        margin=0.05,
+        permutations=200,
+        most=200,
+    )
     shown = {found.words for found in result.findings if found.found and found.under is None}
     assert shown == {"sex m, age 60 or more", "sex f, race b"}
 
@@ -312,9 +351,14 @@ def test_a_gap_of_the_poorest_is_found_by_an_income_with_a_long_tail(seed):
     frame, luck = lives(3000, seed)
     poorest = (frame.income <= frame.income.quantile(0.3)).to_numpy()
     result = search(
-        encode(LIVES, frame), luck < np.where(poorest, 0.4, 0.6), attributes=("income",), support=0.05, min_size=30,
-        margin=0.05, permutations=200,
-    )  # fmt: skip
+        encode(LIVES, frame),
+        luck < np.where(poorest, 0.4, 0.6),
+        attributes=("income",),
+        support=0.05,
+        min_size=30,
+        margin=0.05,
+        permutations=200,
+    )
     first = result.findings[0]
     assert first.found
     inside = find_members(encode(LIVES, frame), first.rules)
@@ -326,9 +370,14 @@ def test_one_age_of_999_hides_no_gap():
     young = (frame.age < 30).to_numpy()
     frame.loc[5, "age"] = 999
     result = search(
-        encode(LIVES, frame), luck < np.where(young, 0.3, 0.5), attributes=("age",), support=0.05, min_size=30,
-        margin=0.05, permutations=200,
-    )  # fmt: skip
+        encode(LIVES, frame),
+        luck < np.where(young, 0.3, 0.5),
+        attributes=("age",),
+        support=0.05,
+        min_size=30,
+        margin=0.05,
+        permutations=200,
+    )
     assert result.findings[0].words == "age 29 or less"
     assert result.findings[0].found
     assert result.notes == ()
@@ -356,10 +405,18 @@ def test_a_control_variable_by_hand(world):
         assert np.sign(found.z) == pytest.approx(np.sign(round(z, 9)))
         compared = [s for s in set(strata) if 0 < sum(strata[p] == s for p in inside) < strata.count(s)]
         assert found.size == sum(strata[person] in compared for person in inside)
-        parts = np.array([[sum(values[p] for p in range(len(rows)) if strata[p] == s and (p in inside) == side)
-                           for s in compared] for side in (True, False)])  # fmt: skip
-        sizes = np.array([[sum(strata[p] == s and (p in inside) == side for p in range(len(rows)))
-                           for s in compared] for side in (True, False)])  # fmt: skip
+        parts = np.array(
+            [
+                [sum(values[p] for p in range(len(rows)) if strata[p] == s and (p in inside) == side) for s in compared]
+                for side in (True, False)
+            ]
+        )
+        sizes = np.array(
+            [
+                [sum(strata[p] == s and (p in inside) == side for p in range(len(rows))) for s in compared]
+                for side in (True, False)
+            ]
+        )
         expected = stratified_difference(parts[0], sizes[0], parts[1], sizes[1])
         assert (found.plain_low, found.plain_high) == pytest.approx(expected) or len(set(strata)) == 1
 
@@ -472,10 +529,20 @@ def test_fair_models_are_seldom_accused(control):
     world = people(400, seed=5)
     rng = np.random.default_rng(8)
     accused = sum(
-        search(world, rng.random(400) < 0.06, control=control, support=0.05, min_size=20, permutations=99,
-               attributes=("sex", "race"), seed=model, most=1).found > 0
+        search(
+            world,
+            rng.random(400) < 0.06,
+            control=control,
+            support=0.05,
+            min_size=20,
+            permutations=99,
+            attributes=("sex", "race"),
+            seed=model,
+            most=1,
+        ).found
+        > 0
         for model in range(150)
-    )  # fmt: skip
+    )
     assert accused <= 17
 
 
@@ -485,8 +552,16 @@ def test_fair_models_are_seldom_accused_where_numbers_are_cut():
     accused = 0
     for model in range(100):
         frame, luck = lives(600, model)
-        result = search(encode(LIVES, frame), luck < 0.3, attributes=("sex", "income"), support=0.05,
-                        min_size=20, permutations=99, seed=model, most=1)  # fmt: skip
+        result = search(
+            encode(LIVES, frame),
+            luck < 0.3,
+            attributes=("sex", "income"),
+            support=0.05,
+            min_size=20,
+            permutations=99,
+            seed=model,
+            most=1,
+        )
         accused += result.found > 0
     assert accused <= 13  # more is seen once in a thousand such tests
 
@@ -496,10 +571,14 @@ def test_rare_outcomes_do_not_hide_common_gaps():
     world = people(1000, seed=6)
     rng = np.random.default_rng(3)
     rare, common = (
-        np.mean([search(world, rng.random(1000) < rate, support=0.05, min_size=30, permutations=200,
-                        most=1).critical for _ in range(5)])
+        np.mean(
+            [
+                search(world, rng.random(1000) < rate, support=0.05, min_size=30, permutations=200, most=1).critical
+                for _ in range(5)
+            ]
+        )
         for rate in (0.01, 0.4)
-    )  # fmt: skip
+    )
     assert rare < common
 
 
@@ -511,9 +590,13 @@ def test_rule_sets_asked_about():
     values = np.random.default_rng(0).random(1000) < np.where(world.individuals[:, 2] >= 70, 0.2, 0.5)
     age = world.individuals[:, 2]
     result = search(
-        world, values, support=0.05, min_size=30, permutations=200,
+        world,
+        values,
+        support=0.05,
+        min_size=30,
+        permutations=200,
         judged=("age >= 73 and sex == m", "18 <= age <= 18", "income in {0, 1} and race != a", "age > 17"),
-    )  # fmt: skip
+    )
     first, second, third, everybody = result.judged
     inside = (age >= 73) & (world.individuals[:, 0] == 1)
     assert first.rules == {"age": Range(low=73), "sex": ("m",)}

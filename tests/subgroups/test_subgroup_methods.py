@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from evenhand import datasets, subgroups
 from evenhand.errors import LimitError, OptionError
 from evenhand.schema import Attribute, Schema, Target, encode
-from evenhand.subgroups import Perturbation, find_members
+from evenhand.subgroups import find_members
 from evenhand.subgroups.cuts import cut_attributes
 from evenhand.subgroups.family import build_family
 from evenhand.subgroups.methods import sampled
 from evenhand.subgroups.methods.published import StoppingRule, sample_until_margin, summed_margin
 from evenhand.subgroups.methods.sampled import frequent_rule_sets
+from evenhand.subgroups.perturbation import Perturbation
 
 SENSITIVE = ("sex", "race", "age")
 Z = 1.959963984540054

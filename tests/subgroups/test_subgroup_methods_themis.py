@@ -77,12 +77,18 @@ def test_worked_example():
 
 def test_sampling_stops_at_the_published_margin():
     """At a rate of 1/2 a margin of 0.01 with 99 % confidence takes (2.576 / 0.02)^2 = 16,588 samples."""
-    model = Decider(lambda rows: rows[:, 3] < 0.5, Schema(target=SCHEMA.target, attributes=(
-        Attribute(name="sex", kind="categorical", values=("f", "m")),
-        Attribute(name="age", kind="integer", lower=18, upper=77),
-        Attribute(name="race", kind="categorical", values=("a", "b")),
-        Attribute(name="debt", kind="real", lower=0.0, upper=1.0),
-    )))  # fmt: skip
+    model = Decider(
+        lambda rows: rows[:, 3] < 0.5,
+        Schema(
+            target=SCHEMA.target,
+            attributes=(
+                Attribute(name="sex", kind="categorical", values=("f", "m")),
+                Attribute(name="age", kind="integer", lower=18, upper=77),
+                Attribute(name="race", kind="categorical", values=("a", "b")),
+                Attribute(name="debt", kind="real", lower=0.0, upper=1.0),
+            ),
+        ),
+    )
     result = subgroups.find_subgroups(model, people(50, schema=model.schema), method="themis", attributes=("sex",))
     for finding in result.findings:
         assert 16_500 <= finding.samples <= 16_588

@@ -9,7 +9,9 @@ from deciders import Decider, people
 
 from evenhand import subgroups
 from evenhand.errors import BudgetError
-from evenhand.models import QuestionLedger, Reply, ask_once
+from evenhand.models import QuestionLedger
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import ask_once
 from evenhand.schema import Attribute, Schema, Target, encode
 from evenhand.subgroups import SubgroupResult
 from support import scaled

@@ -12,10 +12,13 @@ from naive import FAR, rule_sets
 
 import evenhand
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import Attribute, ColumnRoles, RecordedNumbers, Schema, Target, encode
-from evenhand.stats import SampleMoments, welch_interval
-from evenhand.subgroups import MeasuredNumber, SubgroupResult, find_members, find_subgroups_of_numbers
+from evenhand.schema import Attribute, Schema, Target, encode
+from evenhand.schema.columns import ColumnRoles
+from evenhand.schema.decisions import RecordedNumbers
+from evenhand.stats.mean import SampleMoments, welch_interval
+from evenhand.subgroups import SubgroupResult, find_members, find_subgroups_of_numbers
 from evenhand.subgroups.gaps import StratifiedGroups, adjusted_intervals, correct_tails
+from evenhand.subgroups.result import MeasuredNumber
 from evenhand.subgroups.tabulate import CellTable
 from evenhand.view import render_page
 from support import scaled
@@ -215,9 +218,14 @@ def test_false_findings_and_missed_gaps_are_as_rare_as_they_say(kind):
         rng = np.random.default_rng(seed)
         noise = rng.normal(size=400) if kind == "normal" else rng.lognormal(size=400)
         result = search(
-            RecordedNumbers(people, shift + spread * noise), min_size=30, support=0.05, bins=4, permutations=200,
-            attributes=("sex", "age", "region"), seed=seed,
-        )  # fmt: skip
+            RecordedNumbers(people, shift + spread * noise),
+            min_size=30,
+            support=0.05,
+            bins=4,
+            permutations=200,
+            attributes=("sex", "age", "region"),
+            seed=seed,
+        )
         insides = [find_members(people, found.rules) for found in result.findings]
         gaps = [shift[inside].mean() - shift[~inside].mean() for inside in insides]
         missed += any(not one.low <= gap <= one.high for one, gap in zip(result.findings, gaps, strict=True))
@@ -230,9 +238,13 @@ def test_welch_limits_move_out_on_the_side_of_the_long_tail():
     size, rest, own, others = 20.0, 80.0, 16.0, 1.0  # people and variances of both sides, whose means are 9 and 10
     squares = [(n - 1) * variance + n * mean**2 for n, mean, variance in ((size, 9, own), (rest, 10, others))]
     groups = StratifiedGroups(
-        np.array([[size]]), np.array([[9 * size]]), np.array([[squares[0]]]),
-        (np.array([size + rest]), np.array([9 * size + 10 * rest]), np.array([sum(squares)])), counted=False, width=1e3,
-    )  # fmt: skip
+        np.array([[size]]),
+        np.array([[9 * size]]),
+        np.array([[squares[0]]]),
+        (np.array([size + rest]), np.array([9 * size + 10 * rest]), np.array([sum(squares)])),
+        counted=False,
+        width=1e3,
+    )
     tails = correct_tails(groups, np.zeros(1))
     z = 3.0
     plain = adjusted_intervals(groups, tails, z, np.zeros(1))

@@ -10,8 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from evenhand import subgroups
-from evenhand.schema import People, Schema, Value
-from evenhand.subgroups import Finding, RefusedRuleSet
+from evenhand.schema import People, Schema
+from evenhand.schema.attribute import Value
+from evenhand.subgroups import Finding
+from evenhand.subgroups.result import RefusedRuleSet
 from reproductions.testsgd_people import PUBLISHED, find_case, load_people
 from support import shared
 
@@ -66,9 +68,15 @@ def judged(name: str, **options: Any) -> list[Finding | RefusedRuleSet]:
     """The three published findings of a data set, judged on its true labels."""
     people = everybody(name)
     result = subgroups.find_subgroups(
-        TrueLabels(people), people, attributes=find_case(name).sensitive, depth=2, bins=5, permutations=200,
-        judged=tuple(each["rules"] for each in PUBLISHED["subgroups"][name]), **options,
-    )  # fmt: skip
+        TrueLabels(people),
+        people,
+        attributes=find_case(name).sensitive,
+        depth=2,
+        bins=5,
+        permutations=200,
+        judged=tuple(each["rules"] for each in PUBLISHED["subgroups"][name]),
+        **options,
+    )
     return list(result.judged)
 
 

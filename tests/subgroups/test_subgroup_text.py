@@ -10,10 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.datasets import IdentityCategory, TermSwapper, identity
-from evenhand.datasets.identity import TermRow
+from evenhand.datasets import IdentityCategory
+from evenhand.datasets.identity.lists import (
+    TermRow,
+    categories_named,
+    category_names,
+    collection_names,
+    read_categories,
+    read_category,
+)
+from evenhand.datasets.identity.swapping import TermSwapper
 from evenhand.errors import DataError, LimitError, ModelError, OptionError
-from evenhand.subgroups import RefusedRuleSet, text
+from evenhand.subgroups.result import RefusedRuleSet, TextSubgroupResult
+from evenhand.subgroups.text.analysis import find_text_subgroups
 from support import scaled, shared
 
 
@@ -38,12 +47,12 @@ def chance(rate, salt=""):
 
 
 def test_the_published_terms():
-    lists = {one.name: one for one in identity.categories_named("published")}
+    lists = {one.name: one for one in categories_named("published")}
     assert {name: len(one.groups) for name, one in lists.items()} == {"gender": 14, "race": 17, "religion": 9, "age": 8}
     assert sum(len(one.groups) for one in lists.values()) == 48
-    assert "published" in identity.collection_names()
-    assert "published" not in identity.category_names()
-    assert [one.name for one in identity.categories_named("religion")] == ["religion"]
+    assert "published" in collection_names()
+    assert "published" not in category_names()
+    assert [one.name for one in categories_named("religion")] == ["religion"]
 
 
 @pytest.mark.parametrize(
@@ -57,20 +66,20 @@ def test_the_published_terms():
     ],
 )
 def test_terms_of_several_words_their_boundaries_and_case(sentence, spoken):
-    race = {one.name: one for one in identity.categories_named("published")}["race"]
+    race = {one.name: one for one in categories_named("published")}["race"]
     assert [race.groups[mention.group] for mention in TermSwapper(race).mentions(sentence)] == spoken
 
 
 def test_lists_in_files(tmp_path):
     several = tmp_path / "mine.yaml"
     several.write_text("colour: [red, green]\npet: {groups: [cats, dogs], rows: [[cat, dog], [kitten, puppy]]}\n")
-    colour, pet = identity.read_categories(several)
+    colour, pet = read_categories(several)
     assert (colour.name, colour.groups) == ("colour", ("red", "green"))
     assert (pet.name, pet.groups) == ("pet", ("cats", "dogs"))
     assert pet.by_term().groups == ("cat", "dog", "kitten", "puppy")
     single = tmp_path / "hair.yaml"
     single.write_text("terms: [fair, dark]\n")
-    assert identity.read_categories(single) == (identity.read_category(single),)
+    assert read_categories(single) == (read_category(single),)
     for content, complaint in (
         ("{}", "no list"),
         ("a: [x]", "two groups"),
@@ -79,14 +88,14 @@ def test_lists_in_files(tmp_path):
     ):
         single.write_text(content)
         with pytest.raises(DataError, match=re.escape(complaint)):
-            identity.read_categories(single)
+            read_categories(single)
 
 
 def test_by_hand():
     """Of 40 texts about a red cat 30 are liked, of 60 about a green cat 20; nobody asks about the others."""
     texts = [f"a red cat {i}" for i in range(40)] + [f"the green cat {i}" for i in range(60)] + ["no colour"] * 50
     liked = {*texts[:30], *texts[40:60]}
-    result = text.find_text_subgroups(lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0)
+    result = find_text_subgroups(lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0)
     assert result.kind == "subgroups"
     # Each text once, and once more to see whether the answer is the same.
     assert (result.people, result.queries, result.rule_sets) == (150, 2 * 101, 3 + 2 + 6)
@@ -104,7 +113,7 @@ def test_by_hand():
     assert "pet cat" not in found  # nobody speaks of another pet
     assert [one.rules for one in red.same] == [{"colour": ("red",), "pet": ("cat",)}]  # the same texts, said longer
     assert result.sentence(red) == "Of 40 texts that speak of colour red, 75.0 % get True; of 60 about others 33.3 %."
-    whole = text.find_text_subgroups(
+    whole = find_text_subgroups(
         lambda asked: [one in liked for one in asked], texts, protected=LISTS, swaps=0, compared="all"
     )
     cat = {one.words: one for one in whole.findings}["pet cat"]
@@ -146,10 +155,19 @@ def brute_force(texts, outcome, compared, least, depth):
 def test_against_brute_force(texts, compared, depth, least):
     model = chance(0.4)
     try:
-        result = text.find_text_subgroups(
-            model, texts, protected=LISTS, compared=compared, depth=depth, min_texts=least, permutations=40, swaps=0,
-            favourable="1.0", labels=("0.0", "1.0"), margin=0.0,
-        )  # fmt: skip
+        result = find_text_subgroups(
+            model,
+            texts,
+            protected=LISTS,
+            compared=compared,
+            depth=depth,
+            min_texts=least,
+            permutations=40,
+            swaps=0,
+            favourable="1.0",
+            labels=("0.0", "1.0"),
+            margin=0.0,
+        )
     except DataError:
         assert not any(word in one.split() for one in texts for terms in TERMS.values() for word in terms)
         return
@@ -180,10 +198,15 @@ def test_fair_models_are_left_alone(measure):
     for _ in range(100):
         scores = dict(zip(texts, np.clip(rng.normal(0.3, 0.3, 400), 0, 1).tolist(), strict=True))
         scores |= {one: 1 - score for one, score in scores.items() if "cat" in one or "dog" in one}
-        result = text.find_text_subgroups(
-            lambda asked, scores=scores: [scores[one] for one in asked], texts, protected=LISTS, swaps=0, margin=0.0,
-            measure=measure, permutations=199,
-        )  # fmt: skip
+        result = find_text_subgroups(
+            lambda asked, scores=scores: [scores[one] for one in asked],
+            texts,
+            protected=LISTS,
+            swaps=0,
+            margin=0.0,
+            measure=measure,
+            permutations=199,
+        )
         alarms += result.found > 0
     assert alarms <= 12  # more with probability 0.2 % at a true rate of 5 %
 
@@ -197,7 +220,7 @@ def test_a_planted_gap_is_found_and_said_once(control, compared):
     def model(asked):
         return [a if "red" in one else b for one, a, b in zip(asked, unfair(asked), fair(asked), strict=True)]
 
-    result = text.find_text_subgroups(model, texts, protected=LISTS, swaps=0, control=control, compared=compared)
+    result = find_text_subgroups(model, texts, protected=LISTS, swaps=0, control=control, compared=compared)
     own = [one for one in result.findings if one.found and one.under is None]
     assert [one.rules for one in own] == [{"colour": ("red",)}]
     assert own[0].low > 0.2
@@ -216,7 +239,7 @@ def test_error_rates():
     def model(asked):
         return [given[one] for one in asked]
 
-    missed = text.find_text_subgroups(
+    missed = find_text_subgroups(
         model, texts, protected=[COLOURS], truth=truth, measure="false-negative", favourable="good", swaps=0
     )
     top = missed.findings[0]
@@ -228,17 +251,17 @@ def test_error_rates():
         0,
     )
     assert "50.0 % are wrongly refused good" in missed.sentence(top)
-    wrong = text.find_text_subgroups(
+    wrong = find_text_subgroups(
         model, texts, protected=[COLOURS], truth=truth, measure="false-positive", favourable="good", swaps=0
     )
     assert wrong.found == 0
     assert wrong.rate == 0
     with pytest.raises(OptionError, match="true labels"):
-        text.find_text_subgroups(model, texts, protected=[COLOURS], measure="false-negative")
+        find_text_subgroups(model, texts, protected=[COLOURS], measure="false-negative")
     with pytest.raises(DataError, match="400 texts and 1 truth"):
-        text.find_text_subgroups(model, texts, protected=[COLOURS], truth=["good"])
+        find_text_subgroups(model, texts, protected=[COLOURS], truth=["good"])
     with pytest.raises(DataError, match="no text's true label is 'good'"):
-        text.find_text_subgroups(
+        find_text_subgroups(
             model, texts, protected=[COLOURS], truth=["bad"] * 400, measure="false-negative", favourable="good"
         )
 
@@ -246,18 +269,18 @@ def test_error_rates():
 def test_what_is_asked_about_is_judged_or_refused():
     texts = [f"red cat {i}" for i in range(9)] + [f"green dog {i}" for i in range(100)]
     judged = ({"colour": "red"}, {"colour": "Green", "pet": "dog"}, {"colour": "green"})
-    result = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=judged, swaps=0, min_texts=5)
+    result = find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=judged, swaps=0, min_texts=5)
     assert [type(one).__name__ for one in result.judged] == ["Finding", "Finding", "Finding"]
     assert result.judged[1].rules == {"colour": ("green",), "pet": ("dog",)}
     again = next(one for one in result.findings if one.rules == {"colour": ("red",)})
     assert result.judged[0].low == pytest.approx(again.low)
-    floors = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=judged, swaps=0)
+    floors = find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=judged, swaps=0)
     assert all(isinstance(one, RefusedRuleSet) for one in floors.judged)
     assert floors.judged[0].reason == "9 texts contain it: fewer than 30"
     assert "are compared with" in floors.judged[2].reason
     for wrong in ({"shape": "round"}, {"colour": "pink"}):
         with pytest.raises(OptionError, match=r"shape|pink"):
-            text.find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=(wrong,), swaps=0)
+            find_text_subgroups(chance(0.5), texts, protected=LISTS, judged=(wrong,), swaps=0)
 
 
 def test_single_terms():
@@ -265,17 +288,17 @@ def test_single_terms():
         name="pet", groups=("cats", "dogs"), rows=(TermRow(words=("cat", "dog")), TermRow(words=("kitten", "puppy")))
     )
     texts = [f"a {word} {i}" for word in ("cat", "kitten", "dog", "puppy") for i in range(50)]
-    groups = text.find_text_subgroups(chance(0.5), texts, protected=[own])
+    groups = find_text_subgroups(chance(0.5), texts, protected=[own])
     assert {one.rules["pet"] for one in groups.findings} == {("cats",), ("dogs",)}
-    terms = text.find_text_subgroups(chance(0.5), texts, protected=[own], by="term")
+    terms = find_text_subgroups(chance(0.5), texts, protected=[own], by="term")
     assert {one.rules["pet"] for one in terms.findings} == {("cat",), ("dog",), ("kitten",), ("puppy",)}
     assert {(one.size, one.rest) for one in terms.findings} == {(50, 150)}
 
 
 def test_it_travels():
     texts = spoken_of(300, np.random.default_rng(1))
-    result = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, seed=7)
-    assert text.TextSubgroupResult.from_json(result.to_json()) == result
+    result = find_text_subgroups(chance(0.5), texts, protected=LISTS, seed=7)
+    assert TextSubgroupResult.from_json(result.to_json()) == result
     plain = result.plain()
     assert plain["kind"] == "subgroups"
     assert {"rules", "size", "rest", "rate", "rest_rate", "gap", "low", "high", "adjusted_p"} <= set(
@@ -284,7 +307,7 @@ def test_it_travels():
     frame = result.to_frame()
     assert list(frame["analysis"]) == ["observed"] * len(result.findings) + ["swapped"] * len(result.effects)
     assert "description" in result.plot().to_dict()
-    again = text.find_text_subgroups(chance(0.5), texts, protected=LISTS, seed=7)
+    again = find_text_subgroups(chance(0.5), texts, protected=LISTS, seed=7)
     assert again.model_copy(update={"seconds": result.seconds}) == result
 
 
@@ -298,7 +321,7 @@ def test_limits_and_interrupts():
             raise KeyboardInterrupt
         return [0.2] * len(asked)
 
-    result = text.find_text_subgroups(impatient, texts, protected=[COLOURS])
+    result = find_text_subgroups(impatient, texts, protected=[COLOURS])
     assert result.interrupted
     assert result.people == 300 + 2 * 4096
     assert result.queries == 2 * 300 + 2 * 4096
@@ -308,9 +331,9 @@ def test_limits_and_interrupts():
         raise KeyboardInterrupt
 
     with pytest.raises(LimitError, match="before anything"):
-        text.find_text_subgroups(never, texts, protected=[COLOURS])
+        find_text_subgroups(never, texts, protected=[COLOURS])
     with pytest.raises(LimitError, match="before anything"):
-        text.find_text_subgroups(chance(0.5), texts, protected=[COLOURS], time_limit=1e-9)
+        find_text_subgroups(chance(0.5), texts, protected=[COLOURS], time_limit=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +354,7 @@ def test_limits_and_interrupts():
 )
 def test_bad_options(options, complaint):
     with pytest.raises(OptionError, match=re.escape(complaint)):
-        text.find_text_subgroups(
+        find_text_subgroups(
             lambda asked: ["a"] * len(asked), ["a red cat", "a Sikh"], **{"protected": [COLOURS]} | options
         )
 
@@ -347,7 +370,7 @@ def test_bad_options(options, complaint):
 )
 def test_bad_input(model, texts, error, complaint):
     with pytest.raises(error, match=re.escape(complaint)):
-        text.find_text_subgroups(model, texts, protected=[COLOURS])
+        find_text_subgroups(model, texts, protected=[COLOURS])
 
 
 def test_a_real_model_of_tweets():
@@ -360,7 +383,7 @@ def test_a_real_model_of_tweets():
     tweets, fine = frame["tweet"].tolist(), (frame["label_0hate_1offensive_2neither"] == 2).tolist()
     model = make_pipeline(TfidfVectorizer(min_df=3), LogisticRegression(class_weight="balanced", max_iter=300))
     model.fit(tweets[:4000], fine[:4000])
-    result = text.find_text_subgroups(model, tweets[4000:], protected=["gender"], favourable=True)
+    result = find_text_subgroups(model, tweets[4000:], protected=["gender"], favourable=True)
     observed = {one.words: one for one in result.findings}["gender female"]
     (effect,) = result.effects
     assert observed.found
@@ -373,7 +396,7 @@ def test_a_real_model_of_tweets():
 def test_the_noise_of_a_model_of_texts_is_said_first():
     rng = np.random.default_rng(0)
     texts = [f"a {colour} cat {i}" for i in range(200) for colour in COLOURS.groups]
-    result = text.find_text_subgroups(
+    result = find_text_subgroups(
         lambda asked: (rng.random(len(asked)) < [0.2 if "red" in one else 0.7 for one in asked]).tolist(),
         texts,
         protected=[COLOURS],
@@ -385,4 +408,4 @@ def test_the_noise_of_a_model_of_texts_is_said_first():
     first = result.document().blocks[0]
     assert first.text.startswith("The model answers differently each time: asked twice about the same 300 texts")
     assert "one answer for each text" in first.text
-    assert text.find_text_subgroups(chance(0.5), texts, protected=[COLOURS]).noise.changed == 0
+    assert find_text_subgroups(chance(0.5), texts, protected=[COLOURS]).noise.changed == 0

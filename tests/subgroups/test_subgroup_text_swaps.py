@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.datasets import IdentityCategory
-from evenhand.datasets.identity import TermRow, categories_named
+from evenhand.datasets.identity.lists import TermRow, categories_named
 from evenhand.errors import LimitError, OptionError
-from evenhand.subgroups import RefusedRuleSet, text
+from evenhand.subgroups.result import RefusedRuleSet
+from evenhand.subgroups.text.analysis import find_text_subgroups
 from serving import serving
 from support import scaled, shared
 
@@ -35,7 +36,7 @@ def test_by_hand():
         asked.extend(some)
         return ["no" if "blue" in one or int(one.split()[-1]) % 2 == 0 else "yes" for one in some]
 
-    result = text.find_text_subgroups(
+    result = find_text_subgroups(
         lambda some: ["no" if one == "nothing" else model([one])[0] for one in some], texts, protected=[COLOURS]
     )
     effects = {one.words: one for one in result.effects}
@@ -61,7 +62,7 @@ def test_the_published_example():
         asked.extend(texts)
         return [0.0] * len(texts)
 
-    text.find_text_subgroups(model, ["I am a lesbian"], protected=gender, min_texts=1)
+    find_text_subgroups(model, ["I am a lesbian"], protected=gender, min_texts=1)
     assert (len(asked), len(set(asked))) == (15, 14)
     assert "I am a gay" in asked
     assert "I am an lgbt" in asked or "I am a lgbt" in asked
@@ -74,7 +75,7 @@ def test_the_published_example():
 )
 def test_against_brute_force(frames, least):
     texts = [f"{name} has a {colour} hat" for name, colour in frames]
-    result = text.find_text_subgroups(chance, texts, protected=[COLOURS], min_texts=least, margin=0.0, permutations=40)
+    result = find_text_subgroups(chance, texts, protected=[COLOURS], min_texts=least, margin=0.0, permutations=40)
     names = sorted({name for name, _ in frames})  # texts that differ in the colour alone are asked about once
     decided = np.array([chance([f"{name} has a {colour} hat" for colour in COLOURS.groups]) for name in names])
     assert {one.words for one in result.effects} == (
@@ -94,13 +95,11 @@ def test_against_brute_force(frames, least):
 
 def test_two_groups_are_told_of_once():
     texts = [f"my cat number {i}" for i in range(50)]
-    result = text.find_text_subgroups(
-        lambda some: [0.9 if "cat" in one else 0.2 for one in some], texts, protected=[PETS]
-    )
+    result = find_text_subgroups(lambda some: [0.9 if "cat" in one else 0.2 for one in some], texts, protected=[PETS])
     (effect,) = result.effects
     assert effect.rules == {"pet": ("dog",)}
     assert effect.gap == -1
-    scores = text.find_text_subgroups(
+    scores = find_text_subgroups(
         lambda some: [0.9 if "cat" in one else 0.2 for one in some], texts, protected=[PETS], measure="score"
     )
     assert scores.effects[0].gap == pytest.approx(-0.7)
@@ -111,9 +110,9 @@ def test_clusters_of_ones_own():
     """A hundred texts from two templates say no more than two."""
     texts = [f"{kind} cat {i}" for kind in ("my", "your") for i in range(50)]
     kinds = [one.split()[0] for one in texts]
-    result = text.find_text_subgroups(lambda some: [float("dog" in one) for one in some], texts, protected=[PETS])
+    result = find_text_subgroups(lambda some: [float("dog" in one) for one in some], texts, protected=[PETS])
     assert result.effects[0].found
-    templates = text.find_text_subgroups(
+    templates = find_text_subgroups(
         lambda some: [float("dog" in one) for one in some], texts, protected=[PETS], clusters=kinds
     )
     assert (templates.effects[0].clusters, templates.effects[0].size) == (2, 100)
@@ -122,9 +121,9 @@ def test_clusters_of_ones_own():
 
 def test_some_texts_are_enough():
     texts = [f"my {pet} number {i}" for i in range(300) for pet in PETS.groups]
-    result = text.find_text_subgroups(chance, texts, protected=[PETS], swaps=50)
+    result = find_text_subgroups(chance, texts, protected=[PETS], swaps=50)
     assert result.effects[0].size == 50
-    assert text.find_text_subgroups(chance, texts, protected=[PETS], swaps=0).effects == ()
+    assert find_text_subgroups(chance, texts, protected=[PETS], swaps=0).effects == ()
 
 
 def madlibs():
@@ -141,7 +140,7 @@ def blind(texts):
 
 def test_a_planted_term_is_found_in_templates_and_none_in_a_fair_model():
     texts = madlibs()
-    fair = text.find_text_subgroups(blind, texts, protected=["published"], depth=1)
+    fair = find_text_subgroups(blind, texts, protected=["published"], depth=1)
     assert len(fair.effects) == 48
     assert fair.found == 0
     assert not any(one.found or one.gap for one in fair.effects)
@@ -149,7 +148,7 @@ def test_a_planted_term_is_found_in_templates_and_none_in_a_fair_model():
     def biased(some):
         return [0.0 if re.search(r"\bsikh\b", one) else plain for one, plain in zip(some, blind(some), strict=True)]
 
-    found = text.find_text_subgroups(biased, texts, protected=["published"], depth=1)
+    found = find_text_subgroups(biased, texts, protected=["published"], depth=1)
     own = [one for one in found.effects if one.found and one.under is None]
     assert [one.rules for one in own] == [{"religion": ("sikh",)}]
     assert -0.5 < own[0].low < own[0].gap < own[0].high < -0.3
@@ -171,14 +170,14 @@ def test_names_in_sentences_on_feelings():
     def biased(some):
         return [0.2 if marked.search(one) and "feel" in one else 0.8 for one in some]
 
-    result = text.find_text_subgroups(biased, sentences, protected=[names], clusters=templates, swaps=3000)
+    result = find_text_subgroups(biased, sentences, protected=[names], clusters=templates, swaps=3000)
     (effect,) = result.effects
     assert effect.rules == {"name": (first,)}
     assert effect.clusters == people["Template"].nunique()
     feel = people["Sentence"].str.contains("feel").mean()
     assert effect.gap == pytest.approx(-feel)
     assert effect.found is bool(effect.high < 0)
-    fair = text.find_text_subgroups(
+    fair = find_text_subgroups(
         lambda some: [0.2 if "feel" in one else 0.8 for one in some], sentences, protected=[names]
     )
     assert not any(one.found for one in (*fair.effects, *fair.findings))
@@ -190,7 +189,7 @@ def test_the_published_method():
     def biased(some):
         return [0.0 if "red" in one else plain for one, plain in zip(some, chance(some), strict=True)]
 
-    result = text.find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
+    result = find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
     assert (result.method, result.control, result.critical) == ("sampled", "none", None)
     assert result.confidence == pytest.approx(0.9025)
     assert result.tested == result.rule_sets == 3 + 2 + 6
@@ -205,17 +204,17 @@ def test_the_published_method():
     assert pair.size == 60
     assert pair.rest == 300
     assert "samples made to speak of" in result.sentence(top)
-    again = text.find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
+    again = find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled")
     assert again.findings == result.findings
     asked = ({"pet": "cat", "colour": "Green"}, {"colour": "red"})
-    alone = text.find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled", judged=asked)
+    alone = find_text_subgroups(biased, texts, protected=[COLOURS, PETS], method="sampled", judged=asked)
     assert (alone.tested, alone.findings) == (2, ())
     assert [one.rules for one in alone.judged] == [{"colour": ("green",), "pet": ("cat",)}, {"colour": ("red",)}]
     assert alone.judged[0].gap == pytest.approx(pair.gap, abs=0.1)
-    few = text.find_text_subgroups(biased, texts[:9], protected=[COLOURS, PETS], method="sampled", judged=asked)
+    few = find_text_subgroups(biased, texts[:9], protected=[COLOURS, PETS], method="sampled", judged=asked)
     assert all(isinstance(one, RefusedRuleSet) and "9 texts speak of all of colour" in one.reason for one in few.judged)
     with pytest.raises(OptionError, match="sampled method"):
-        text.find_text_subgroups(biased, texts, protected=[COLOURS], method="sampled", measure="score")
+        find_text_subgroups(biased, texts, protected=[COLOURS], method="sampled", measure="score")
     calls = []
 
     def impatient(some):
@@ -225,7 +224,7 @@ def test_the_published_method():
         return biased(some)
 
     with pytest.raises(LimitError, match="one rule set"):
-        text.find_text_subgroups(impatient, texts[::7], protected=[COLOURS], method="sampled")
+        find_text_subgroups(impatient, texts[::7], protected=[COLOURS], method="sampled")
 
 
 def test_a_service_is_asked():
@@ -233,8 +232,6 @@ def test_a_service_is_asked():
         return {"predictions": ["no" if "dog" in one["text"] else "yes" for one in instances]}
 
     with serving(reply) as service:
-        result = text.find_text_subgroups(
-            service.url, [f"a cat {i}" for i in range(40)], protected=[PETS], favourable="yes"
-        )
+        result = find_text_subgroups(service.url, [f"a cat {i}" for i in range(40)], protected=[PETS], favourable="yes")
     assert result.effects[0].gap == -1
     assert result.queries == sum(map(len, service.requests)) == 120

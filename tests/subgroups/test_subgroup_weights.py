@@ -93,10 +93,14 @@ def test_rates_by_a_recount_of_every_finding(seed, per):
         else:
             stratum = everybody.individuals[:, SCHEMA.position(per)]
             gaps = [
-                np.subtract(*(np.average(given_it[side & part], weights=weights.values[side & part])
-                              for side in (inside, ~inside)))
+                np.subtract(
+                    *(
+                        np.average(given_it[side & part], weights=weights.values[side & part])
+                        for side in (inside, ~inside)
+                    )
+                )
                 for part in (stratum == value for value in np.unique(stratum))
-            ]  # fmt: skip
+            ]
             assert min(gaps) - 1e-9 <= found.gap <= max(gaps) + 1e-9
 
 
@@ -184,9 +188,12 @@ def test_numbers_are_weighted_in_their_own_unit():
     frame["premium"] = rng.gamma(2.0, 100.0, 900) + 150 * (frame["sex"] == "F")
     frame["wt"] = rng.gamma(1.0, size=900) + 0.05
     found = evenhand.find_subgroups(
-        lambda table: table["premium_shown"], frame.assign(premium_shown=frame["premium"]),
-        target="premium", protected=["sex", "region"], sample_weight="wt",
-    )  # fmt: skip
+        lambda table: table["premium_shown"],
+        frame.assign(premium_shown=frame["premium"]),
+        target="premium",
+        protected=["sex", "region"],
+        sample_weight="wt",
+    )
     women = frame["sex"] == "F"
     first = next(one for one in found.findings if one.words == "sex F")
     mean = np.average(frame["premium"][women], weights=frame["wt"][women])

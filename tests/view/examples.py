@@ -5,14 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 
-from evenhand.auditing import AuditResult, DataCard, ModelCard, SkippedAnalysis
-from evenhand.certification import AttributeSlice, Certificate, Counterexample, Estimate, ProgressPoint, Subregion
-from evenhand.core import OutcomeReading, TableReading
-from evenhand.groups import SMALL, Breakdown, CalibrationBin, Gap, Group, GroupMetrics
-from evenhand.individual import Assignment, FlipRate, IndividualResult, Profile
+from evenhand.auditing import AuditResult, SkippedAnalysis
+from evenhand.auditing.result import DataCard, ModelCard
+from evenhand.certification import AttributeSlice, Certificate, Counterexample, ProgressPoint, Subregion
+from evenhand.certification.certificate.result import Estimate
+from evenhand.core.reading import OutcomeReading, TableReading
+from evenhand.groups import Breakdown, Gap, Group, GroupMetrics
+from evenhand.groups.result import SMALL, CalibrationBin
+from evenhand.individual import FlipRate, IndividualResult, Profile
+from evenhand.individual.result import Assignment
 from evenhand.schema import Attribute, Schema, Target
 from evenhand.stats import Estimated, Observed, Quantity, Unknown
-from evenhand.subgroups import AttributeCells, Finding, RefusedRuleSet, SubgroupResult
+from evenhand.subgroups import Finding, SubgroupResult
+from evenhand.subgroups.result import AttributeCells, RefusedRuleSet
 
 SIZES = {
     "Amer-Indian-Eskimo": (48, 101),

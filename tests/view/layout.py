@@ -48,15 +48,21 @@ def measure_texts(faces: Iterable[Face]) -> dict[Face, float]:
     rows = [{"text": face.text, "size": face.size, "weight": "bold" if face.bold else "normal"} for face in faces]
     looks = {"text": {"field": "text"}, "fontSize": {"field": "size"}, "fontWeight": {"field": "weight"}}
     ends = {"x": {"field": "bounds.x1"}, "y": {"field": "bounds.x2"}}
-    drawn = vl_convert.vega_to_scenegraph({
-        "$schema": "https://vega.github.io/schema/vega/v5.json",
-        "data": [{"name": "rows", "values": rows}],
-        "marks": [
-            {"name": "texts", "type": "text", "from": {"data": "rows"},
-             "encode": {"enter": looks | {"font": {"value": FACE}}}},
-            {"type": "symbol", "from": {"data": "texts"}, "encode": {"enter": ends}},
-        ],
-    })  # fmt: skip
+    drawn = vl_convert.vega_to_scenegraph(
+        {
+            "$schema": "https://vega.github.io/schema/vega/v5.json",
+            "data": [{"name": "rows", "values": rows}],
+            "marks": [
+                {
+                    "name": "texts",
+                    "type": "text",
+                    "from": {"data": "rows"},
+                    "encode": {"enter": looks | {"font": {"value": FACE}}},
+                },
+                {"type": "symbol", "from": {"data": "texts"}, "encode": {"enter": ends}},
+            ],
+        }
+    )
     _, points = drawn["scenegraph"]["items"][0]["items"]
     return {face: one.get("y", 0.0) - one.get("x", 0.0) for face, one in zip(faces, points["items"], strict=True)}
 
@@ -85,9 +91,10 @@ def outside(texts: Iterable[Placed], frame: tuple[float, float], slack: float = 
     """Return the texts that leave the frame."""
     width, height = frame
     return [
-        one for one in texts
+        one
+        for one in texts
         if min(one.left, one.top) < -slack or one.right > width + slack or one.bottom > height + slack
-    ]  # fmt: skip
+    ]
 
 
 def _place(line: _Line, widths: Mapping[Face, float]) -> Placed:

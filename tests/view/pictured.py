@@ -19,32 +19,21 @@ import evenhand
 import language_audits
 from evenhand.auditing import AuditResult
 from evenhand.checker import CertificateCheck
-from evenhand.core import Block, Document, Figure, Fold, Result, SubjectCard
-from evenhand.genai import (
-    ConfusionMatrix,
-    ConfusionResult,
-    RecordedSequence,
-    assess_sequences,
-    compare_policies,
-    estimate_prompt_bias,
-)
-from evenhand.individual import TextSearchResult
+from evenhand.core import Document, Result
+from evenhand.core.document import Block, Figure, Fold, SubjectCard
+from evenhand.genai import ConfusionMatrix, RecordedSequence, assess_sequences, compare_policies
+from evenhand.genai.assessment.prompts import estimate_prompt_bias
+from evenhand.genai.classifiers.confusion import ConfusionResult
 from evenhand.individual.search import search
-from evenhand.individual.search.texts import CategoryFlipCount
-from evenhand.llm import pair_audits
-from evenhand.mitigation import (
-    CandidateResult,
-    Change,
-    ComparisonLine,
-    MitigationResult,
-    SplitSizes,
-    Trial,
-    find_alternatives,
-    refute_alternatives,
-)
+from evenhand.individual.search.texts import CategoryFlipCount, TextSearchResult
+from evenhand.llm.comparison import pair_audits
+from evenhand.mitigation import CandidateResult, MitigationResult, find_alternatives, refute_alternatives
+from evenhand.mitigation.candidate import Trial
+from evenhand.mitigation.result import Change, ComparisonLine, SplitSizes
 from evenhand.models import Subject
 from evenhand.monitoring import Monitor
-from evenhand.schema import ColumnRoles, encode
+from evenhand.schema import encode
+from evenhand.schema.columns import ColumnRoles
 from evenhand.shields import (
     FairnessProperty,
     Inputs,
@@ -94,11 +83,15 @@ def change(value: float, half: float) -> Change:
 
 
 def line(part, of, words, before, after, verdict, half=0.03, **more) -> ComparisonLine:
-    seen = (lambda value: Proved(value=value, how="linear")) if part == "proof" else (
-        lambda value: examples.observed(round(900 * value), 900))  # fmt: skip
+    seen = (
+        (lambda value: Proved(value=value, how="linear"))
+        if part == "proof"
+        else (lambda value: examples.observed(round(900 * value), 900))
+    )
     given = {"name": of, "of": of, "better_if": "down", "change": change(after - before, half), "note": ""}
-    return ComparisonLine(part=part, words=words, before=seen(before), after=seen(after), verdict=verdict,
-                          **(given | more))  # fmt: skip
+    return ComparisonLine(
+        part=part, words=words, before=seen(before), after=seen(after), verdict=verdict, **(given | more)
+    )
 
 
 def mitigation() -> MitigationResult:
@@ -113,18 +106,38 @@ def mitigation() -> MitigationResult:
         line("proof", "sex", "certified fair whatever sex says", 0.9, 0.95, "more is proved", change=None),
     )
     trials = tuple(
-        Trial(setting="instances added", value=value, accuracy=0.85 - value / 1e5, harms=(0.1 / (1 + value), 0.2),
-              chosen=value == 1000)
+        Trial(
+            setting="instances added",
+            value=value,
+            accuracy=0.85 - value / 1e5,
+            harms=(0.1 / (1 + value), 0.2),
+            chosen=value == 1000,
+        )
         for value in (0, 50, 100, 250, 500, 1000, 2500)
-    )  # fmt: skip
+    )
     methods = ("retrain", "exponentiated-gradient", "threshold-optimizer")
     return MitigationResult(
-        model="income.pkl", data="people.csv", favourable=">50K",
-        people=SplitSizes(train=2700, validation=900, test=900), harms=(lines[2].words, subgroup),
-        sources=("search.json",), confidence=0.95, accuracy_loss=0.01, chosen="retrain", seed=7, seconds=83.0,
-        candidates=tuple(CandidateResult(method=method, words=f"{method}, with a penalty", lines=lines,
-                                         trials=trials if method == "retrain" else ()) for method in methods),
-    )  # fmt: skip
+        model="income.pkl",
+        data="people.csv",
+        favourable=">50K",
+        people=SplitSizes(train=2700, validation=900, test=900),
+        harms=(lines[2].words, subgroup),
+        sources=("search.json",),
+        confidence=0.95,
+        accuracy_loss=0.01,
+        chosen="retrain",
+        seed=7,
+        seconds=83.0,
+        candidates=tuple(
+            CandidateResult(
+                method=method,
+                words=f"{method}, with a penalty",
+                lines=lines,
+                trials=trials if method == "retrain" else (),
+            )
+            for method in methods
+        ),
+    )
 
 
 def profiles() -> Result:
@@ -135,9 +148,12 @@ def profiles() -> Result:
     }
     people = encode(examples.SCHEMA, pd.DataFrame(values))
     return search(
-        lambda frame: 1 / (1 + np.exp(40 - frame["age"] - 9 * (frame["sex"] == "Male"))), people,
-        method="random", seeds=80, samples=200,
-    )  # fmt: skip
+        lambda frame: 1 / (1 + np.exp(40 - frame["age"] - 9 * (frame["sex"] == "Male"))),
+        people,
+        method="random",
+        seeds=80,
+        samples=200,
+    )
 
 
 def texts() -> TextSearchResult:
@@ -146,9 +162,16 @@ def texts() -> TextSearchResult:
         for name, flips in (("sexual_orientation", 171), ("race_and_ethnicity", 60), ("gender", 8))
     )
     return TextSearchResult(
-        seed=0, seconds=1.0, classes=("clean", "toxic"), favourable="clean", label_only=False, counts=counts,
-        profiles=200, queries=4000, examples=(),
-    )  # fmt: skip
+        seed=0,
+        seconds=1.0,
+        classes=("clean", "toxic"),
+        favourable="clean",
+        label_only=False,
+        counts=counts,
+        profiles=200,
+        queries=4000,
+        examples=(),
+    )
 
 
 GROUPS = {"gender presentation": ("woman", "man", "non-binary person"), "age": ("young adult", "elderly")}
@@ -177,20 +200,29 @@ def confusion() -> ConfusionResult:
     counts = tuple(tuple(912 if i == k else 3 * i + k for k in range(6)) for i in range(6))
     sample = ConfusionMatrix(values=values, counts=counts, confidence=0.95)
     return ConfusionResult(
-        seed=0, seconds=1.0, source="sample.csv", conditions={}, items=sample.items, unlabelled=0, sample=sample,
-        right={value: sample.precision(value) for value in values}, tolerated=0.05, worth=(),
+        seed=0,
+        seconds=1.0,
+        source="sample.csv",
+        conditions={},
+        items=sample.items,
+        unlabelled=0,
+        sample=sample,
+        right={value: sample.precision(value) for value in values},
+        tolerated=0.05,
+        worth=(),
         found={value: sample.recall(value) for value in values},
-    )  # fmt: skip
+    )
 
 
 def policies() -> Result:
     values = ("child", "young adult", "elderly", "unpublished", "none of these at all")
     described = {
         "conditions": [{"name": "leader", "share": 0.8}],
-        "specifications": [{"condition": "leader", "group": "age", "values": list(values),
-                            "repeated": [6, 8, 10, 12, 16]}],
+        "specifications": [
+            {"condition": "leader", "group": "age", "values": list(values), "repeated": [6, 8, 10, 12, 16]}
+        ],
         "simulation": {"generator": {"age": [0.2] * 5}, "retries": 0},
-    }  # fmt: skip
+    }
     return compare_policies(described, requests=400)
 
 
@@ -209,9 +241,18 @@ def simulation() -> Result:
 
 def check() -> CertificateCheck:
     return CertificateCheck(
-        seed=0, seconds=1.0, verdict="confirmed", model="AC-1.npz", protected=("race", "sex"), certified=0.97786,
-        falsified=0.0127, undecided=0.00417, boxes=4000, checked=4000, confidence=0.95,
-    )  # fmt: skip
+        seed=0,
+        seconds=1.0,
+        verdict="confirmed",
+        model="AC-1.npz",
+        protected=("race", "sex"),
+        certified=0.97786,
+        falsified=0.0127,
+        undecided=0.00417,
+        boxes=4000,
+        checked=4000,
+        confidence=0.95,
+    )
 
 
 def scored(n: int = 400) -> pd.DataFrame:
@@ -225,9 +266,15 @@ def scored(n: int = 400) -> pd.DataFrame:
 def thresholds() -> Result:
     frame = scored()
     return evenhand.audit_predictions(
-        None, y_score=frame["score"], y_true=frame["good"].astype(int), threshold=0.5, thresholds=True,
-        sensitive_features=frame[["sex"]], favourable=1, time_limit=60.0,
-    )  # fmt: skip
+        None,
+        y_score=frame["score"],
+        y_true=frame["good"].astype(int),
+        threshold=0.5,
+        thresholds=True,
+        sensitive_features=frame[["sex"]],
+        favourable=1,
+        time_limit=60.0,
+    )
 
 
 def comparison() -> Result:
@@ -235,9 +282,13 @@ def comparison() -> Result:
         frame = scored()
         selected = (frame["score"] + shift * (frame["sex"] == "Amer-Indian-Eskimo") > 0.5).astype(int)
         return evenhand.audit_predictions(
-            selected, y_true=frame["good"].astype(int), sensitive_features=frame[["sex"]], favourable=1,
-            keep_decisions=True, time_limit=60.0,
-        )  # fmt: skip
+            selected,
+            y_true=frame["good"].astype(int),
+            sensitive_features=frame[["sex"]],
+            favourable=1,
+            keep_decisions=True,
+            time_limit=60.0,
+        )
 
     return evenhand.compare(audited(0.0), audited(0.1))
 
@@ -260,9 +311,12 @@ def grades(kind: str) -> Result:
 def rankings() -> Result:
     frame = scored(900)
     return evenhand.audit_rankings(
-        rank_by=frame["score"], query=np.arange(900) // 15, relevance=frame["good"], sensitive_features=frame[["sex"]],
+        rank_by=frame["score"],
+        query=np.arange(900) // 15,
+        relevance=frame["good"],
+        sensitive_features=frame[["sex"]],
         at=(1, 3, 5, 10),
-    )  # fmt: skip
+    )
 
 
 def language_change() -> Result:

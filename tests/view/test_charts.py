@@ -16,14 +16,17 @@ from hypothesis import strategies as st
 from page import Element, Page
 
 from evenhand import view
-from evenhand.core import SubjectCard
-from evenhand.view import drawing as charts
+from evenhand.core.document import SubjectCard
+from evenhand.text import format_percent, strip_unprintable
 from evenhand.view.charts.certification import draw_shares, draw_slices
 from evenhand.view.charts.groups import DRAWN as MOST
 from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups
 from evenhand.view.charts.individual import draw_flips
 from evenhand.view.charts.subgroups import draw_gaps as draw_subgroups
 from evenhand.view.charts.subgroups import draw_nesting
+from evenhand.view.drawing.axis import Axis, differences, spread
+from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Panel, Row, RowChart, Span, Tick
+from evenhand.view.drawing.theme import DARK, FONT, LIGHT, dark_stylesheet, finish_chart, mark_layer, to_svg
 from evenhand.view.page_template import template_environment
 from support import scaled, shortened
 
@@ -46,7 +49,7 @@ def page(chart) -> Element:
 
 def shown(text: str) -> str:
     """A text as a page has it: readable, and no line breaks before a unit."""
-    return charts.strip_unprintable(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    return strip_unprintable(text).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def colours(element) -> set[str]:
@@ -63,7 +66,7 @@ def test_a_page_draws_in_colours_that_dark_pages_have_too_and_says_it_in_words(n
     for element in image.all():
         assert element.tag in ("div", "span", "svg", "path", "line", "rect", "text")
         assert not any("href" in attribute for attribute in element.attributes)
-        assert colours(element) <= {*charts.LIGHT.values(), "none"}
+        assert colours(element) <= {*LIGHT.values(), "none"}
 
 
 def percents(*values: float) -> list[str]:
@@ -89,16 +92,17 @@ def test_marks_stand_where_the_numbers_say(name):
             left = iter(elements)
             for mark in row.marks[i]:
                 seen += 1
-                if isinstance(mark, charts.Bar):
+                if isinstance(mark, Bar):
                     bar = next(left)
                     assert percents(at(mark.low), at(mark.high) - at(mark.low)) == [
-                        bar.attributes["x"], bar.attributes["width"]
-                    ]  # fmt: skip
+                        bar.attributes["x"],
+                        bar.attributes["width"],
+                    ]
                     continue
-                if isinstance(mark, charts.Span) or (isinstance(mark, charts.Dot) and mark.low < mark.high):
+                if isinstance(mark, Span) or (isinstance(mark, Dot) and mark.low < mark.high):
                     line = next(left)
                     assert [line.attributes["x1"], line.attributes["x2"]] == percents(at(mark.low), at(mark.high))
-                if not isinstance(mark, charts.Span):
+                if not isinstance(mark, Span):
                     assert [next(left).attributes["x"]] == percents(at(mark.value))
             assert list(left) == []
     assert seen
@@ -116,7 +120,7 @@ def test_no_number_lies_beyond_its_axis(name):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_charts_of_notebooks_are_whole_and_fit(name):
-    drawing = charts.to_svg(ROWS[name].spec, name="one")
+    drawing = to_svg(ROWS[name].spec, name="one")
     root = ET.fromstring(drawing)
     assert float(root.attrib["viewBox"].split()[2]) <= 900
     assert root.attrib["aria-label"] == ROWS[name].description
@@ -138,7 +142,7 @@ def test_charts_of_notebooks_are_whole_and_fit(name):
         for attribute in ("fill", "stroke"):
             colour = element.attrib.get(attribute, "none")
             # every colour has a counterpart for dark pages; what is drawn in no colour is not seen
-            assert colour in (*charts.LIGHT.values(), "none", "transparent"), (
+            assert colour in (*LIGHT.values(), "none", "transparent"), (
                 colour,
                 ET.tostring(element)[:200],
             )
@@ -150,7 +154,7 @@ HOSTILE = "</text></svg><script>alert(1)</script> ' \" & \x00\x1b \\ datum.x {{ 
 def test_words_of_users_cannot_leave_their_place():
     group = examples.group({"sex": HOSTILE}, 50, 0.2)
     chart = draw_breakdown(examples.breakdown(("sex",), [group, examples.group({"sex": "m"}, 50, 0.3)]))
-    root = ET.fromstring(charts.to_svg(chart.spec, name="one"))
+    root = ET.fromstring(to_svg(chart.spec, name="one"))
     words = ["".join(element.itertext()) for element in root.iter() if element.tag.endswith("}text")]
     assert any(text.startswith("</text></svg><script>") for text in words)
     assert not any(element.tag.endswith("script") for element in root.iter())
@@ -166,10 +170,10 @@ def test_words_of_users_cannot_leave_their_place():
 def test_no_text_of_a_chart_is_taken_for_markup(where):
     text = {"title": "t", "heading": "h", "figure": "f", "label": "l", "tick": "k", "legend": "g"}
     text[where] = "<script>alert(1)</script>"
-    axis = charts.Axis(0, 1, ((0, text["tick"]),))
-    row = charts.Row("name", ((charts.Label(0.5, text["label"]),),), figures=(text["figure"],))
-    block = charts.Block((row,), (charts.Panel(axis),), text["title"], (text["heading"],))
-    chart = charts.RowChart("It shows something.", (block,), (("same", text["legend"]),))
+    axis = Axis(0, 1, ((0, text["tick"]),))
+    row = Row("name", ((Label(0.5, text["label"]),),), figures=(text["figure"],))
+    block = Block((row,), (Panel(axis),), text["title"], (text["heading"],))
+    chart = RowChart("It shows something.", (block,), (("same", text["legend"]),))
     root = page(chart)
     assert not root.all("script")
     assert "<script>alert(1)</script>" in [child for one in root.all() for child in one.children]
@@ -188,7 +192,7 @@ def test_pages_of_audits_and_subgroups_are_drawn_without_vega(monkeypatch):
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-6, 1e3), st.integers(3, 8))
 def test_ticks_are_few_round_and_within(low, width, about):
-    axis = charts.spread(low, low + width, charts.differences, about=about)
+    axis = spread(low, low + width, differences, about=about)
     values = [value for value, _ in axis.ticks]
     assert about / 2 - 1 <= len(values) <= 2 * about + 1
     slack = 1e-9 * width + 4 * math.ulp(abs(low) + width)
@@ -200,7 +204,7 @@ def test_ticks_are_few_round_and_within(low, width, about):
 
 @given(st.floats(1e-9, 1e9), st.integers(3, 8))
 def test_a_whole_axis_ends_in_a_tick(value, about):
-    axis = charts.spread(0, value, charts.differences, about=about, whole=True)
+    axis = spread(0, value, differences, about=about, whole=True)
     assert value * (1 - 1e-9) <= axis.high <= 2 * value
     assert axis.ticks[0][0] == 0
     assert axis.ticks[-1][0] == pytest.approx(axis.high)
@@ -213,36 +217,36 @@ def test_a_whole_axis_ends_in_a_tick(value, about):
 @example("if")
 def test_any_word_can_be_drawn(word):
     text = {"field": "word", "type": "nominal"}
-    spec = charts.finish_chart(charts.mark_layer([{"word": word}], {"type": "text"}, text=text) | {"title": word}, word)
-    ET.fromstring(charts.to_svg(spec, name="one"))
+    spec = finish_chart(mark_layer([{"word": word}], {"type": "text"}, text=text) | {"title": word}, word)
+    ET.fromstring(to_svg(spec, name="one"))
 
 
 def test_identifiers_in_drawings_are_told_apart():
     clipped = {"type": "point", "clip": True}
     x = {"field": "x", "type": "quantitative"}
-    spec = charts.finish_chart(charts.mark_layer([{"x": 1}], clipped, x=x), "a point")
+    spec = finish_chart(mark_layer([{"x": 1}], clipped, x=x), "a point")
     for name in ("one", "two"):
-        drawing = charts.to_svg(spec, name=name)
+        drawing = to_svg(spec, name=name)
         (identifier,) = re.findall(r'\sid="([^"]*)"', drawing)
         assert identifier.startswith(f"{name}-")
         assert f"url(#{identifier})" in drawing
 
 
 def test_the_same_chart_gives_the_same_drawing():
-    first, second = (charts.to_svg(draw_flips(FULL.individual).spec, name="one") for _ in range(2))
+    first, second = (to_svg(draw_flips(FULL.individual).spec, name="one") for _ in range(2))
     assert first == second
 
 
 def test_dark_pages_repaint_every_role():
-    style = charts.dark_stylesheet()
-    assert charts.LIGHT.keys() == charts.DARK.keys()
-    for role, light in charts.LIGHT.items():
-        assert f'[fill="{light}"] {{ fill: {charts.DARK[role]}; }}' in style
-        assert f'[stroke="{light}"] {{ stroke: {charts.DARK[role]}; }}' in style
-    assert len(set(charts.LIGHT.values())) == len(charts.LIGHT)
+    style = dark_stylesheet()
+    assert LIGHT.keys() == DARK.keys()
+    for role, light in LIGHT.items():
+        assert f'[fill="{light}"] {{ fill: {DARK[role]}; }}' in style
+        assert f'[stroke="{light}"] {{ stroke: {DARK[role]}; }}' in style
+    assert len(set(LIGHT.values())) == len(LIGHT)
 
 
-@pytest.mark.parametrize("palette", [charts.LIGHT, charts.DARK])
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
 def test_parts_of_a_bar_differ_in_grey(palette):
     grey = sorted(brightness(palette[role]) for role in ("same", "open", "different"))
     assert grey[1] - grey[0] > 0.1
@@ -262,7 +266,7 @@ def brightness(colour: str) -> float:
 def test_notebooks_get_altair_charts(result):
     spec = json.loads(result.plot().to_json())  # Altair checks it against the Vega-Lite schema
     assert spec["description"]
-    assert spec["config"]["font"] == charts.FONT
+    assert spec["config"]["font"] == FONT
 
 
 def marks_of(chart, kind, panel=0):
@@ -279,7 +283,7 @@ def marks_of(chart, kind, panel=0):
 @pytest.mark.parametrize("panel", range(3))
 def test_small_groups_are_hollow_and_grey_in_the_drawing(panel):
     chart = ROWS["groups"]
-    dots = {name: (dot.role, dot.filled) for name, dot in marks_of(chart, charts.Dot, panel)}
+    dots = {name: (dot.role, dot.filled) for name, dot in marks_of(chart, Dot, panel)}
     assert dots.pop("Other, Female") == ("faint", False)
     assert len(dots) > 5
     assert set(dots.values()) == {("same", True)}
@@ -292,26 +296,26 @@ def test_dots_and_intervals_stand_for_the_numbers():
     (block,) = chart.blocks
     rates = {group.label: group.metrics for group in breakdown.groups}
     for i, metric in enumerate(PANELS):
-        dots = marks_of(chart, charts.Dot, i)
+        dots = marks_of(chart, Dot, i)
         assert [name for name, _ in dots] == list(rates)
         for name, dot in dots:
             rate = rates[name][metric]
             assert (dot.low, dot.value, dot.high) == (rate.low, rate.value, rate.high)
     (line,) = block.panels[0].lines
     assert line.value == pytest.approx(0.8 * rates["Male"]["selection_rate"].value)
-    truths = {name: tick.value for name, tick in marks_of(chart, charts.Tick)}
+    truths = {name: tick.value for name, tick in marks_of(chart, Tick)}
     assert truths == {name: metrics["base_rate"].value for name, metrics in rates.items()}
 
 
 def test_flips_stand_for_the_rates():
     known = [rate for rate in FULL.individual.rates if rate.rate.kind != "unknown"]
-    dots = [dot for _, dot in marks_of(ROWS["flips"], charts.Dot)]
+    dots = [dot for _, dot in marks_of(ROWS["flips"], Dot)]
     assert [(dot.low, dot.value, dot.high) for dot in dots] == [
         (rate.rate.low, rate.rate.value, rate.rate.high) for rate in known
     ]
     assert [dot.filled for dot in dots] == [rate.rate.kind == "observed" for rate in known]
-    labels = [label.text for _, label in marks_of(ROWS["flips"], charts.Label)]
-    assert labels == [charts.format_percent(rate.rate.value) for rate in known]
+    labels = [label.text for _, label in marks_of(ROWS["flips"], Label)]
+    assert labels == [format_percent(rate.rate.value) for rate in known]
 
 
 def test_reliability_stands_for_the_bins():
@@ -340,22 +344,24 @@ def test_of_many_groups_the_highest_and_lowest_are_drawn():
 def test_bars_add_up_and_the_mark_is_where_the_estimate_is():
     certificate = FULL.certificates[1]
     chart = draw_shares([certificate])
-    bars = [bar for _, bar in marks_of(charts.RowChart("", chart.blocks[:1]), charts.Bar)]
+    bars = [bar for _, bar in marks_of(RowChart("", chart.blocks[:1]), Bar)]
     assert [dict(chart.legend)[bar.role] for bar in bars] == [
-        "certified fair: the same decision", "undecided", "certified unfair: different decisions"
-    ]  # fmt: skip
+        "certified fair: the same decision",
+        "undecided",
+        "certified unfair: different decisions",
+    ]
     assert [bar.high - bar.low for bar in bars] == pytest.approx(
         [certificate.certified, certificate.undecided, certificate.falsified]
     )
     assert bars[-1].high == pytest.approx(1)
-    ticks = [tick.value for _, tick in marks_of(chart, charts.Tick)]
+    ticks = [tick.value for _, tick in marks_of(chart, Tick)]
     assert ticks == pytest.approx([1 - certificate.estimate.unfair] * 2)
 
 
 def test_the_enlarged_end_holds_all_that_is_not_the_same():
     _, enlarged = draw_shares(FULL.certificates).blocks
     assert enlarged.title == "The last 5 % of the same bars, enlarged"
-    bars = [bar for _, bar in marks_of(charts.RowChart("", (enlarged,)), charts.Bar)]
+    bars = [bar for _, bar in marks_of(RowChart("", (enlarged,)), Bar)]
     assert all(bar.low >= 0.95 for bar in bars)
     assert sum(bar.role == "different" for bar in bars) == len(FULL.certificates)
     assert all(1 - certificate.certified <= 0.05 for certificate in FULL.certificates)
@@ -365,5 +371,5 @@ def test_the_enlarged_end_holds_all_that_is_not_the_same():
 def test_certificates_that_are_all_of_one_kind_can_be_drawn(shares):
     certificate = examples.certificate(("sex",), *shares, shares[1])
     chart = draw_shares([certificate])
-    ET.fromstring(charts.to_svg(chart.spec, name="one"))
+    ET.fromstring(to_svg(chart.spec, name="one"))
     assert page(chart).all("rect")

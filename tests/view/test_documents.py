@@ -16,9 +16,9 @@ from rich.console import Console
 
 import evenhand
 from evenhand import view
-from evenhand.core import (
+from evenhand.core import Document, Result, document
+from evenhand.core.document import (
     Column,
-    Document,
     Facts,
     Fold,
     Heading,
@@ -27,12 +27,10 @@ from evenhand.core import (
     Note,
     Pair,
     ReportedNumber,
-    Result,
     Side,
     Table,
     TableRow,
     Text,
-    document,
 )
 from evenhand.view.charts import FIGURES
 from evenhand.view.page_template import scope_styles

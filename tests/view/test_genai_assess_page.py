@@ -10,21 +10,14 @@ from page import Page, foreign_scripts
 from rich.cells import cell_len
 from rich.console import Console
 
-from evenhand.genai import (
-    GenerationConfig,
-    RecordedSequence,
-    answers_by_prompt,
-    assess_sequences,
-    estimate_prompt_bias,
-    evaluate_config,
-    judge_prompt_bias,
-    read_condition_sequences,
-    read_fixed_groups,
-)
+from evenhand.genai import GenerationConfig, RecordedSequence, assess_sequences
 from evenhand.genai.assessment import wording
-from evenhand.view import drawing, render_page, show_document
+from evenhand.genai.assessment.evaluation import evaluate_config, read_condition_sequences, read_fixed_groups
+from evenhand.genai.assessment.prompts import answers_by_prompt, estimate_prompt_bias, judge_prompt_bias
+from evenhand.view import render_page, show_document
 from evenhand.view.charts.assessment import MAX_ITEMS, MAX_LANES, draw_coverage, draw_prompts, draw_timeline
 from evenhand.view.charts.items import EXCERPT, LARGEST, SIDE, make_thumbnails, read_excerpts
+from evenhand.view.drawing.theme import to_svg
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -234,4 +227,4 @@ def test_bars_of_prompts_are_shares(values):
         assert own[0]["from"] == 0
         assert own[-1]["to"] == pytest.approx(1)
     assert bars[0]["to"] == pytest.approx(1 / values)
-    assert drawing.to_svg(spec, name="x").startswith("<svg")
+    assert to_svg(spec, name="x").startswith("<svg")

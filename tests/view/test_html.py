@@ -17,7 +17,7 @@ from evenhand import view
 from evenhand.auditing import AuditResult
 from evenhand.certification import Certificate
 from evenhand.certification.certificate.result import GOING_ON, REGIONS, STOPPED
-from evenhand.groups import SMALL
+from evenhand.groups.result import SMALL
 from evenhand.stats import Estimated, Observed, Proved, Unknown
 
 HOSTILE = "<script>alert(1)</script> \"'&amp;{{ 7 * 7 }}"
@@ -206,8 +206,17 @@ def replaced(audit: AuditResult, **changes: str) -> AuditResult:
 
 
 USERS_WORDS = (
-    "Female", "sex", "50K", "income", "AC-1.npz", "adult.csv", "Married-civ-spouse", "time limit", "2.1.0", "Wilson"
-)  # fmt: skip
+    "Female",
+    "sex",
+    "50K",
+    "income",
+    "AC-1.npz",
+    "adult.csv",
+    "Married-civ-spouse",
+    "time limit",
+    "2.1.0",
+    "Wilson",
+)
 
 
 def test_words_of_users_are_only_words():

@@ -14,11 +14,14 @@ import pytest
 from layout import Face, Placed
 from pictured import PICTURED, collect_figures, document, pictured
 
-from evenhand.core import Figure
+from evenhand.core.document import Figure
 from evenhand.view import drawing
 from evenhand.view.charts import FIGURES, draw
 from evenhand.view.charts.mitigation import place_names
-from evenhand.view.drawing import NARROW, WIDE, axis, fonts
+from evenhand.view.drawing import axis, fonts
+from evenhand.view.drawing.axis import Axis
+from evenhand.view.drawing.rows import Block, RowChart
+from evenhand.view.drawing.theme import NARROW, WIDE, finish_chart, mark_layer, to_svg
 from evenhand.view.page_template import template_environment
 
 NOTEBOOK = 950
@@ -42,7 +45,7 @@ SHEETS = (Sheet(896, 32, 36, 1000, narrow=False), Sheet(358, 20, 12, 120, narrow
 """On a desk, and on a telephone of 390 pixels."""
 
 
-def panel_width(chart: drawing.RowChart, block: drawing.Block, sheet: Sheet) -> float:
+def panel_width(chart: RowChart, block: Block, sheet: Sheet) -> float:
     """Return how wide the panels of a block are drawn."""
     room = sheet.figure - sheet.padding
     if block.place == "above":
@@ -54,7 +57,7 @@ def panel_width(chart: drawing.RowChart, block: drawing.Block, sheet: Sheet) -> 
     return (room - names) / len(block.panels) - sheet.gap - block.label_width
 
 
-def ticks(axis: drawing.Axis, width: float, left: float) -> list[Placed]:
+def ticks(axis: Axis, width: float, left: float) -> list[Placed]:
     """Return where the numbers at a level axis stand."""
     widths = layout.measure_texts(Face(text, 12, False) for _, text in axis.ticks if text)
     return [
@@ -97,7 +100,7 @@ def test_texts_of_drawings_keep_clear_of_each_other(name):
 def test_texts_in_notebooks_keep_clear_of_each_other(name, monkeypatch):
     # What Altair would check against its schema is checked elsewhere, in a second for each chart.
     monkeypatch.setattr(drawing, "to_altair", lambda chart: chart if isinstance(chart, dict) else chart.spec)
-    assert complaints(drawing.to_svg(pictured(name).plot(), name="x"), NOTEBOOK) == []
+    assert complaints(to_svg(pictured(name).plot(), name="x"), NOTEBOOK) == []
 
 
 @pytest.mark.parametrize("sheet", SHEETS, ids=["desk", "telephone"])
@@ -154,10 +157,15 @@ def test_lines_of_a_name_fit(room):
 
 
 def test_a_wider_font_of_the_reader_changes_nothing():
-    spec = drawing.finish_chart(
-        drawing.mark_layer([{"word": "a & b"}, {"word": "\N{CJK UNIFIED IDEOGRAPH-4E2D}"}], {"type": "text"},
-                           text={"field": "word", "type": "nominal"}), "words")  # fmt: skip
-    texts = [one for one in ET.fromstring(drawing.to_svg(spec, name="x")).iter() if one.tag.endswith("}text")]
+    spec = finish_chart(
+        mark_layer(
+            [{"word": "a & b"}, {"word": "\N{CJK UNIFIED IDEOGRAPH-4E2D}"}],
+            {"type": "text"},
+            text={"field": "word", "type": "nominal"},
+        ),
+        "words",
+    )
+    texts = [one for one in ET.fromstring(to_svg(spec, name="x")).iter() if one.tag.endswith("}text")]
     widths = {one.text: one.get("textLength") for one in texts}
     assert widths == {"a & b": f"{fonts.text_width('a & b'):.1f}", "\N{CJK UNIFIED IDEOGRAPH-4E2D}": None}
 
@@ -165,6 +173,6 @@ def test_a_wider_font_of_the_reader_changes_nothing():
 def test_names_of_points_never_overlap():
     points = itertools.product((0.0, 0.3, 1.0), repeat=2)
     rows = [{"name": f"{100 * i}", "gap": gap, "accuracy": accuracy} for i, (gap, accuracy) in enumerate(points)] * 3
-    whole = drawing.Axis(0.0, 1.0, ())
+    whole = Axis(0.0, 1.0, ())
     placed = place_names(rows, whole, whole, 300)
     assert 9 <= sum(map(len, placed.values())) < 27

@@ -10,10 +10,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from evenhand import view
-from evenhand.mitigation import CandidateResult, Change, ComparisonLine, MitigationResult, Regression, SplitSizes, Trial
+from evenhand.mitigation import CandidateResult, MitigationResult
+from evenhand.mitigation.candidate import Trial
+from evenhand.mitigation.result import Change, ComparisonLine, Regression, SplitSizes
 from evenhand.stats import Estimated, Observed, Proved, Unknown
-from evenhand.view import drawing
 from evenhand.view.charts.mitigation import draw_candidate
+from evenhand.view.drawing.theme import LIGHT
 
 
 def observed(value, half=0.02):
@@ -25,13 +27,30 @@ def change(value, half):
 
 
 def line(part, name, of, words, before, after, verdict, change=None, better_if="down", note=""):
-    return ComparisonLine(part=part, name=name, of=of, words=words, before=before, after=after, change=change,
-                better_if=better_if, verdict=verdict, note=note)  # fmt: skip
+    return ComparisonLine(
+        part=part,
+        name=name,
+        of=of,
+        words=words,
+        before=before,
+        after=after,
+        change=change,
+        better_if=better_if,
+        verdict=verdict,
+        note=note,
+    )
 
 
 def sampled(value):
-    return Estimated(value=value, low=value - 0.005, high=value + 0.005, confidence=0.95, n=20_000,
-                     population="independent attributes, each as in the data", method="Clopper-Pearson")  # fmt: skip
+    return Estimated(
+        value=value,
+        low=value - 0.005,
+        high=value + 0.005,
+        confidence=0.95,
+        n=20_000,
+        population="independent attributes, each as in the data",
+        method="Clopper-Pearson",
+    )
 
 
 def proved(value):
@@ -39,22 +58,82 @@ def proved(value):
 
 
 LINES = (
-    line("performance", "accuracy", "", "accuracy", observed(0.85), observed(0.846), "within noise",
-         change(-0.004, 0.009), "up"),
-    line("performance", "auc", "", "area under the ROC curve", observed(0.9041), Unknown(reason="labels, no scores"),
-         "not comparable", None, "up"),
-    line("asked", "flip_rate", "sex", "decisions that flip with sex", observed(0.12), observed(0.01), "better",
-         change(-0.11, 0.03)),
-    line("asked", "subgroup_gap", "town <b>", "the gap of town <b>", observed(0.3), observed(0.08), "better",
-         change(-0.22, 0.05)),
-    line("groups", "demographic_parity_difference", "race", "selection rates by race: highest minus lowest",
-         observed(0.1), observed(0.2), "worse", change(0.1, 0.06)),
-    line("individuals", "population_flip_rate", "sex", "decisions that flip with sex, in the population",
-         sampled(0.11), sampled(0.01), "better", change(-0.1, 0.01)),
-    line("proof", "certified", "sex", "certified whatever sex says", proved(0.9), proved(0.95),
-         "more is proved", None, "up", "what is undecided could turn it: the true shares may be equal"),
+    line(
+        "performance",
+        "accuracy",
+        "",
+        "accuracy",
+        observed(0.85),
+        observed(0.846),
+        "within noise",
+        change(-0.004, 0.009),
+        "up",
+    ),
+    line(
+        "performance",
+        "auc",
+        "",
+        "area under the ROC curve",
+        observed(0.9041),
+        Unknown(reason="labels, no scores"),
+        "not comparable",
+        None,
+        "up",
+    ),
+    line(
+        "asked",
+        "flip_rate",
+        "sex",
+        "decisions that flip with sex",
+        observed(0.12),
+        observed(0.01),
+        "better",
+        change(-0.11, 0.03),
+    ),
+    line(
+        "asked",
+        "subgroup_gap",
+        "town <b>",
+        "the gap of town <b>",
+        observed(0.3),
+        observed(0.08),
+        "better",
+        change(-0.22, 0.05),
+    ),
+    line(
+        "groups",
+        "demographic_parity_difference",
+        "race",
+        "selection rates by race: highest minus lowest",
+        observed(0.1),
+        observed(0.2),
+        "worse",
+        change(0.1, 0.06),
+    ),
+    line(
+        "individuals",
+        "population_flip_rate",
+        "sex",
+        "decisions that flip with sex, in the population",
+        sampled(0.11),
+        sampled(0.01),
+        "better",
+        change(-0.1, 0.01),
+    ),
+    line(
+        "proof",
+        "certified",
+        "sex",
+        "certified whatever sex says",
+        proved(0.9),
+        proved(0.95),
+        "more is proved",
+        None,
+        "up",
+        "what is undecided could turn it: the true shares may be equal",
+    ),
     line("proof", "undecided", "sex", "not decided by proof, for sex", proved(0.1), proved(0.05), "more is proved"),
-)  # fmt: skip
+)
 TRIALS = tuple(
     Trial(
         setting="added", value=value, accuracy=0.85 - value / 1e5, harms=(0.1 / (1 + value), 0.2), chosen=value == 100
@@ -62,16 +141,30 @@ TRIALS = tuple(
     for value in (0, 50, 100)
 )
 MOVED = Regression(where="attribute", words="selection rates by race: highest minus lowest: from 0.1 to 0.2", line=4)
-FIRST = CandidateResult(method="retrain", words="retrained with 100 instances added", lines=LINES, moved=(MOVED,),
-                        trials=TRIALS, notes=("the given model's file is read as it is",))  # fmt: skip
+FIRST = CandidateResult(
+    method="retrain",
+    words="retrained with 100 instances added",
+    lines=LINES,
+    moved=(MOVED,),
+    trials=TRIALS,
+    notes=("the given model's file is read as it is",),
+)
 CONTROL = CandidateResult(method="refit", words="fitted again, nothing added", control=True, lines=LINES[:4])
 RESULT = MitigationResult(
-    model="income <i>.pkl", data="people & co", favourable="yes",
+    model="income <i>.pkl",
+    data="people & co",
+    favourable="yes",
     people=SplitSizes(train=2700, validation=900, test=900),
-    harms=("decisions that flip with sex", "the gap of town <b>"), sources=("search.json",), confidence=0.95,
-    accuracy_loss=0.01, candidates=(FIRST, CONTROL), chosen="retrain",
-    notes=("The given model may have learnt from them.",), seed=7, seconds=83.0,
-)  # fmt: skip
+    harms=("decisions that flip with sex", "the gap of town <b>"),
+    sources=("search.json",),
+    confidence=0.95,
+    accuracy_loss=0.01,
+    candidates=(FIRST, CONTROL),
+    chosen="retrain",
+    notes=("The given model may have learnt from them.",),
+    seed=7,
+    seconds=83.0,
+)
 
 
 def screen(result=RESULT, width=100, **given):
@@ -142,5 +235,5 @@ def test_the_screen_says_what_was_written_and_what_was_interrupted(tmp_path):
 def test_marks_differ_in_shape_and_colour():
     spec = str(draw_candidate(FIRST))
     assert "triangle-up" in spec
-    assert drawing.LIGHT["different"] in spec
-    assert drawing.LIGHT["same"] in spec
+    assert LIGHT["different"] in spec
+    assert LIGHT["same"] in spec

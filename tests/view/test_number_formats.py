@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenhand import text
-from evenhand.stats import Estimated, Observed, Proved, format_basis, format_ends, format_interval, format_value
+from evenhand.stats import Estimated, Observed, Proved
+from evenhand.stats.quantity import format_basis, format_ends, format_interval, format_value
 from evenhand.text import format_against, format_duration, format_percent, list_some, percent_at_least, percent_at_most
 from evenhand.view.drawing import axis
 

@@ -13,7 +13,8 @@ from playwright.sync_api import sync_playwright
 
 from browser import ARGUMENTS, CHECK, CHROMIUM
 from evenhand import view
-from evenhand.core import Column, Document, ReportedNumber, Table, TableRow
+from evenhand.core import Document
+from evenhand.core.document import Column, ReportedNumber, Table, TableRow
 
 if CHROMIUM is None:
     pytest.skip("needs chromium", allow_module_level=True)

@@ -7,7 +7,8 @@ import pytest
 
 import evenhand
 from evenhand import view
-from evenhand.core import PAGE_ROWS, WIDE_ROWS, Column, Document, Heading, Table, TableRow
+from evenhand.core import Document
+from evenhand.core.document import PAGE_ROWS, WIDE_ROWS, Column, Heading, Table, TableRow
 
 MOST_BYTES = 600_000
 

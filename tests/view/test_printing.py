@@ -9,8 +9,10 @@ import sys
 import pandas as pd
 import pytest
 
-from evenhand.core import Column, Document, Facts, Heading, Note, ReportedNumber, Table, TableRow, Text
-from evenhand.dossier import OPEN, DossierConfig, compile_dossier
+from evenhand.core import Document
+from evenhand.core.document import Column, Facts, Heading, Note, ReportedNumber, Table, TableRow, Text
+from evenhand.dossier import DossierConfig, compile_dossier
+from evenhand.dossier.outline import OPEN
 from evenhand.errors import MissingExtraError, OptionError
 from evenhand.view import print_docx, print_pdf, write_dossier
 

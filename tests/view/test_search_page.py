@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from evenhand import view
-from evenhand.core import SubjectCard
+from evenhand.core.document import SubjectCard
 from evenhand.individual import search
 from evenhand.schema import Attribute, Schema, Target, encode
 

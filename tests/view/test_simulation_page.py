@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from evenhand import view
-from evenhand.core import Metric
+from evenhand.core.document import Metric
 from evenhand.shields import FairnessProperty, Inputs, ShieldPlan, simulate_shield
 from evenhand.view.charts.shields.simulation import draw_over_time
 

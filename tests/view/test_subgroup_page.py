@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from evenhand import view
-from evenhand.core import SubjectCard
+from evenhand.core.document import SubjectCard
 from evenhand.subgroups import wording as sentences
 from evenhand.view.charts.subgroups import nest_findings, select_findings
 
@@ -57,8 +57,11 @@ def test_every_finding_is_there_with_its_size_rates_and_interval():
 
 def test_what_is_explained_stands_under_what_explains_it():
     assert [(one.words, depth) for one, depth in nest_findings(FOUND)] == [
-        ("sex Female", 0), ("race Black or White, sex Female", 1), ("sex Male", 0), ("race Black", 0),
-    ]  # fmt: skip
+        ("sex Female", 0),
+        ("race Black or White, sex Female", 1),
+        ("sex Male", 0),
+        ("race Black", 0),
+    ]
     table = root().one("section", id="nesting").one("table")
     names = [row.one("th").text for row in table.one("tbody").all("tr")]
     assert names == ["sex Female", "and race Black or White", "sex Male", "race Black"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import examples
 import pytest
 
-from evenhand.core import Metric
-from evenhand.groups import Gap, four_fifths_sentence
+from evenhand.core.document import Metric
+from evenhand.groups import Gap
+from evenhand.groups.result import four_fifths_sentence
 from evenhand.stats import Observed, Proved, Unknown
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from test_html import replaced
 
 from evenhand import view
-from evenhand.core import Metric
+from evenhand.core.document import Metric
 
 
 def screen(audit, width: int = 80, written=(), **how) -> str:

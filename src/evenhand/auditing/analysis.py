@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand import certification, groups, individual, models, population
+from evenhand import groups, individual, models, population
 from evenhand import subgroups as subgroup
 from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.labels import (
@@ -27,31 +27,35 @@ from evenhand.auditing.parts import AuditParts, describe_failure
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, ModelCard
 from evenhand.auditing.versions import library_versions, make_data_card
-from evenhand.certification import Certificate, estimated_share
-from evenhand.core import TimeLimit
+from evenhand.certification.bounds.scores import needs_kernels
+from evenhand.certification.certificate.result import Certificate, estimated_share
 from evenhand.core.progress import ignore_progress
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
-from evenhand.individual import IndividualResult
-from evenhand.models import (
-    AdditiveNetwork,
-    NoiseCheck,
-    QuestionLedger,
-    Reply,
-    Scorer,
-    Subject,
-    ThresholdScorer,
-    find_caution,
-    find_ledger,
-)
-from evenhand.population import MixturePopulation, ProductPopulation
-from evenhand.schema import People, Thresholds
-from evenhand.stats import Draws, quantity_value
-from evenhand.subgroups import SubgroupResult
+from evenhand.groups.analysis import add_proxies
+from evenhand.groups.custom import DecidedPeople
+from evenhand.individual.result import IndividualResult
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.ledger import QuestionLedger, ask_people, find_ledger
+from evenhand.models.noise import NoiseCheck
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer, find_caution
+from evenhand.models.subject import Subject
+from evenhand.models.thresholds import ThresholdScorer
+from evenhand.models.white_box import extract_white_box
+from evenhand.population.independent import ProductPopulation
+from evenhand.population.mixture import MixturePopulation
+from evenhand.schema.people import People
+from evenhand.schema.thresholds import Thresholds
+from evenhand.stats.combined import Draws
+from evenhand.stats.quantity import quantity_value
+from evenhand.subgroups.result import SubgroupResult
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
-    from evenhand.individual import FlipRate, SearchResult
-    from evenhand.models import TreeEnsemble
+    from evenhand.individual.result import FlipRate
+    from evenhand.individual.search.result import SearchResult
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 FLIP_SHARE, WHITE_FLIP_SHARE = 0.8, 0.4
 """Share of the time left, and of the budget, for flip rates: less where the model is proved from the inside as well."""
@@ -131,8 +135,10 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
     assignment of each set of protected attributes (twice where rules make counterparts that differ from those);
     both sides of every flip again; subgroups; and the searches. Where a time limit ends them early it is fewer.
     """
-    from evenhand.individual import search
     from evenhand.individual.analysis import RESERVED_ROUNDS
+    from evenhand.individual.search import SearchConfig
+    from evenhand.individual.search.analysis import forecast_queries as forecast_search
+    from evenhand.subgroups.analysis import forecast_queries as forecast_subgroups
 
     schema, names = people.schema, people.schema.protected
     sets = [[name] for name in names] + ([list(names)] if len(names) > 1 else [])
@@ -142,10 +148,10 @@ def forecast_queries(people: People, config: AuditConfig) -> int:
         return 2 * len(people) + variants * (len(people) + config.samples)
     seeds, local = SEARCH_SEEDS, -(-config.searched // SEARCH_SEEDS)
     found = [
-        search.forecast_queries(people, search.SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))
+        forecast_search(people, SearchConfig(protected=(name,), seeds=seeds, local=local, samples=0))
         for name in (names if config.searched else ())
     ]
-    groups = subgroup.forecast_queries(people, subgroup.SubgroupConfig(repeats=config.repeats)) or 0
+    groups = forecast_subgroups(people, subgroup.SubgroupConfig(repeats=config.repeats)) or 0
     return groups + config.repeats * variants * (len(people) + config.samples) + sum(found)
 
 
@@ -174,7 +180,7 @@ def _run_analyses(
             hint="give a larger budget, or fewer people",
         )
     say("asking the model about everybody in the data", 0.05)
-    reply = models.ask_people(scorer, people.individuals)
+    reply = ask_people(scorer, people.individuals)
     parts.not_run += list_skipped(scorer) if several else []
     by_group = _measure_groups(subject, config, metrics, reply, parts, several=several)
     say("fitting the simulated population", 0.09)
@@ -339,12 +345,12 @@ def _measure_groups(
         )
     if subject.memberships:
         weights = None if subject.weights is None else subject.weights.values
-        decided = groups.DecidedPeople((), reply.labels == scorer.favourable, people.true_labels, None, weights)
+        decided = DecidedPeople((), reply.labels == scorer.favourable, people.true_labels, None, weights)
         drawn = groups.BootstrapSettings(config.confidence, config.min_group_size, config.seed)
         by_group = (
             parts.attempt(
                 "groups known by probability",
-                lambda: groups.add_proxies(by_group, subject.memberships, decided, drawn),
+                lambda: add_proxies(by_group, subject.memberships, decided, drawn),
             )
             or by_group
         )
@@ -376,7 +382,7 @@ def _open_white_box(
     known = people.individuals[~np.isnan(people.individuals).any(axis=1)]
     try:
         with limit.enforced():
-            network = models.extract_white_box(scorer)
+            network = extract_white_box(scorer)
             if network is scorer:
                 return network, ""
             labels = models.predict_labels(scorer, known)
@@ -448,7 +454,7 @@ def _name_prover(network: AdditiveNetwork | TreeEnsemble, certificates: Sequence
     """Return the name of the prover."""
     if all(certificate.method == "enumeration" for certificate in certificates):
         return "enumeration"
-    if not certification.needs_kernels(network):
+    if not needs_kernels(network):
         return "the distribution of scores"
     return "numpy" if any("linear" in certificate.not_compiled for certificate in certificates) else "compiled kernels"
 

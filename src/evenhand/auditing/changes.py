@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from evenhand.auditing.result import AuditResult
-from evenhand.certification import Certificate
-from evenhand.core import Document, Result, ResultPart, TableReading
-from evenhand.groups import KeptDecisions
-from evenhand.stats import (
-    Observed,
-    PairedNumbers,
-    Proved,
-    Quantity,
-    auc_difference,
-    bonferroni,
-    difference_of_intervals,
-    quantity_value,
-    stretch_interval,
-)
+from evenhand.certification.certificate.result import Certificate
+from evenhand.core.document import Document
+from evenhand.core.reading import TableReading
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
+from evenhand.groups.kept import KeptDecisions
+from evenhand.stats.level import bonferroni
+from evenhand.stats.paired import PairedNumbers, auc_difference
+from evenhand.stats.proportion import difference_of_intervals, stretch_interval
+from evenhand.stats.quantity import Observed, Proved, Quantity, quantity_value
 from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:

@@ -27,21 +27,18 @@ from evenhand.auditing.changes import (
 from evenhand.auditing.config import CompareConfig
 from evenhand.auditing.result import AuditResult
 from evenhand.errors import DataError, OptionError
-from evenhand.groups import GAP_TITLES, METRIC_TITLES, NUMBER_GAP_TITLES, NUMBER_TITLES, Breakdown, Gap, Group
-from evenhand.stats import (
+from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.names import GAP_TITLES, METRIC_TITLES
+from evenhand.groups.number_words import NUMBER_GAP_TITLES, NUMBER_TITLES
+from evenhand.stats.level import bonferroni
+from evenhand.stats.paired import PairedCells, change_of_gap, paired_difference
+from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
-    Observed,
-    PairedCells,
-    Quantity,
-    Unknown,
-    bonferroni,
-    change_of_gap,
     difference_interval,
     largest_difference_of_proportions,
-    paired_difference,
-    quantity_value,
     smallest_ratio_of_proportions,
 )
+from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 from evenhand.typing import Floats, Integers
 
 GAP_METRICS = {
@@ -504,7 +501,7 @@ UNPAIRED_GAP = "contrast of Agresti-Caffo, over the pairs that may be widest"
 
 
 def _any_dependence(before: tuple[int, int], after: tuple[int, int]) -> Callable[[float], tuple[float, float]]:
-    from evenhand.stats import clopper_pearson
+    from evenhand.stats.proportion import clopper_pearson
 
     def bounded(level: float) -> tuple[float, float]:
         half = bonferroni(level, 2)

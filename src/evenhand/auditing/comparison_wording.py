@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evenhand.auditing.changes import AuditComparison, ChangeLine
-from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Note, ReportedNumber, Table, TableRow, Text
-from evenhand.groups import METRIC_TITLES, NUMBER_TITLES
-from evenhand.stats import MEASURED, Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Heading,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.groups.names import METRIC_TITLES
+from evenhand.groups.number_words import NUMBER_TITLES
+from evenhand.stats.quantity import MEASURED, Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 from evenhand.text import format_count, format_level
 
 NAMES = {

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from evenhand.certification import COMPILE_SHARE
-from evenhand.core import Assignments, Config, setting
+from evenhand.certification.config import COMPILE_SHARE
+from evenhand.core.config import Assignments, Config, setting
 
 PROOF_EFFORT = 20.0
 """Effort of all proofs together without a limit, in seconds of a processor core."""

@@ -17,9 +17,11 @@ from evenhand.auditing.numbers import audit_recorded_numbers, refuse_metrics
 from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
-from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
-from evenhand.schema import People, RecordedDecisions, RecordedLabels, RecordedNumbers
+from evenhand.core.time_limit import TimeLimit
+from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
+from evenhand.schema.given_labels import RecordedLabels
+from evenhand.schema.people import People
 from evenhand.typing import Floats, Integers, Progress
 
 

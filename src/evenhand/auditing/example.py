@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.schema import encode
+from evenhand.schema.people import encode
 
 if TYPE_CHECKING:
-    from evenhand.datasets import Dataset
+    from evenhand.datasets.catalogue import Dataset
 
 
 def train_example(dataset: Dataset, *, seed: int = 0) -> tuple[Any, Any]:

@@ -16,10 +16,14 @@ from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.errors import OptionError
-from evenhand.groups import GroupMetrics
-from evenhand.individual import IndividualResult
-from evenhand.models import Reply, Scorer, Subject
-from evenhand.schema import RecordedLabels, Target
+from evenhand.groups.labels.analysis import size_groups
+from evenhand.groups.result import GroupMetrics
+from evenhand.individual.result import IndividualResult
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer
+from evenhand.models.subject import Subject
+from evenhand.schema.given_labels import RecordedLabels
+from evenhand.schema.target import Target
 from evenhand.typing import Progress
 
 NO_FAVOURABLE = "it compares how often one favourable label is given, and none is favourable here"
@@ -64,7 +68,7 @@ def add_labels(
 
 def measure_each(scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig) -> GroupMetrics:
     """Return the metrics of each label by group, where none is the favourable one."""
-    return groups.size_groups(_measure(scorer, reply, subject, config))
+    return size_groups(_measure(scorer, reply, subject, config))
 
 
 def _measure(scorer: Scorer, reply: Reply, subject: Subject, config: AuditConfig) -> groups.LabelMetrics:
@@ -159,7 +163,7 @@ def audit_recorded_labels(
         table_reading=people.reading,
         described=schema,
         protected=schema.names,
-        groups=groups.size_groups(measured),
+        groups=size_groups(measured),
         not_run=(SkippedAnalysis(what="search for subgroups", reason=reason),),
         settings=config.model_dump() | {"reference": ", ".join(config.reference) or None},
         versions=library_versions(),

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenhand.certification import estimated_share
-from evenhand.core import Block, Document
-from evenhand.groups import (
-    LABEL_GAP_TITLES,
-    LABEL_TITLES,
-    METRIC_TITLES,
-    NUMBER_GAP_TITLES,
-    NUMBER_TITLES,
-    RATE_TITLES,
-    confidence_levels,
-    title_gap,
-)
-from evenhand.stats import Estimated, Observed, Quantity
+from evenhand.certification.certificate.result import estimated_share
+from evenhand.core.document import Block, Document
+from evenhand.groups.gaps import title_gap
+from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
+from evenhand.groups.names import METRIC_TITLES
+from evenhand.groups.number_words import NUMBER_GAP_TITLES, NUMBER_TITLES
+from evenhand.groups.result import confidence_levels
+from evenhand.stats.quantity import Estimated, Observed, Quantity
 from evenhand.text import SIMULATED, list_some
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
-    from evenhand.groups import GroupMetrics
-    from evenhand.schema import Attribute, Schema
+    from evenhand.groups.result import GroupMetrics
+    from evenhand.schema.attribute import Attribute
+    from evenhand.schema.schema import Schema
 
 
 def title_document(audit: AuditResult, decided: str, blocks: Sequence[Block]) -> Document:

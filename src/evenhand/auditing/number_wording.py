@@ -6,25 +6,31 @@ from collections.abc import Iterator
 
 from evenhand.auditing.method import interval_methods, schema_rows, title_document
 from evenhand.auditing.result import AuditResult
-from evenhand.certification import proof_answers, proof_blocks
-from evenhand.core import Block, Column, Document, Facts, Fold, Heading, Note, ReportedNumber, Table, TableRow, Text
-from evenhand.groups import (
-    describe_outcome,
-    describe_weights,
-    label_notes,
-    number_answers,
-    number_blocks,
-    number_sentences,
-    small_group_notes,
+from evenhand.certification.certificate.result import proof_answers, proof_blocks
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Fold,
+    Heading,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
 )
-from evenhand.individual import change_answers, change_blocks
-from evenhand.subgroups import (
-    SubgroupResult,
+from evenhand.groups.gaps import small_group_notes
+from evenhand.groups.number_words import describe_outcome, number_answers, number_blocks, number_sentences
+from evenhand.groups.result import describe_weights, label_notes
+from evenhand.individual.changes import change_answers, change_blocks
+from evenhand.subgroups.numbers.wording import number_answer
+from evenhand.subgroups.result import SubgroupResult
+from evenhand.subgroups.wording import (
     comparison_group,
     describe_rate,
     describe_significant,
     method_facts,
-    number_answer,
     subgroup_blocks,
 )
 from evenhand.text import SIMULATED, format_count, format_duration, format_percent

@@ -16,17 +16,22 @@ from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.proofs import certify_sets
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
-from evenhand.certification import Certificate
-from evenhand.core import TimeLimit
+from evenhand.certification.certificate.result import Certificate
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import BudgetError, DataError, OptionError
-from evenhand.groups import GroupMetrics
-from evenhand.models import AdditiveNetwork, Subject, ask_numbers, find_caution
-from evenhand.schema import People, PeopleWeights, RecordedNumbers
-from evenhand.subgroups import SubgroupResult
+from evenhand.groups.result import GroupMetrics
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.regressor import ask_numbers
+from evenhand.models.scorer import find_caution
+from evenhand.models.subject import Subject
+from evenhand.schema.decisions import RecordedNumbers
+from evenhand.schema.people import People
+from evenhand.schema.weights import PeopleWeights
+from evenhand.subgroups.result import SubgroupResult
 from evenhand.typing import Floats, Progress
 
 if TYPE_CHECKING:
-    from evenhand.models import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 SUBGROUPS = "search for subgroups"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from evenhand.auditing.result import SkippedAnalysis
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.errors import EvenhandError, LimitError
 
 T = TypeVar("T")

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from evenhand import certification
 from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.parts import AuditParts
-from evenhand.certification import Certificate
-from evenhand.models import AdditiveNetwork
-from evenhand.population import MixturePopulation, ProductPopulation
-from evenhand.stats import Draws
+from evenhand.certification.certificate.result import Certificate
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.population.independent import ProductPopulation
+from evenhand.population.mixture import MixturePopulation
+from evenhand.stats.combined import Draws
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
-    from evenhand.models import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 MIN_CERTIFY_SECONDS = 0.5
 """A certificate with less time than this is not started."""

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evenhand.certification import Certificate
-from evenhand.core import Document, Result, ResultPart
-from evenhand.groups import GroupMetrics
-from evenhand.individual import ChangeResult, IndividualResult, SearchResult
-from evenhand.schema import Schema
-from evenhand.subgroups import Finding, SubgroupResult, find_widest
+from evenhand.certification.certificate.result import Certificate
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
+from evenhand.groups.result import GroupMetrics
+from evenhand.individual.changes import ChangeResult
+from evenhand.individual.result import IndividualResult
+from evenhand.individual.search.result import SearchResult
+from evenhand.schema.schema import Schema
+from evenhand.subgroups.numbers.wording import find_widest
+from evenhand.subgroups.result import Finding, SubgroupResult
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from evenhand.auditing.method import confidence_level, describe_limits, interval_methods, schema_rows, title_document
 from evenhand.auditing.result import AuditResult
-from evenhand.certification import proof_answers, proof_blocks
-from evenhand.core import (
+from evenhand.certification.certificate.result import proof_answers, proof_blocks
+from evenhand.core.document import (
     PAGE_ROWS,
     Block,
     Column,
@@ -24,46 +24,38 @@ from evenhand.core import (
     TableRow,
     Text,
 )
-from evenhand.groups import (
+from evenhand.groups.gaps import small_group_notes
+from evenhand.groups.labels.wording import describe_labels, label_answers, label_blocks, label_sentences, label_terms
+from evenhand.groups.proxies.wording import proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.result import (
     breakdown_blocks,
     calibration_blocks,
-    describe_labels,
     describe_weights,
     gap_answers,
     headline_sentences,
-    label_answers,
-    label_blocks,
     label_notes,
-    label_sentences,
-    label_terms,
     overall_table,
-    proxy_answers,
-    proxy_blocks,
-    proxy_sentences,
     rule_notes,
-    small_group_notes,
     small_notes,
-    threshold_answers,
     threshold_section,
-    threshold_table,
     weighted_by,
 )
-from evenhand.individual import (
-    CLOSE,
+from evenhand.groups.thresholds import threshold_answers, threshold_table
+from evenhand.individual.flips import CLOSE
+from evenhand.individual.result import (
     IndividualResult,
-    SearchResult,
     explain_comparison,
     flip_answers,
     noise_notes,
     noise_sentences,
     pair_blocks,
     rate_blocks,
-    search_answer,
-    search_blocks,
 )
-from evenhand.stats import Unknown, format_value, quantity_value
+from evenhand.individual.search.result import SearchResult, search_answer, search_blocks
 from evenhand.stats.proportion import count_needed
-from evenhand.subgroups import comparison_group, describe_significant, method_facts, subgroup_blocks, worst_answer
+from evenhand.stats.quantity import Unknown, format_value, quantity_value
+from evenhand.subgroups.numbers.wording import worst_answer
+from evenhand.subgroups.wording import comparison_group, describe_significant, method_facts, subgroup_blocks
 from evenhand.text import (
     SIMULATED,
     format_count,

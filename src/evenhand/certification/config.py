@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 from evenhand.errors import OptionError
 
 COMPILE_SHARE = 0.5

@@ -26,16 +26,16 @@ from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certification.query.enumeration import boxes_of, can_enumerate, enumerate_domain, point_masses
 from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
 from evenhand.certification.query.proved_mass import Stop
-from evenhand.core import Clock
+from evenhand.core.time_limit import Clock
 from evenhand.errors import OptionError
 from evenhand.interrupts import InterruptCounter
-from evenhand.models import AdditiveNetwork
-from evenhand.population import MixturePopulation
-from evenhand.stats import Draws
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.population.mixture import MixturePopulation
+from evenhand.stats.combined import Draws
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
-    from evenhand.models import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 AS_PUBLISHED = "ask as published, so that only the protected attributes change: `as_published=True`"
 

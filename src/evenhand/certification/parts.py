@@ -26,7 +26,7 @@ from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query, Question
 from evenhand.certification.refinement import BoxRecorder
-from evenhand.core import Clock
+from evenhand.core.time_limit import Clock
 from evenhand.interrupts import InterruptCounter
 from evenhand.parallel import count_workers, run_parts
 from evenhand.typing import Floats

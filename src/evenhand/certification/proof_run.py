@@ -26,12 +26,12 @@ from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
 from evenhand.errors import LimitError
 from evenhand.interrupts import InterruptCounter
-from evenhand.models import AdditiveNetwork
-from evenhand.stats import Draws
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.stats.combined import Draws
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
-    from evenhand.models import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 DEFAULT_BOXES = 1_000_000
 """Where the linear method stops if nothing else says so: it would go on for ever."""

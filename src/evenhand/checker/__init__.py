@@ -1,22 +1,5 @@
 """An independent check of certificate files: exact arithmetic, and no code shared with what wrote them."""
 
-from evenhand.checker.check import check_certificate
-from evenhand.checker.question import AskedQuestion
-from evenhand.checker.reading import CertificateClaim, CertificateError, ClaimedPartition, read_certificate
-from evenhand.checker.refutation import RefutationCheck, check_refutation, is_refutation
-from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox
+import lazy_loader
 
-__all__ = [
-    "AskedQuestion",
-    "CertificateCheck",
-    "CertificateClaim",
-    "CertificateError",
-    "CheckedOutcome",
-    "ClaimedPartition",
-    "RefutationCheck",
-    "UnconfirmedBox",
-    "check_certificate",
-    "check_refutation",
-    "is_refutation",
-    "read_certificate",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

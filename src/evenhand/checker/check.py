@@ -28,9 +28,10 @@ from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict, float_below
 from evenhand.checker.verification import CheckState, Prover, verify_boxes
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, TreeEnsemble
-from evenhand.schema import Schema
-from evenhand.stats import clopper_pearson, zero_count_upper
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.trees.ensemble import TreeEnsemble
+from evenhand.schema.schema import Schema
+from evenhand.stats.proportion import clopper_pearson, zero_count_upper
 from evenhand.typing import Floats, Progress
 
 SAMPLE_BOXES = 1000

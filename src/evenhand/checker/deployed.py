@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evenhand.checker.form import log_odds
 from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import CertificateError
-from evenhand.models import LineTerm
+from evenhand.models.additive.network import LineTerm
 
 UNIT_ROUNDOFF = 2.0**-24
 TIE = 2.0**-21

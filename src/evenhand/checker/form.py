@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from evenhand.checker.network import CellAxis, RecordedQuestion, count_outputs
 from evenhand.checker.reading import CertificateError
-from evenhand.models import AffineLayer, AttributeTerm, LineTerm
+from evenhand.models.additive.network import AffineLayer, AttributeTerm, LineTerm
 
 MAX_COMPARED = 64
 """Joint protected values under which numbers are compared, at most."""

@@ -20,7 +20,7 @@ from evenhand.checker.question import (
     require_fingerprint,
 )
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
-from evenhand.models import (
+from evenhand.models.additive.network import (
     AdditiveNetwork,
     AttributeTerm,
     CurveTerm,
@@ -29,7 +29,7 @@ from evenhand.models import (
     TableTerm,
     network_fingerprint,
 )
-from evenhand.schema import Attribute
+from evenhand.schema.attribute import Attribute
 
 MAX_ASSIGNMENTS = 100_000
 

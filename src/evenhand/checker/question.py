@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
 from evenhand.errors import OptionError
-from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
-from evenhand.schema import Attribute, Runs, Schema, Subdomain, parse_subdomain
+from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema
+from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
 
 SCALE = 2**128
 STATED_POPULATION = "people weighed as the certificate states"

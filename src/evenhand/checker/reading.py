@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import DataError, EvenhandError, SchemaError
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans
 
 MAGIC = b"EVENHAND certificate "

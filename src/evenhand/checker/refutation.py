@@ -28,9 +28,11 @@ from pydantic import Field
 
 from evenhand.checker.reading import CertificateError, reject_malformed
 from evenhand.checker.result import float_below
-from evenhand.core import Document, Facts, Note, Result, Text
+from evenhand.core.document import Document, Facts, Note, Text
+from evenhand.core.result import Result
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import People, parse_constraint
+from evenhand.schema.constraint import parse_constraint
+from evenhand.schema.people import People
 
 SCALE = 10**12
 """Multipliers are whole numbers of this part of 1."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -19,12 +19,12 @@ from evenhand.core import (
     Metric,
     Note,
     ReportedNumber,
-    Result,
-    ResultPart,
     Table,
     TableRow,
     Text,
 )
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 
 if TYPE_CHECKING:
     import pandas as pd

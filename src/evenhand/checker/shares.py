@@ -21,7 +21,7 @@ from evenhand.checker.floats.counting import LEVELS, PeopleSums
 from evenhand.checker.floats.network import FloatNetwork, entry_bounds
 from evenhand.checker.form import LayeredForm
 from evenhand.checker.network import CellAxis
-from evenhand.models import LineTerm
+from evenhand.models.additive.network import LineTerm
 from evenhand.typing import Booleans, Floats, Integers
 
 MAX_WIDTH = 2**20

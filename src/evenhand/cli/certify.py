@@ -25,11 +25,14 @@ RESTRICTED_CODE = 4
 """Exit code for a certificate that holds, and answers another question than the one asked."""
 
 if TYPE_CHECKING:
-    from evenhand.certification import CertifyConfig
-    from evenhand.checker import AskedQuestion
-    from evenhand.models import AdditiveNetwork, TreeEnsemble
-    from evenhand.population import PopulationKind, ProductPopulation
-    from evenhand.schema import People, Schema
+    from evenhand.certification.config import CertifyConfig
+    from evenhand.checker.question import AskedQuestion
+    from evenhand.models.additive.network import AdditiveNetwork
+    from evenhand.models.trees.ensemble import TreeEnsemble
+    from evenhand.population.independent import ProductPopulation
+    from evenhand.population.mixture import PopulationKind
+    from evenhand.schema.people import People
+    from evenhand.schema.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,17 @@ class CertificateSource(SourceOptions):
         Raises:
             OptionError: a population without data, or one that a certificate file cannot be about.
         """
-        from evenhand import checker
-        from evenhand.population import product_of_marginals
-        from evenhand.schema import encode
+        from evenhand.checker.question import AskedQuestion
+        from evenhand.population.independent import product_of_marginals
+        from evenhand.schema.people import encode
 
         kind = self.population or ("uniform" if people is None else "independent")
         if kind not in ("uniform", "independent"):
-            raise OptionError(f"no certificate file is about a population {kind!r}", location="--population",
-                              hint="uniform or independent")  # fmt: skip
+            raise OptionError(
+                f"no certificate file is about a population {kind!r}",
+                location="--population",
+                hint="uniform or independent",
+            )
         if kind == "independent" and people is None:
             raise OptionError("--population independent needs the data", hint="--data FILE")
 
@@ -76,7 +82,7 @@ class CertificateSource(SourceOptions):
             assert people is not None
             return product_of_marginals(encode(schema, people.frame, location=people.name))
 
-        return checker.AskedQuestion(
+        return AskedQuestion(
             protected=tuple(self.protected) if self.protected else None,
             where=tuple(self.where or ()),
             population=drawn_from if kind == "independent" else None,
@@ -112,9 +118,11 @@ def check_certificate(
 ) -> None:
     """Check a certificate: the file, the model, the question, the totals, and the proofs of its boxes."""
     from evenhand import checker, models, view
-    from evenhand.schema import encode, read_schema
+    from evenhand.checker.refutation import is_refutation
+    from evenhand.schema.people import encode
+    from evenhand.schema.schema import read_schema
 
-    if checker.is_refutation(file):
+    if is_refutation(file):
         _check_refutation(file, model, source, output)
         return
     if model is None:
@@ -155,7 +163,7 @@ def check_certificate(
 def _check_refutation(file: Path, model: str | None, source: CertificateSource, output: OutputOptions) -> None:
     """Check a refutation, and count its people again where their data are named."""
     from evenhand import checker, view
-    from evenhand.schema import ColumnRoles
+    from evenhand.schema.columns import ColumnRoles
 
     if model is not None:
         raise OptionError("a refutation is about people, not about a model", hint="name the people: --data DATA")
@@ -223,8 +231,9 @@ class DomainOptions(SourceOptions):
         Raises:
             OptionError: nothing says what the domain is.
         """
-        from evenhand.population import PopulationKind
-        from evenhand.schema import encode, read_schema
+        from evenhand.population.mixture import PopulationKind
+        from evenhand.schema.people import encode
+        from evenhand.schema.schema import read_schema
 
         if self.population not in get_args(PopulationKind):
             raise OptionError(
@@ -261,7 +270,7 @@ def certify(
     """Prove for which share of the population a model treats individuals the same, whatever is protected."""
     from evenhand import certification as certifying
     from evenhand import models, view
-    from evenhand.population import choose_population
+    from evenhand.population.mixture import choose_population
 
     config = SETTINGS.read(context, seed=domain.seed)
     described, people = domain.describe()

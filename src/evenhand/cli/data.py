@@ -21,8 +21,8 @@ from evenhand.errors import OptionError
 from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
-    from evenhand.datasets import DatasetCard
-    from evenhand.schema import People
+    from evenhand.datasets.entry import DatasetCard
+    from evenhand.schema.people import People
 
 
 @grouped
@@ -38,8 +38,10 @@ def schema(
     import narwhals as nw
     import numpy as np
 
-    from evenhand.proposals import add_proposals, propose_rules
-    from evenhand.schema import encode, infer_schema, propose_columns, schema_to_yaml
+    from evenhand.proposals.propose import add_proposals, propose_rules
+    from evenhand.schema.infer import infer_schema, propose_columns
+    from evenhand.schema.people import encode
+    from evenhand.schema.schema import schema_to_yaml
 
     source = table.read_table(data)
     remarks: dict[str, str] = {}

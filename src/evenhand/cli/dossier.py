@@ -16,7 +16,8 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
-    from evenhand.dossier import DataFile, DossierConfig, DossierName, DossierResult
+    from evenhand.dossier.config import DossierConfig
+    from evenhand.dossier.result import DataFile, DossierName, DossierResult
 
 T = TypeVar("T")
 
@@ -64,7 +65,9 @@ def dossier(
 ) -> None:
     """Write what auditors and regulators ask for, by the rule's own formula, from people and outcomes alone."""
     from evenhand import view
-    from evenhand.dossier import compile_dossier, read_dossier_config, write_template
+    from evenhand.dossier.analysis import compile_dossier
+    from evenhand.dossier.config import read_dossier_config, write_template
+    from evenhand.view.printing import can_print
 
     if list_:
         _list_dossiers()
@@ -93,7 +96,7 @@ def dossier(
     written = view.write_dossier(result, folder) if folder is not None else ()
     output.emit(result)
     output.show(result.document, written)
-    if folder is not None and not view.can_print() and not output.silent:
+    if folder is not None and not can_print() and not output.silent:
         typer.echo("note: for PDF and DOCX files install the extra: pip install '.[dossier]'", err=True)
     if final and result.open_fields:
         for one in result.open_fields:
@@ -102,7 +105,7 @@ def dossier(
 
 
 def _dossier_names(given: list[str], option: str) -> tuple[DossierName, ...]:
-    from evenhand.dossier import OUTLINES
+    from evenhand.dossier.outline import OUTLINES
 
     known = ", ".join(OUTLINES)
     for name in given:
@@ -127,7 +130,7 @@ def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callabl
 
     Of a single file that cannot be counted all rows are read, as those of a small one are.
     """
-    from evenhand.dossier import DataFile
+    from evenhand.dossier.result import DataFile
 
     large = None if config.proxy is not None else open_data(data, schema=None)
     if large is not None:
@@ -142,7 +145,7 @@ def _compute(data: str, table: TableOptions, config: DossierConfig, use: Callabl
 
 def _read_people(data: str, table: TableOptions) -> tuple[Any, DataFile]:
     """Return the people of DATA, with every cell as a word, and the file that was read."""
-    from evenhand.dossier import DataFile
+    from evenhand.dossier.result import DataFile
 
     path, source = Path(data), table.read_table(data, words=True)
     return source.frame, DataFile(name=source.name, sha256=_hash_file(path) if path.is_file() else None)
@@ -155,7 +158,8 @@ def _hash_file(path: Path) -> str:
 
 def _check_dossier(path: Path, results: list[Path], data: str, table: TableOptions, *, quiet: bool) -> None:
     """Compute a dossier again, and leave with 1 if a cell differs."""
-    from evenhand.dossier import DossierResult, find_changed_cells
+    from evenhand.dossier.analysis import find_changed_cells
+    from evenhand.dossier.result import DossierResult
 
     try:
         text = path.read_text(encoding="utf-8")
@@ -178,7 +182,8 @@ def _check_dossier(path: Path, results: list[Path], data: str, table: TableOptio
 
 
 def _list_dossiers() -> None:
-    from evenhand.dossier import OUTLINES, list_citations
+    from evenhand.dossier.citations import list_citations
+    from evenhand.dossier.outline import OUTLINES
 
     for name, outline in OUTLINES.items():
         typer.echo(f"{name}: {outline.title}. {outline.about}")
@@ -196,7 +201,7 @@ def card(
 ) -> None:
     """Write an audit as a section of a Hugging Face model card, with its metadata."""
     from evenhand import auditing
-    from evenhand.dossier import write_card
+    from evenhand.dossier.cards import write_card
 
     check_places({"--out": out})
     text = write_card(auditing.read_audit(report))

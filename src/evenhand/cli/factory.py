@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.core import Config
+    from evenhand.core.config import Config
 
 ConfigT = TypeVar("ConfigT", bound="Config")
 GIVEN = "evenhand.settings"
@@ -148,7 +148,7 @@ def _make_options(sources: tuple[ConfigOptions[Any], ...]) -> list[Any]:
 
 def _annotate(config: type[Config], name: str, option: str) -> Any:
     """Return the type of an option with its help: text, choices, default and range."""
-    from evenhand.core import field_choices, field_limits, field_unit
+    from evenhand.core.config import field_choices, field_limits, field_unit
 
     field = config.model_fields[name]
     kind, repeated = _option_type(field.annotation)

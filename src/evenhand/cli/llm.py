@@ -21,7 +21,8 @@ from evenhand.cli.options import (
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.llm import LanguageModelConfig, LanguageModelForecast
+    from evenhand.llm.config import LanguageModelConfig
+    from evenhand.llm.forecast import LanguageModelForecast
 
 SETTINGS: ConfigOptions[LanguageModelConfig] = ConfigOptions(
     "evenhand.llm:LanguageModelConfig", about="language models", renamed={"calls": "budget"}

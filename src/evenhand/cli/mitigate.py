@@ -20,9 +20,11 @@ from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.mitigation import AlternativesConfig, MitigationConfig, RefutationConfig
-    from evenhand.models import Subject
-    from evenhand.schema import People
+    from evenhand.mitigation.alternatives.config import AlternativesConfig
+    from evenhand.mitigation.config import MitigationConfig
+    from evenhand.mitigation.refutation.config import RefutationConfig
+    from evenhand.models.subject import Subject
+    from evenhand.schema.people import People
     from evenhand.typing import Progress
 
 
@@ -95,6 +97,8 @@ def mitigate(
 ) -> None:
     """Train the model again on what was found, or train fairly, or search for less discriminatory alternatives."""
     from evenhand import mitigation, view
+    from evenhand.mitigation.analysis import forecast_queries
+    from evenhand.mitigation.split import put_in_one_table
 
     output.check_places(out=out, record=record)
     if refute is not None:
@@ -136,8 +140,8 @@ def mitigate(
     with _refusing_texts(model, settings, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         subject, kept, kept_name = _read_people(model, data, test, people, progress)
         if kept is not None:
-            subject, kept = mitigation.put_in_one_table(subject, kept)
-        forecast = mitigation.forecast_queries(subject.people, settings, test=kept)
+            subject, kept = put_in_one_table(subject, kept)
+        forecast = forecast_queries(subject.people, settings, test=kept)
     subject.ledger.budget = consent.approve(model, settings.budget, forecast)
     with _refusing_texts(model, settings, trust=people.trust), view.show_progress(quiet=output.silent) as progress:
         try:
@@ -208,9 +212,12 @@ def _refute_alternatives(
         source = people.read(data)
         if model is None:
             found = mitigation.refute_alternatives(
-                people.encode(source, people.protected), config, features=features,
-                data_name=source.name, progress=progress,
-            )  # fmt: skip
+                people.encode(source, people.protected),
+                config,
+                features=features,
+                data_name=source.name,
+                progress=progress,
+            )
         else:
             subject = people.read_subject(model, data, progress)
             subject.ledger.budget = consent.approve(model, None, len(subject.people))
@@ -238,7 +245,7 @@ def _read_people(
         OptionError: they are the same.
         DataError: a label is missing, or all are the same.
     """
-    from evenhand.schema import encode
+    from evenhand.schema.people import encode
 
     if test is not None and _is_same_data(data, test):
         raise OptionError(
@@ -264,8 +271,9 @@ def _refusing_texts(model: str, config: MitigationConfig, *, trust: bool) -> Ite
         DataError: the findings or the model are about texts.
         EvenhandError: what went wrong, where they are not.
     """
-    from evenhand.mitigation import concern_texts
-    from evenhand.models import OBJECT_LOADERS, load_stored_object, reads_texts
+    from evenhand.mitigation.findings import concern_texts
+    from evenhand.models.blackbox.text_model import reads_texts
+    from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 
     try:
         yield
@@ -327,7 +335,7 @@ def _check_methods(config: MitigationConfig) -> None:
         OptionError: an unknown method, or one that has nothing to learn from.
         MissingExtraError: a library that a method needs is not installed.
     """
-    from evenhand.mitigation import FROM_FINDINGS, load_methods
+    from evenhand.mitigation.methods.registry import FROM_FINDINGS, load_methods
 
     load_methods(config.methods)
     needy = [name for name in config.methods if name in FROM_FINDINGS]
@@ -346,7 +354,7 @@ def _check_strength(methods: Sequence[str]) -> None:
     Raises:
         OptionError: none of them has.
     """
-    from evenhand.mitigation import TRAINED
+    from evenhand.mitigation.methods.registry import TRAINED
 
     weighted = [name for name in TRAINED if name != "erm"]
     if not set(methods) & set(weighted):

@@ -20,7 +20,10 @@ from evenhand.interrupts import INTERRUPTED, InterruptCounter
 from evenhand.text import format_count
 
 if TYPE_CHECKING:
-    from evenhand.monitoring import Alarm, LineFault, LineFile, LinePipe, Monitor, MonitorConfig
+    from evenhand.monitoring.config import MonitorConfig
+    from evenhand.monitoring.lines import LineFault, LineFile, LinePipe
+    from evenhand.monitoring.monitor import Monitor
+    from evenhand.monitoring.result import Alarm
 
 
 # One run of ``evenhand monitor``: lines in, alarms out, the state and the page kept up to date.
@@ -59,16 +62,18 @@ class FollowOptions:
         """Refuse a file that node_exporter would not read."""
         if self.prometheus is not None and self.prometheus.suffix != ".prom":
             raise OptionError(
-                f"expected a file that ends in .prom, got {str(self.prometheus)!r}", location="--prometheus",
+                f"expected a file that ends in .prom, got {str(self.prometheus)!r}",
+                location="--prometheus",
                 hint="node_exporter reads *.prom in the folder of its --collector.textfile.directory",
-            )  # fmt: skip
+            )
 
 
 class MonitorRun:
     """One run of the command: lines in, alarms out, the state and the page kept up to date."""
 
     def __init__(self, data: str, config: MonitorConfig, following: FollowOptions, output: PageOptions) -> None:
-        from evenhand.monitoring import AlarmPoster, LineFile, LinePipe, LineReader
+        from evenhand.monitoring.lines import LineFile, LinePipe, LineReader
+        from evenhand.monitoring.webhook import AlarmPoster
 
         self.name = "standard input" if data == "-" else Path(data).name
         self.following, self.output = following, output
@@ -91,7 +96,8 @@ class MonitorRun:
         self._note()
 
     def _load(self, config: MonitorConfig) -> tuple[Monitor, dict[str, Any]]:
-        from evenhand.monitoring import Monitor, read_state
+        from evenhand.monitoring.monitor import Monitor
+        from evenhand.monitoring.state import read_state
 
         path = self.following.state
         if path is None or not path.exists():
@@ -140,7 +146,8 @@ class MonitorRun:
         return False
 
     def _take(self, lines: list[bytes], *, last: bool = False) -> None:
-        from evenhand.monitoring import OutcomeWordError, describe_selection
+        from evenhand.monitoring.events import OutcomeWordError
+        from evenhand.monitoring.result import describe_selection
 
         events, faults = self.reader.read(lines, last=last)
         for fault in faults:
@@ -191,13 +198,16 @@ class MonitorRun:
 
     def save(self) -> None:
         """Write the state, if it is kept and anything changed."""
-        from evenhand.monitoring import write_state
+        from evenhand.monitoring.state import write_state
 
         if self.following.state is not None and self.changed:
             more = {
-                "position": self.lines.position, "skipped": self.skipped, "names": self.reader.names,
-                "rest": self.reader.rest, "posted": self.posted,
-            }  # fmt: skip
+                "position": self.lines.position,
+                "skipped": self.skipped,
+                "names": self.reader.names,
+                "rest": self.reader.rest,
+                "posted": self.posted,
+            }
             try:
                 write_atomically(self.following.state, write_state(self.monitor, more=more))
             except OSError as error:
@@ -215,7 +225,7 @@ class MonitorRun:
         self.drawn = time.monotonic()
 
     def _write_figures(self) -> None:
-        from evenhand.monitoring import format_figures
+        from evenhand.monitoring.figures import format_figures
 
         place = self.following.prometheus
         if place is not None:
@@ -248,7 +258,7 @@ class MonitorRun:
                 f"there is no decision in {self.name}" + (f": {self.fault}" if self.fault else ""),
                 hint='a decision is a line such as {"sex": "female", "decision": 1}',
             )
-        from evenhand.monitoring import list_cautions
+        from evenhand.monitoring.result import list_cautions
 
         result = self.monitor.result(seconds=time.monotonic() - self.started, skipped=self.skipped)
         self._write_figures()
@@ -287,7 +297,7 @@ def monitor(
     Exit code 1 if there was an alarm; 3 if no groups were compared, or a configured value never occurred. While events
     are waited for, alarms and decisions to be audited are printed as JSON lines; otherwise the result at the end.
     """
-    from evenhand.monitoring import read_monitor_config
+    from evenhand.monitoring.config import read_monitor_config
 
     following.check_prometheus()
     output.check_places(state=following.state, prometheus=following.prometheus)

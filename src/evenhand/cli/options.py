@@ -16,10 +16,16 @@ from evenhand.files import write_atomically
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.core import Document, Result, TableReading
-    from evenhand.datasets import identity
-    from evenhand.models import Subject
-    from evenhand.schema import ColumnRoles, OutcomeRole, People, SampleRoles, Schema
+    from evenhand.core.document import Document
+    from evenhand.core.reading import TableReading
+    from evenhand.core.result import Result
+    from evenhand.datasets.identity.lists import IdentityCategory
+    from evenhand.models.subject import Subject
+    from evenhand.schema.columns import ColumnRoles
+    from evenhand.schema.people import People
+    from evenhand.schema.schema import Schema
+    from evenhand.schema.target import OutcomeRole
+    from evenhand.schema.weights import SampleRoles
     from evenhand.typing import Progress
 
 ResultT = TypeVar("ResultT", bound="Result")
@@ -170,10 +176,12 @@ class TableOptions:
             EvenhandError: neither a file nor a known name, or it cannot be read.
         """
         from evenhand import datasets
-        from evenhand.schema import read_schema
+        from evenhand.datasets.rows import is_text_table, names_rows
+        from evenhand.datasets.tables import read_words
+        from evenhand.schema.schema import read_schema
 
         described = read_schema(schema) if schema is not None else None
-        many = datasets.names_rows(data)
+        many = names_rows(data)
         if not many and not Path(data).exists():
             if data in datasets.dataset_names():
                 dataset = datasets.load_dataset(data, data_home=self.data_home)
@@ -183,10 +191,10 @@ class TableOptions:
                 hint="give a CSV, JSON lines, Parquet or Excel file, a folder of Parquet files, or one of:"
                 f"  {', '.join(datasets.dataset_names())}",
             )
-        read = datasets.read_words if words else datasets.read_frame
+        read = read_words if words else datasets.read_frame
         frame = read(data, encoding=self.encoding, sheet=self.sheet)
         name = data if many else Path(data).name
-        return DataSource(frame, described, name, untyped=datasets.is_text_table(data))
+        return DataSource(frame, described, name, untyped=is_text_table(data))
 
 
 @dataclass(frozen=True)
@@ -229,7 +237,7 @@ class OutcomeOptions(RoleOptions):
     @property
     def outcome(self) -> OutcomeRole | None:
         """What is said about the column that is decided; None where nothing is."""
-        from evenhand.schema import OutcomeRole
+        from evenhand.schema.target import OutcomeRole
 
         order = None if self.order is None else tuple(label.strip() for label in self.order.split(" < "))
         if order is not None and len(order) < 2:
@@ -247,7 +255,7 @@ class ReadOptions(RoleOptions, SourceOptions):
 
     def roles(self, schema: Schema | None, protected: list[str] | None) -> ColumnRoles:
         """Return what the columns of DATA are for, with the schema that is known of them."""
-        from evenhand.schema import ColumnRoles
+        from evenhand.schema.columns import ColumnRoles
 
         return ColumnRoles(
             self.target,
@@ -276,7 +284,7 @@ class DataOptions(ReadOptions, OutcomeOptions):
         self, model: Any, data: str, progress: Progress, *, varied: bool = True, sample: SampleRoles | None = None
     ) -> Subject:
         """Return MODEL and the people of DATA, with their weights and probabilities of groups if there are any."""
-        from evenhand.models import Subject
+        from evenhand.models.subject import Subject
 
         progress("reading the people", 0.0)
         source = self.read(data)
@@ -412,7 +420,7 @@ class FindingsOptions(PageOptions):
 
     def check_places(self, **places: Path | None) -> None:
         """Refuse files that cannot be written before any work is done, by the options that name them."""
-        from evenhand.individual import check_table
+        from evenhand.individual.search.save import check_table
 
         super().check_places(out=self.out, **places)
         if self.out is not None:
@@ -420,7 +428,7 @@ class FindingsOptions(PageOptions):
 
     def write_findings(self, result: Result, document: Callable[[], Document]) -> list[Path]:
         """Write the table and the page if they are wanted; the files written."""
-        from evenhand.individual import save_table
+        from evenhand.individual.search.save import save_table
 
         if self.out is not None:
             save_table(result.to_frame(), self.out)
@@ -499,7 +507,7 @@ class DataSource:
 
     def with_text(self, column: str) -> tuple[Any, TableReading]:
         """Select the rows that have a text; also return how the table was read."""
-        from evenhand.core import TableReading
+        from evenhand.core.reading import TableReading
 
         frame = self.frame.dropna(subset=[column])
         empty = len(self.frame) - len(frame)
@@ -517,18 +525,19 @@ def open_data(data: str, *, schema: Path | None) -> DataSource | None:
         EvenhandError: it cannot be opened.
     """
     from evenhand import datasets
-    from evenhand.schema import read_schema
+    from evenhand.datasets.rows import names_rows
+    from evenhand.schema.schema import read_schema
 
     rows = datasets.open_data(data)
-    name = data if datasets.names_rows(data) else Path(data).name
+    name = data if names_rows(data) else Path(data).name
     return None if rows is None else DataSource(rows, None if schema is None else read_schema(schema), name)
 
 
-def read_terms(protected: list[str] | None, files: list[Path]) -> list[str | identity.IdentityCategory] | None:
+def read_terms(protected: list[str] | None, files: list[Path]) -> list[str | IdentityCategory] | None:
     """Return the categories of identity terms: those named, and those of files; None for all that are known."""
-    from evenhand.datasets import identity
+    from evenhand.datasets.identity.lists import read_categories
 
-    return [*(protected or ()), *(one for path in files for one in identity.read_categories(path))] or None
+    return [*(protected or ()), *(one for path in files for one in read_categories(path))] or None
 
 
 def check_places(places: Mapping[str, Path | None]) -> None:

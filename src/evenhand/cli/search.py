@@ -25,10 +25,13 @@ from evenhand.errors import LimitError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenhand.core import Document
-    from evenhand.individual import NumberSearchConfig, NumberSearchResult, SearchResult, TextSearchResult
+    from evenhand.core.document import Document
     from evenhand.individual import search as searching
-    from evenhand.models import Subject
+    from evenhand.individual.number_search import NumberSearchResult
+    from evenhand.individual.search.config import NumberSearchConfig
+    from evenhand.individual.search.result import SearchResult
+    from evenhand.individual.search.texts import TextSearchResult
+    from evenhand.models.subject import Subject
 
 ROWS: ConfigOptions[searching.SearchConfig] = ConfigOptions(
     "evenhand.individual.search:SearchConfig",
@@ -70,6 +73,8 @@ def search(
     """Search for people whom a model decides differently when nothing but protected attributes change."""
     from evenhand import view
     from evenhand.individual import search as searching
+    from evenhand.individual.search.analysis import forecast_queries
+    from evenhand.individual.search.methods.choice import METHODS
 
     output.check_places(save_tests=save_tests)
     rows.check(out=output.out, save_tests=save_tests)
@@ -98,10 +103,10 @@ def search(
             _search_numbers(context, subject, people, output, run, rows, save_tests)
             return
         config = ROWS.read(context, seed=people.seed)
-        if config.method not in searching.METHODS:
-            known = f"one of: {', '.join(searching.METHODS)}"
+        if config.method not in METHODS:
+            known = f"one of: {', '.join(METHODS)}"
             raise OptionError(f"there is no method {config.method!r}", location="--method", hint=known)
-        subject.ledger.budget = run.approve(model, config.budget, searching.forecast_queries(subject.people, config))
+        subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
         with view.show_progress(quiet=output.silent) as progress, open_workers(workers) as number:
             result = found = searching.search(subject.scorer, subject.people, config, progress=progress, workers=number)
         if found.queries == 0 and not found.rates:
@@ -134,8 +139,11 @@ def _search_numbers(
     from evenhand import individual, view
 
     if save_tests is not None:
-        raise OptionError("tests are written of labels that flip, and a number is decided here",
-                          location="--save-tests", hint="leave it out")  # fmt: skip
+        raise OptionError(
+            "tests are written of labels that flip, and a number is decided here",
+            location="--save-tests",
+            hint="leave it out",
+        )
     config = NUMBERS.read(context, seed=people.seed)
     subject.ledger.budget = config.budget
     with view.show_progress(quiet=output.silent) as progress:

@@ -21,8 +21,11 @@ from evenhand.text import format_count, suggest_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from evenhand.service import Database, KeyStore, ServiceConfig, ServiceContext
-    from evenhand.shields import ShieldPolicy
+    from evenhand.service.api.context import ServiceContext
+    from evenhand.service.auth.keys import KeyStore
+    from evenhand.service.settings import ServiceConfig
+    from evenhand.service.store.database import Database
+    from evenhand.shields.policy.policy import ShieldPolicy
 
 
 def serve(
@@ -36,12 +39,12 @@ def serve(
 ) -> None:
     """Serve shields and guarded generators over HTTP until it is interrupted."""
     try:
-        from evenhand.service import run_server
+        from evenhand.service.server import run_server
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("evenhand"):
             raise
         raise MissingExtraError(error.name or "fastapi", extra="serve", purpose="to serve") from None
-    from evenhand.service import ServiceConfig, demo_config
+    from evenhand.service.settings import ServiceConfig, demo_config
 
     settings = demo_config() if config is None else ServiceConfig.read(config)
     try:
@@ -78,7 +81,8 @@ def _print_address(context: ServiceContext, url: str) -> None:
 
 def _describe_keys(context: ServiceContext) -> str:
     """Return whether callers need a key; while there is none yet, how to make the first one."""
-    from evenhand.service import KEY_STREAM, read_state
+    from evenhand.service.state_machines import KEY_STREAM
+    from evenhand.service.store.database import read_state
 
     if not context.settings.service.keys:
         return "not needed: only this machine should reach it"
@@ -123,11 +127,13 @@ def replay(
     if heads is not None and store is None:
         raise OptionError("a log is of one stream alone", location="--heads", hint="--head HASH")
     try:
-        from evenhand.service import Database, StoreReplay, read_lines, replay_log, replay_stored_logs
+        from evenhand.service.replay.replay import read_lines, replay_log
+        from evenhand.service.replay.replay_store import StoreReplay, replay_stored_logs
+        from evenhand.service.store.database import Database
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), extra="serve", purpose="to read what the service wrote") from None
-    from evenhand.service import ServiceReplay
-    from evenhand.shields import load_policy
+    from evenhand.service.replay.replay import ServiceReplay
+    from evenhand.shields.policy.file import load_policy
 
     policies = [load_policy(path) for path in policy or ()]
     result: ServiceReplay | StoreReplay
@@ -163,7 +169,7 @@ def _read_heads(path: Path) -> dict[str, str]:
 
 def _existing_store(given: str) -> str:
     """Return the address, if a store can be there: looking for one in a file must not make it."""
-    from evenhand.service import ServiceConfig
+    from evenhand.service.settings import ServiceConfig
 
     try:
         url = ServiceConfig.read({"service": {"database": given}}).service.database
@@ -227,7 +233,7 @@ def add(
 
 def _scopes_of(scope: list[str] | None, role: str | None) -> list[str]:
     """Return what a key may be used for."""
-    from evenhand.service import ROLES
+    from evenhand.service.auth.keys import ROLES
 
     if (not scope) == (role is None):
         raise OptionError(
@@ -240,7 +246,7 @@ def _scopes_of(scope: list[str] | None, role: str | None) -> list[str]:
 
 def _check_streams(config: Path, given: list[str]) -> None:
     """Refuse a key for a stream that the file does not name."""
-    from evenhand.service import ServiceConfig
+    from evenhand.service.settings import ServiceConfig
 
     settings = ServiceConfig.read(config)
     known = [one.name for one in settings.shields] + [one.name for one in settings.guards]
@@ -313,7 +319,9 @@ def list_keys(config: ConfigOption = CONFIG, json: JsonOption = None) -> None:
 @contextmanager
 def _open_keys(config: Path) -> Iterator[KeyStore]:
     try:
-        from evenhand.service import Database, KeyStore, ServiceConfig
+        from evenhand.service.auth.keys import KeyStore
+        from evenhand.service.settings import ServiceConfig
+        from evenhand.service.store.database import Database
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("evenhand"):
             raise
@@ -409,7 +417,8 @@ def restore(
 
 def _copy_and_replay(source: Database, target: str, settings: ServiceConfig) -> Mapping[str, tuple[int, str]]:
     """Copy a store and replay the copy; return its heads."""
-    from evenhand.service import copy_store, replay_stored_logs
+    from evenhand.service.replay.replay_store import replay_stored_logs
+    from evenhand.service.store.upkeep import copy_store
 
     copy = _open_store(target, make=True)
     try:
@@ -449,15 +458,15 @@ def _print_heads(where: str, heads: Mapping[str, tuple[int, str]]) -> None:
 
 
 def _read_settings(config: Path) -> ServiceConfig:
-    from evenhand.service import ServiceConfig
+    from evenhand.service.settings import ServiceConfig
 
     return ServiceConfig.read(config)
 
 
 def _read_policies(settings: ServiceConfig, store: Database) -> list[ShieldPolicy]:
     """Return the policies that the service's file and the logs of the store name, which a replay needs."""
-    from evenhand.service import read_configurations
-    from evenhand.shields import load_policy
+    from evenhand.service.store.database import read_configurations
+    from evenhand.shields.policy.file import load_policy
 
     files = [shield.policy for shield in settings.shields]
     files += [configuration.get("policy") for configuration in read_configurations(store)]
@@ -466,7 +475,7 @@ def _read_policies(settings: ServiceConfig, store: Database) -> list[ShieldPolic
 
 def _open_store(url: str, *, make: bool) -> Database:
     try:
-        from evenhand.service import Database
+        from evenhand.service.store.database import Database
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("evenhand"):
             raise

@@ -19,7 +19,9 @@ from evenhand.errors import LimitError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenhand.shields import ArrivalSource, ShieldPlan, ShieldPolicy
+    from evenhand.shields.policy.policy import ShieldPolicy
+    from evenhand.shields.simulation.streams import ArrivalSource
+    from evenhand.shields.spec.plan import ShieldPlan
     from evenhand.typing import Progress
 
 
@@ -50,8 +52,8 @@ class ArrivalOptions(ReadOptions):
 
     def read_arrivals(self, plan: ShieldPlan, model: str, data: str, progress: Progress) -> ArrivalSource:
         """Return people with what the model recommends for them, in the groups of the plan."""
-        from evenhand.models import Subject
-        from evenhand.shields import source_from_people
+        from evenhand.models.subject import Subject
+        from evenhand.shields.simulation.streams import source_from_people
 
         read, group = self.read(data), str(self.group)
         progress("reading the people", 0.0)
@@ -101,14 +103,10 @@ def simulate(
     and get the model's recommendations.
     """
     from evenhand import view
-    from evenhand.shields import (
-        ShieldRunsConfig,
-        compare_shields,
-        parse_order,
-        plans_of_kinds,
-        read_plan,
-        simulate_shield,
-    )
+    from evenhand.shields.simulation.comparison import compare_shields, plans_of_kinds
+    from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_shield
+    from evenhand.shields.simulation.streams import parse_order
+    from evenhand.shields.spec.configuration import read_plan
 
     output.check_places()
     wanted = parse_order(order)
@@ -159,7 +157,9 @@ def synthesize(
 ) -> None:
     """Make the shield that a configuration asks for: the cheapest one that never fails."""
     from evenhand import view
-    from evenhand.shields import policy_document, read_plan, save_policy
+    from evenhand.shields.policy.file import save_policy
+    from evenhand.shields.simulation.wording import policy_document
+    from evenhand.shields.spec.configuration import read_plan
 
     output.check_places(out=out)
     plan = read_plan(config)
@@ -190,7 +190,8 @@ def inspect(
     A table with an end that is not fair is exit code 1.
     """
     from evenhand import view
-    from evenhand.shields import inspect_policy, policy_from_bytes, read_policy_bytes
+    from evenhand.shields.policy.file import policy_from_bytes, read_policy_bytes
+    from evenhand.shields.simulation.inspection import inspect_policy
 
     output.check_places()
     data = read_policy_bytes(policy)
@@ -219,7 +220,9 @@ def replay(
     output: OutputOptions,
 ) -> None:
     """Make the decisions of a log again: the same ones (exit code 0), or the first that differs (1)."""
-    from evenhand.shields import Shield, load_policy, read_log_file, replay_log
+    from evenhand.shields.policy.file import load_policy
+    from evenhand.shields.runtime.log import read_log_file, replay_log
+    from evenhand.shields.runtime.shield import Shield
 
     output.check_places()
     read = load_policy(policy)
@@ -235,7 +238,7 @@ def replay(
 
 
 def _synthesize_policy(plan: ShieldPlan, progress: Callable[[int, int], None]) -> ShieldPolicy:
-    from evenhand.shields import synthesize
+    from evenhand.shields.synthesis.plans import synthesize
 
     try:
         return synthesize(plan, progress=progress)

@@ -22,9 +22,9 @@ from evenhand.cli.options import (
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.core import SubjectCard
-    from evenhand.subgroups import NumberSubgroupConfig, SubgroupConfig, SubgroupResult, TextSubgroupResult
-    from evenhand.subgroups import text as texts
+    from evenhand.core.document import SubjectCard
+    from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig, TextSubgroupConfig
+    from evenhand.subgroups.result import SubgroupResult, TextSubgroupResult
 
 ROWS: ConfigOptions[SubgroupConfig] = ConfigOptions(
     "evenhand.subgroups:SubgroupConfig",
@@ -38,8 +38,8 @@ NUMBERS: ConfigOptions[NumberSubgroupConfig] = ConfigOptions(
     without=("attributes", "most", "seed"),
     renamed={"judged": "judge"},
 )
-TEXTS: ConfigOptions[texts.TextSubgroupConfig] = ConfigOptions(
-    "evenhand.subgroups.text:TextSubgroupConfig",
+TEXTS: ConfigOptions[TextSubgroupConfig] = ConfigOptions(
+    "evenhand.subgroups:TextSubgroupConfig",
     about="texts",
     hint="leave it out, or leave --text out",
     without=("most", "seed", "swaps", "labels", "favourable"),
@@ -70,7 +70,8 @@ def subgroups(
 ) -> None:
     """Search for subgroups of people that a model treats differently from everyone else."""
     from evenhand import subgroups, view
-    from evenhand.schema import SampleRoles
+    from evenhand.schema.weights import SampleRoles
+    from evenhand.subgroups.analysis import forecast_queries
 
     output.check_places()
     found: SubgroupResult
@@ -99,7 +100,7 @@ def subgroups(
                 )
         else:
             config = ROWS.read(context, **settings)
-            rows = subgroups.forecast_queries(subject.people, config)
+            rows = forecast_queries(subject.people, config)
             subject.ledger.budget = run.approve(model, config.budget, rows)
             with view.show_progress(quiet=output.silent) as progress:
                 found = subgroups.find_subgroups(
@@ -128,8 +129,8 @@ def _search_texts(
 ) -> tuple[TextSubgroupResult, SubjectCard]:
     """Search a column of texts; the result and what it is about."""
     from evenhand import view
-    from evenhand.core import SubjectCard
-    from evenhand.subgroups import text
+    from evenhand.core.document import SubjectCard
+    from evenhand.subgroups.text.analysis import find_text_subgroups
 
     config = TEXTS.read(context, seed=people.seed, favourable=people.favourable)
     source = people.read(data)
@@ -138,7 +139,7 @@ def _search_texts(
     frame, reading = source.with_text(column)
     run.approve(model, None, None)
     with view.show_progress(quiet=output.silent) as progress:
-        found = text.find_text_subgroups(
+        found = find_text_subgroups(
             model,
             frame[column].astype(str).tolist(),
             protected=read_terms(people.protected, terms),
@@ -157,7 +158,7 @@ def _parse_rules(condition: str) -> dict[str, str]:
     Raises:
         OptionError: it is written otherwise.
     """
-    from evenhand.core import Comparison, Logic, parse_expression
+    from evenhand.core.expressions import Comparison, Logic, parse_expression
 
     parsed = parse_expression(condition, location="--judge")
     tree, found = parsed.tree, {}

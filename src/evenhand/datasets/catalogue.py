@@ -12,7 +12,7 @@ from evenhand.datasets.preparation import prepare_dataset, table_hash
 from evenhand.datasets.tables import decompress_file
 from evenhand.errors import DataError, OptionError
 from evenhand.http import DownloadProgress
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.text import suggest_name
 
 if TYPE_CHECKING:

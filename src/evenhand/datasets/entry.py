@@ -10,8 +10,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.core import read_configuration
-from evenhand.schema import Schema, Value
+from evenhand.core.configuration import read_configuration
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 
 NAMES = (
     "adult",

@@ -12,7 +12,7 @@ from evenhand.datasets.entry import DatasetEntry
 from evenhand.datasets.json_lines import parse_json_lines
 from evenhand.datasets.text_tables import parse_table
 from evenhand.errors import DataError, TableWarning
-from evenhand.schema import Value
+from evenhand.schema.attribute import Value
 
 if TYPE_CHECKING:
     import pandas as pd

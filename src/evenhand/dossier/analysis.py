@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import OutcomeReading, Result, TableReading
+from evenhand.core.reading import OutcomeReading, TableReading
+from evenhand.core.result import Result
 from evenhand.dossier.citations import require_validity
 from evenhand.dossier.config import DossierConfig, check_dossier_config
 from evenhand.dossier.evidence import read_evidence
@@ -28,8 +29,8 @@ from evenhand.dossier.tables import (
 )
 from evenhand.dossier.trade import ScoreComparisons, compare_scores
 from evenhand.errors import DossierError, OptionError
-from evenhand.groups import measure_proxies
-from evenhand.schema import is_lazy
+from evenhand.groups.proxies.rates import measure_proxies
+from evenhand.schema.rows.cells import is_lazy
 from evenhand.typing import Booleans
 
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from evenhand.core import ResultPart
-from evenhand.stats import Observed, Proved, Quantity, Unknown
+from evenhand.core.result_part import ResultPart
+from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown
 from evenhand.text import format_count, join_names, list_some
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditResult
-    from evenhand.certification import Certificate
-    from evenhand.groups import Breakdown, GroupMetrics
-    from evenhand.individual import FlipRate
-    from evenhand.subgroups import SubgroupResult
+    from evenhand.auditing.result import AuditResult
+    from evenhand.certification.certificate.result import Certificate
+    from evenhand.groups.breakdown import Breakdown
+    from evenhand.groups.result import GroupMetrics
+    from evenhand.individual.result import FlipRate
+    from evenhand.subgroups.result import SubgroupResult
 
 COMPARED = {
     "favourable": "share given the favourable label",
@@ -63,7 +64,8 @@ def list_numbers(audit: AuditResult) -> Iterator[AuditNumber]:
 
 
 def _group_numbers(groups: GroupMetrics) -> Iterator[AuditNumber]:
-    from evenhand.groups import METRIC_TITLES, NUMBER_TITLES
+    from evenhand.groups.names import METRIC_TITLES
+    from evenhand.groups.number_words import NUMBER_TITLES
 
     titles = METRIC_TITLES | NUMBER_TITLES
 
@@ -88,7 +90,9 @@ def _group_numbers(groups: GroupMetrics) -> Iterator[AuditNumber]:
 
 
 def _gap_numbers(breakdown: Breakdown) -> Iterator[AuditNumber]:
-    from evenhand.groups import GAP_TITLES, NUMBER_GAP_TITLES, title_gap
+    from evenhand.groups.gaps import title_gap
+    from evenhand.groups.names import GAP_TITLES
+    from evenhand.groups.number_words import NUMBER_GAP_TITLES
 
     for gap in breakdown.gaps:
         known = gap.name in GAP_TITLES or gap.name in NUMBER_GAP_TITLES
@@ -120,7 +124,7 @@ def _flip_numbers(rate: FlipRate) -> Iterator[AuditNumber]:
 
 
 def _proof_numbers(certificate: Certificate) -> Iterator[AuditNumber]:
-    from evenhand.certification import estimated_share
+    from evenhand.certification.certificate.result import estimated_share
 
     of = join_names(certificate.protected)
     shares = (

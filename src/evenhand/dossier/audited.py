@@ -11,7 +11,8 @@ from evenhand.dossier.analysis import compile_dossier
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.result import DataFile, DossierName, DossierResult
 from evenhand.errors import OptionError
-from evenhand.schema import Attribute, People
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
 from evenhand.schema.words import word_of
 from evenhand.typing import Booleans
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from evenhand.core import Text
+from evenhand.core.document import Text
 from evenhand.dossier.audit_numbers import AuditNumber, list_numbers
-from evenhand.stats import Unknown, show_quantity
+from evenhand.stats.quantity import Unknown, show_quantity
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditResult
+    from evenhand.auditing.result import AuditResult
 
 
 def write_card(audit: AuditResult) -> str:

@@ -10,7 +10,8 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from evenhand.core import ResultPart, read_configuration
+from evenhand.core.configuration import read_configuration
+from evenhand.core.result_part import ResultPart
 from evenhand.errors import DossierError
 
 STALE_DAYS = 180

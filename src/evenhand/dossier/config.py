@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evenhand.core import check_configuration, read_configuration, setting
+from evenhand.core.config import setting
+from evenhand.core.configuration import check_configuration, read_configuration
 from evenhand.schema.words import outcome_key, word_of
 
 

@@ -10,10 +10,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from evenhand.core import SCHEMA_VERSION, Result, ResultPart
+from evenhand.core.result import SCHEMA_VERSION, Result
+from evenhand.core.result_part import ResultPart
 from evenhand.errors import DataError
-from evenhand.mitigation import AlternativesResult, CandidateResult, MitigationResult, RefutationResult
-from evenhand.stats import quantity_value
+from evenhand.mitigation.alternatives.result import AlternativesResult
+from evenhand.mitigation.refutation.result import RefutationResult
+from evenhand.mitigation.result import CandidateResult, MitigationResult
+from evenhand.stats.quantity import quantity_value
 
 EVIDENCE: dict[str, type[Result]] = {
     "mitigation": MitigationResult,

@@ -7,19 +7,17 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.tables import Category, ImpactRatios, RateComparison, RateComparisons
-from evenhand.stats import (
+from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
     RATIO_METHOD,
-    Observed,
-    Quantity,
-    Unknown,
     clopper_pearson,
     difference_interval,
     ratio_interval,
 )
+from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 CONFIDENCE = 0.95
 

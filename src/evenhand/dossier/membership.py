@@ -11,12 +11,12 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from evenhand.core import ResultPart
-from evenhand.datasets import read_words
+from evenhand.core.result_part import ResultPart
+from evenhand.datasets.tables import read_words
 from evenhand.dossier.config import ProxyFields
 from evenhand.errors import DataError, DossierError
-from evenhand.groups import ProxyRates
-from evenhand.schema import GroupProbabilities
+from evenhand.groups.proxies.result import ProxyRates
+from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.text import suggest_name
 from evenhand.typing import Floats
 

@@ -14,23 +14,15 @@ import narwhals as nw
 import numpy as np
 from pydantic import Field
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.dossier.config import DossierConfig, OutcomeFields
 from evenhand.errors import DossierError
-from evenhand.schema import (
-    Scale,
-    ScoreRange,
-    ScoreSums,
-    count_rows,
-    count_scored,
-    find_ranked,
-    is_lazy,
-    list_columns,
-    locate_value,
-    measure_range,
-)
+from evenhand.schema.columns import list_columns
 from evenhand.schema.reading import count_words
-from evenhand.schema.rows import CodedColumn
+from evenhand.schema.rows.cells import ScoreSums, count_rows, is_lazy
+from evenhand.schema.rows.coded import CodedColumn
+from evenhand.schema.rows.places import locate_value
+from evenhand.schema.rows.ranks import Scale, ScoreRange, count_scored, find_ranked, measure_range
 from evenhand.schema.words import (
     find_variants,
     folded,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.core import Block, Column, Document, Figure, Heading, ReportedNumber, Table, TableRow, Text
+from evenhand.core.document import Block, Column, Document, Figure, Heading, ReportedNumber, Table, TableRow, Text
 from evenhand.dossier.evidence import ResultFile, find_frontier
 from evenhand.dossier.findings import ThresholdFinding
 from evenhand.dossier.result import DossierResult
 from evenhand.dossier.table_wording import name_category
-from evenhand.mitigation import MitigationResult, RefutationResult
-from evenhand.stats import Unknown, show_quantity
+from evenhand.mitigation.refutation.result import RefutationResult
+from evenhand.mitigation.result import MitigationResult
+from evenhand.stats.quantity import Unknown, show_quantity
 
 FINDINGS = {"within": "within the threshold", "beyond": "beyond the threshold", "unknown": "unknown"}
 

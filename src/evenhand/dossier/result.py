@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.dossier.citations import Citation
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.evidence import ResultFile, find_frontier
@@ -17,7 +19,8 @@ from evenhand.dossier.membership import OutcomeProxies, ProxyTable
 from evenhand.dossier.people import OutcomeWords
 from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedComparisons
 from evenhand.dossier.trade import ScoreComparisons
-from evenhand.mitigation import AlternativesResult, MitigationResult
+from evenhand.mitigation.alternatives.result import AlternativesResult
+from evenhand.mitigation.result import MitigationResult
 from evenhand.text import join_names
 
 if TYPE_CHECKING:

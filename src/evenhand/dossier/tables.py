@@ -9,11 +9,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.dossier.config import DossierConfig, ExclusionFields
 from evenhand.dossier.people import AssessedPeople
 from evenhand.errors import DossierError
-from evenhand.stats import TwoRates, fisher_exact, holm, mantel_haenszel, pooled_z
+from evenhand.stats.contingency import TwoRates, fisher_exact, mantel_haenszel, pooled_z
+from evenhand.stats.permutation import holm
 from evenhand.text import join_names, list_some
 from evenhand.typing import Booleans, Integers
 

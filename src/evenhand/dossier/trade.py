@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.dossier.people import AssessedScores, ScoreCut
 from evenhand.dossier.tables import Category, Crossing
 from evenhand.typing import Booleans

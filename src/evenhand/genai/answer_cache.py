@@ -18,7 +18,8 @@ from evenhand.coroutines import blocks, call
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.judges import Judge
-from evenhand.models import AnswerStore, ModelReply
+from evenhand.models.language.answer_store import AnswerStore
+from evenhand.models.language.answers import ModelReply
 
 _stores: WeakValueDictionary[tuple[Path, int], AnswerStore] = WeakValueDictionary()
 _lock = Lock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 
 BiasMethod: TypeAlias = Literal["judged", "estimated"]
 """How it is known which prompts fix a value: by their words, or by repeating them."""

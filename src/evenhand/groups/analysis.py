@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import field_validator
 
-from evenhand.core import Assignments, Config, setting
+from evenhand.core.config import Assignments, Config, setting
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics
@@ -35,26 +35,24 @@ from evenhand.groups.metrics import (
     measure_rates,
     number_combinations,
 )
-from evenhand.groups.proxies import measure_proxies
+from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.groups.result import SMALL, CalibrationBin, GroupMetrics
 from evenhand.groups.threshold_rates import count_threshold_rates
 from evenhand.groups.thresholds import BandSettings, ScoredPeople, trace_curves
-from evenhand.models import Reply, Scorer, ask_people
-from evenhand.schema import (
-    GroupProbabilities,
-    People,
-    PeopleWeights,
-    RecordedDecisions,
-    ScoreSums,
-    Thresholds,
-    check_index,
-    check_rows,
-    describe_scale,
-    list_names,
-    read_column,
-    read_columns,
-)
-from evenhand.stats import Quantity, auc, auc_of_counts, decision_inequality
+from evenhand.models.ledger import ask_people
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer
+from evenhand.schema.arrays import check_index, check_rows, read_column, read_columns
+from evenhand.schema.columns import list_names
+from evenhand.schema.decisions import RecordedDecisions
+from evenhand.schema.people import People
+from evenhand.schema.probabilities import GroupProbabilities
+from evenhand.schema.rows.cells import ScoreSums
+from evenhand.schema.thresholds import Thresholds, describe_scale
+from evenhand.schema.weights import PeopleWeights
+from evenhand.stats.auc import auc, auc_of_counts
+from evenhand.stats.inequality import decision_inequality
+from evenhand.stats.quantity import Quantity
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 ROUNDING = 1e-6

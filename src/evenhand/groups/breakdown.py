@@ -7,10 +7,11 @@ from typing import Self
 
 from pydantic import Field
 
-from evenhand.core import WIDE_ROWS, ResultPart
+from evenhand.core.document import WIDE_ROWS
+from evenhand.core.result_part import ResultPart
 from evenhand.groups.label_coverage import LabelCoverage
 from evenhand.groups.names import DENOMINATORS
-from evenhand.stats import Quantity, Unknown, quantity_value
+from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 
 class Group(ResultPart):

@@ -17,8 +17,11 @@ from evenhand.groups.membership import Membership
 from evenhand.groups.metrics import NO_LABEL
 from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
 from evenhand.groups.result import GroupMetrics
-from evenhand.models import import_object
-from evenhand.stats import Observed, Quantity, Unknown, bonferroni, difference_of_intervals, expanded_percentiles
+from evenhand.models.blackbox.function import import_object
+from evenhand.stats.bootstrap import expanded_percentiles
+from evenhand.stats.level import bonferroni
+from evenhand.stats.proportion import difference_of_intervals
+from evenhand.stats.quantity import Observed, Quantity, Unknown
 from evenhand.typing import Booleans, Floats, Integers
 
 DRAWS = 1000

@@ -7,30 +7,26 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from evenhand.core import Block, Column, Note, Table, TableRow
+from evenhand.core.document import Block, Column, Note, Table, TableRow
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.label_coverage import describe_selective
 from evenhand.groups.label_result import LabelBreakdown, LabelGroup
 from evenhand.groups.metrics import GroupCounts
 from evenhand.groups.names import DECISION_METRICS, DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
-from evenhand.stats import (
+from evenhand.stats.distribution import largest_difference
+from evenhand.stats.level import bonferroni
+from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
     RATIO_METHOD,
-    Observed,
-    Proved,
-    Quantity,
-    Unknown,
-    bonferroni,
     count_pairs,
     differences_from_reference,
-    largest_difference,
     largest_difference_of_means,
     largest_difference_of_proportions,
     mean_differences_from_reference,
     ratios_to_reference,
-    show_quantity,
     smallest_ratio_of_proportions,
 )
+from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown, show_quantity
 from evenhand.text import join_names, list_some
 from evenhand.typing import Floats, Integers
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.errors import DataError
 from evenhand.groups.membership import Membership
-from evenhand.stats import PairedCells
+from evenhand.stats.paired import PairedCells
 from evenhand.typing import Booleans, Floats, Integers
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.typing import Booleans, Integers
 
 SELECTED, NOT_SELECTED = "selected", "not selected"

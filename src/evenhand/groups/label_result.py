@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.groups.breakdown import Gap
 from evenhand.groups.label_coverage import LabelCoverage
-from evenhand.stats import Quantity, Unknown, quantity_value
+from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd

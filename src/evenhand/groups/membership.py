@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import Attribute
-from evenhand.schema.rows import CodedColumn, is_missing
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.rows.coded import CodedColumn, is_missing
 from evenhand.text import list_some, suggest_name
 from evenhand.typing import Floats, Integers
 

@@ -10,15 +10,11 @@ import numpy as np
 
 from evenhand.groups.membership import Membership
 from evenhand.groups.names import METRIC_NAMES
-from evenhand.schema import PeopleWeights, ScoreSums
-from evenhand.stats import (
-    Observed,
-    Quantity,
-    Unknown,
-    effective_counts,
-    observed_means,
-    observed_rates,
-)
+from evenhand.schema.rows.cells import ScoreSums
+from evenhand.schema.weights import PeopleWeights
+from evenhand.stats.mean import observed_means
+from evenhand.stats.proportion import effective_counts, observed_rates
+from evenhand.stats.quantity import Observed, Quantity, Unknown
 from evenhand.typing import Booleans, Floats, Integers
 
 EFFECTIVE = ", of effective sample sizes (weights; Korn-Graubard)"

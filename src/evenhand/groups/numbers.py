@@ -19,23 +19,24 @@ from evenhand.groups.membership import Membership, breakdown_positions, group_by
 from evenhand.groups.metrics import NO_WEIGHT, number_combinations
 from evenhand.groups.names import DECISION_METRICS
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
-from evenhand.models import Regressor, ask_numbers
-from evenhand.schema import People, PeopleWeights, RecordedNumbers, Schema
-from evenhand.stats import (
+from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.schema.decisions import RecordedNumbers
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.schema.weights import PeopleWeights
+from evenhand.stats.distribution import (
     DistributionDistances,
     LargestDistance,
     NumberMoments,
-    Observed,
-    Quantity,
-    Unknown,
-    bonferroni,
-    count_pairs,
     distribution_distances,
     number_moments,
     quantile_interval,
     sample_quantile,
     skewed_mean_interval,
 )
+from evenhand.stats.level import bonferroni
+from evenhand.stats.proportion import count_pairs
+from evenhand.stats.quantity import Observed, Quantity, Unknown
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 SHARES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenhand.core import (
+from evenhand.core.document import (
     PAGE_ROWS,
     Block,
     Column,
@@ -17,12 +17,12 @@ from evenhand.core import (
     Metric,
     Note,
     ReportedNumber,
-    Result,
-    ResultPart,
     Table,
     TableRow,
     Text,
 )
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gaps import (
     describe_size,
@@ -35,11 +35,12 @@ from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, describe_selective, find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelMetrics
 from evenhand.groups.names import DECISION_METRICS, GAP_TITLES, METRIC_TITLES, number_name
-from evenhand.groups.proxies import ProxyRates, proxy_answers, proxy_blocks, proxy_sentences
+from evenhand.groups.proxies.result import ProxyRates
+from evenhand.groups.proxies.wording import proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.threshold_rates import ThresholdRates, rate_blocks
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
-from evenhand.schema import Thresholds
-from evenhand.stats import (
+from evenhand.schema.thresholds import Thresholds
+from evenhand.stats.quantity import (
     Estimated,
     Observed,
     Proved,

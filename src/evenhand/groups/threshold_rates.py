@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import Block, Column, Figure, Fold, ResultPart, Table, TableRow
+from evenhand.core.document import Block, Column, Figure, Fold, Table, TableRow
+from evenhand.core.result_part import ResultPart
 from evenhand.groups.membership import Membership
 from evenhand.groups.thresholds import ScoredPeople, choose_thresholds, format_threshold, say_limit
-from evenhand.schema import Thresholds
+from evenhand.schema.thresholds import Thresholds
 from evenhand.text import format_decimal, format_percent, list_some
 from evenhand.typing import Booleans, Floats, Integers
 

@@ -8,20 +8,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from pydantic import Field
 
-from evenhand.core import Block, Column, Figure, Fold, ReportedNumber, ResultPart, Table, TableRow, Text
+from evenhand.core.document import Block, Column, Figure, Fold, ReportedNumber, Table, TableRow, Text
+from evenhand.core.result_part import ResultPart
 from evenhand.groups.membership import Membership
-from evenhand.schema import Thresholds
-from evenhand.stats import (
-    Observed,
-    RateCurves,
-    bonferroni,
-    format_ends,
-    format_value,
-    gap_band,
-    kolmogorov_width,
-    rate_bands,
-    show_quantity,
-)
+from evenhand.schema.thresholds import Thresholds
+from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
+from evenhand.stats.level import bonferroni
+from evenhand.stats.quantity import Observed, format_ends, format_value, show_quantity
 from evenhand.text import format_count, format_level, format_percent, list_some
 from evenhand.typing import Booleans, Floats, Integers
 

@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import field_validator
 
-from evenhand.core import Config, TimeLimit, setting
+from evenhand.core.config import Config, setting
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import BudgetError, OptionError
 from evenhand.individual.flips import (
     COMPARED,
@@ -48,25 +49,15 @@ from evenhand.individual.result import (
     IndividualResult,
     Profile,
 )
-from evenhand.models import (
-    CHECKED,
-    FreshScorer,
-    RepeatCheck,
-    Scorer,
-    ask_people,
-    can_vary,
-    check_noise,
-    favourable_score,
-    find_ledger,
-)
-from evenhand.population import Population
-from evenhand.schema import People, Schema, Value
-from evenhand.stats import (
-    Estimated,
-    Quantity,
-    estimated_rate,
-    observed_rate,
-)
+from evenhand.models.ledger import ask_people, find_ledger
+from evenhand.models.noise import CHECKED, FreshScorer, RepeatCheck, can_vary, check_noise
+from evenhand.models.scorer import Scorer, favourable_score
+from evenhand.population.independent import Population
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.stats.proportion import estimated_rate, observed_rate
+from evenhand.stats.quantity import Estimated, Quantity
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 CHUNK, TIMED_CHUNK = 65_536, 8192

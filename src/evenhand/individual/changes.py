@@ -16,32 +16,34 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import field_validator
 
-from evenhand.core import (
-    PEOPLE_HIDDEN,
+from evenhand.core.config import Config, setting
+from evenhand.core.document import (
     Block,
     Column,
-    Config,
     Document,
     Heading,
     Metric,
     Note,
     Pair,
     ReportedNumber,
-    Result,
-    ResultPart,
     Side,
     Table,
     TableRow,
-    check_time,
-    setting,
 )
 from evenhand.core.progress import ignore_progress
+from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.result_part import ResultPart
+from evenhand.core.time_limit import check_time
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants, find_real
-from evenhand.models import Regressor, RepeatCheck, ask_numbers, can_vary
-from evenhand.population import Population
-from evenhand.schema import People, Schema
-from evenhand.stats import SAME_DIRECTION, Quantity, confirm_repeats, estimated_rate, observed_rate, show_quantity
+from evenhand.models.noise import RepeatCheck, can_vary
+from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.population.independent import Population
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.stats.proportion import estimated_rate, observed_rate
+from evenhand.stats.quantity import Quantity, show_quantity
+from evenhand.stats.repetition import SAME_DIRECTION, confirm_repeats
 from evenhand.text import SIMULATED, join_names
 from evenhand.typing import Booleans, Floats, Integers, Progress
 

@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BudgetError
-from evenhand.models import Scorer, ask_model, predict_labels
-from evenhand.schema import People, Schema, Value, counterparts_of
+from evenhand.models.ledger import ask_model
+from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.schema.attribute import Value
+from evenhand.schema.counterparts import counterparts_of
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
 

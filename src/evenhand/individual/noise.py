@@ -18,26 +18,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.core import NEVER, ResultPart, TimeLimit
+from evenhand.core.result_part import ResultPart
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.individual.flips import find_flips
-from evenhand.models import FreshScorer, QuestionLedger, RepeatCheck, Scorer, can_vary, repeat_questions
-from evenhand.schema import Schema
-from evenhand.stats import (
-    Estimated,
-    FlipCounts,
-    Observed,
-    Quantity,
-    Unknown,
-    bonferroni,
-    clustered_means,
-    confirm_repeats,
-    estimated_rate,
-    excess_over_noise,
-    format_value,
-    normal_p_value,
-    normal_quantile,
-    observed_rate,
-)
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.noise import FreshScorer, RepeatCheck, can_vary, repeat_questions
+from evenhand.models.scorer import Scorer
+from evenhand.schema.schema import Schema
+from evenhand.stats.excess import FlipCounts, excess_over_noise
+from evenhand.stats.level import bonferroni, normal_quantile
+from evenhand.stats.mean import clustered_means
+from evenhand.stats.permutation import normal_p_value
+from evenhand.stats.proportion import estimated_rate, observed_rate
+from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, format_value
+from evenhand.stats.repetition import confirm_repeats
 from evenhand.text import format_level, format_percent
 from evenhand.typing import Booleans, Floats, Integers
 

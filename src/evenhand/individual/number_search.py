@@ -12,26 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand.core import (
-    PEOPLE_HIDDEN,
-    Block,
-    Document,
-    Heading,
-    Metric,
-    Note,
-    Pair,
-    ReportedNumber,
-    Result,
-    Side,
-    TimeLimit,
-)
+from evenhand.core.document import Block, Document, Heading, Metric, Note, Pair, ReportedNumber, Side
 from evenhand.core.progress import ignore_progress
+from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
 from evenhand.individual.flips import merge_by_unprotected
 from evenhand.individual.search.config import NumberSearchConfig
-from evenhand.models import Regressor, RepeatCheck, can_vary, find_ledger
-from evenhand.schema import People, Schema
+from evenhand.models.ledger import find_ledger
+from evenhand.models.noise import RepeatCheck, can_vary
+from evenhand.models.regressor import Regressor
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.text import format_count, join_names
 from evenhand.typing import Booleans, Floats, Progress
 

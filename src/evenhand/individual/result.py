@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evenhand.core import (
-    PEOPLE_HIDDEN,
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -19,15 +18,23 @@ from evenhand.core import (
     Note,
     Pair,
     ReportedNumber,
-    Result,
-    ResultPart,
     Side,
     Table,
     TableRow,
 )
+from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.result_part import ResultPart
 from evenhand.individual.noise import FlipNoise
-from evenhand.models import NoiseCheck, RepeatCheck
-from evenhand.stats import Estimated, Quantity, Unknown, format_basis, format_interval, format_value, show_quantity
+from evenhand.models.noise import NoiseCheck, RepeatCheck
+from evenhand.stats.quantity import (
+    Estimated,
+    Quantity,
+    Unknown,
+    format_basis,
+    format_interval,
+    format_value,
+    show_quantity,
+)
 from evenhand.text import SIMULATED, format_count, format_decimal, format_percent, join_names, list_some
 
 if TYPE_CHECKING:

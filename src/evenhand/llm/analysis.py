@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenhand.core import TableReading, TimeLimit
 from evenhand.core.progress import ignore_progress
+from evenhand.core.reading import TableReading
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig
@@ -16,7 +17,7 @@ from evenhand.llm.estimates import AnswerTable
 from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.numbers import AuditNumbers
 from evenhand.llm.result import LanguageModelAudit, ServiceUsage
-from evenhand.stats import MultiwayMean
+from evenhand.stats.multiway import MultiwayMean
 from evenhand.typing import Progress
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.errors import BudgetError, OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer, Respondent, TrialOutcomes, Trials
@@ -22,7 +22,7 @@ from evenhand.llm.findings import (
     template_trials,
 )
 from evenhand.llm.stopping import DecisionRule, PrecisionRule
-from evenhand.stats import MultiwayMean
+from evenhand.stats.multiway import MultiwayMean
 from evenhand.typing import Integers
 
 NAME_PAIRS = 70

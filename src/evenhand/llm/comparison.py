@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from evenhand.core import Document, Result, ResultPart, TimeLimit
+from evenhand.core.document import Document
 from evenhand.core.progress import ignore_progress
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.numbers import METHOD, POPULATION, TOO_FEW
 from evenhand.llm.result import GroupGap, LanguageModelAudit, ServiceUsage
-from evenhand.models import question_key
-from evenhand.stats import Estimated, Quantity, Unknown, bonferroni, multiway_mean, quantity_value
+from evenhand.models.language.answer_store import question_key
+from evenhand.stats.level import bonferroni
+from evenhand.stats.multiway import multiway_mean
+from evenhand.stats.quantity import Estimated, Quantity, Unknown, quantity_value
 from evenhand.typing import Floats, Integers, Progress
 
 if TYPE_CHECKING:

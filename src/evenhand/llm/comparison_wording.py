@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Metric, Note, Table, TableRow, Text
+from evenhand.core.document import Block, Column, Document, Facts, Figure, Heading, Metric, Note, Table, TableRow, Text
 from evenhand.llm.comparison import GapChange, LanguageModelComparison
 from evenhand.llm.wording import OUTCOMES, certain, show_gap, show_share
-from evenhand.stats import Quantity, Unknown, show_quantity
+from evenhand.stats.quantity import Quantity, Unknown, show_quantity
 
 VERDICTS = {
     "better": "the gap became smaller",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 
 
 class LanguageModelConfig(Config):

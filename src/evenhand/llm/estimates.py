@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.llm.design import FAILED, REFUSED, TrialOutcomes
-from evenhand.stats import MultiwayMean, multiway_mean, multiway_variance, skewed_interval
+from evenhand.stats.distribution import skewed_interval
+from evenhand.stats.multiway import MultiwayMean, multiway_mean, multiway_variance
 from evenhand.typing import Booleans, Floats, Integers
 
 ONE_CHANGE = 0.5

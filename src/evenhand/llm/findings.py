@@ -14,7 +14,8 @@ import numpy as np
 
 from evenhand.llm.design import Design, Interviewer, TrialOutcomes, Trials
 from evenhand.llm.estimates import AnswerTable
-from evenhand.stats import adjusted_p, holm, mcnemar
+from evenhand.stats.paired import mcnemar
+from evenhand.stats.permutation import adjusted_p, holm
 from evenhand.typing import Floats, Integers
 
 FLIPS = 999

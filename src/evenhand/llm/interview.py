@@ -9,14 +9,19 @@ from typing import Any, Literal, NamedTuple
 import narwhals as nw
 import numpy as np
 
-from evenhand.core import check_configuration
-from evenhand.datasets import NameList, Person, check_name_list, load_name_list
+from evenhand.core.configuration import check_configuration
+from evenhand.datasets.identity.balance import check_name_list
+from evenhand.datasets.identity.names import NameList, Person, load_name_list
 from evenhand.errors import DataError, LimitError, ModelError, OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import CHOICE, CUT_OFF, FAILED, REFUSED, UNREADABLE, AnswerBatch, QuestionBatch
 from evenhand.llm.result import AskedSide, NameListCard
-from evenhand.models import ChatOutcome, ChatQuestion, LanguageModel, Prompt, ScreeningFile, read_screening_file
-from evenhand.schema import is_missing, require_column
+from evenhand.models.language.answers import ChatOutcome
+from evenhand.models.language.file import ScreeningFile, read_screening_file
+from evenhand.models.language.model import ChatQuestion, LanguageModel
+from evenhand.models.language.prompts import Prompt
+from evenhand.schema.arrays import require_column
+from evenhand.schema.rows.coded import is_missing
 from evenhand.text import format_count, suggest_name
 from evenhand.typing import Integers, Progress
 

@@ -22,17 +22,12 @@ from evenhand.llm.result import (
     ScenarioGap,
 )
 from evenhand.llm.stopping import advise
-from evenhand.schema import is_missing
-from evenhand.stats import (
-    Estimated,
-    MultiwayMean,
-    Observed,
-    Quantity,
-    Unknown,
-    bonferroni,
-    holm,
-    observed_rate,
-)
+from evenhand.schema.rows.coded import is_missing
+from evenhand.stats.level import bonferroni
+from evenhand.stats.multiway import MultiwayMean
+from evenhand.stats.permutation import holm
+from evenhand.stats.proportion import observed_rate
+from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown
 from evenhand.text import format_percent
 from evenhand.typing import Booleans, Floats, Integers
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from evenhand.stats import AlphaSpending, MultiwayMean, bonferroni
+from evenhand.stats.level import bonferroni
+from evenhand.stats.multiway import MultiwayMean
+from evenhand.stats.sequential.looks import AlphaSpending
 
 LOOKS = (1, 2, 3, 5, 8, 12, 20)
 """Sweeps after which a decision is looked for; also after the last."""

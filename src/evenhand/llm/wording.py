@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from textwrap import shorten
 
-from evenhand.core import (
-    PEOPLE_HIDDEN,
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -24,6 +23,7 @@ from evenhand.core import (
     TableRow,
     Text,
 )
+from evenhand.core.result import PEOPLE_HIDDEN
 from evenhand.llm.result import (
     AskedSide,
     ConfirmedTemplate,
@@ -32,7 +32,7 @@ from evenhand.llm.result import (
     LanguageModelAudit,
     ServiceUsage,
 )
-from evenhand.stats import Quantity, Unknown, format_value, quantity_value, show_quantity
+from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value, show_quantity
 from evenhand.text import format_count, format_level, format_percent, format_significant, list_some
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}

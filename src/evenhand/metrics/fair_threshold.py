@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from evenhand.errors import OptionError
-from evenhand.schema import check_index, check_rows, read_columns
+from evenhand.schema.arrays import check_index, check_rows, read_columns
 from evenhand.typing import Booleans, Floats, Integers
 
 MOST_THRESHOLDS = 200

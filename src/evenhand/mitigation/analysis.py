@@ -29,23 +29,21 @@ from evenhand.mitigation.known_people import (
     drop_test_profiles,
     explain_control,
 )
-from evenhand.mitigation.learners import Learner, find_learner
+from evenhand.mitigation.learners.choose import find_learner
+from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.methods.registry import BY_GROUP, FROM_FINDINGS, check_ending, load_methods
 from evenhand.mitigation.methods.retrain import relabelled_rows, sampled_rows
 from evenhand.mitigation.metrics import FairnessMetric, FlipMetric, GroupGapMetric, SubgroupGapMetric
 from evenhand.mitigation.result import CandidateResult, MitigationResult, SplitSizes
 from evenhand.mitigation.split import Split, TrainingSet, put_in_one_table, split_people
-from evenhand.models import (
-    CHECKED,
-    FIRST_QUESTIONS,
-    QuestionLedger,
-    Scorer,
-    Subject,
-    find_caution,
-    find_ledger,
-    remember_answers,
-)
-from evenhand.schema import People, Schema
+from evenhand.models.blackbox.function import remember_answers
+from evenhand.models.ledger import QuestionLedger, find_ledger
+from evenhand.models.noise import CHECKED
+from evenhand.models.outputs import FIRST_QUESTIONS
+from evenhand.models.scorer import Scorer, find_caution
+from evenhand.models.subject import Subject
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.text import format_percent
 from evenhand.typing import Progress
 

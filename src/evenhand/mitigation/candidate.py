@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.mitigation.config import MitigationConfig
-from evenhand.mitigation.learners import Learner
+from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.metrics import FairnessMetric
 from evenhand.mitigation.split import Split, class_positions
-from evenhand.models import Scorer, predict_labels
-from evenhand.schema import People
+from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.schema.people import People
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:

@@ -44,12 +44,17 @@ from evenhand.mitigation.metrics import (
 from evenhand.mitigation.proof_lines import CertificateCache, compare_proofs
 from evenhand.mitigation.result import PUBLISHED, CandidateResult, ComparisonLine, ComparisonPart, Regression
 from evenhand.mitigation.split import Split
-from evenhand.models import NoiseCheck, Scorer, check_noise, find_ledger
-from evenhand.population import MixturePopulation, ProductPopulation, choose_population, product_of_marginals
-from evenhand.schema import People, Schema
-from evenhand.stats import format_quantity
-from evenhand.subgroups import Finding, SubgroupResult, find_members
-from evenhand.subgroups import describe_rules as rule_words
+from evenhand.models.ledger import find_ledger
+from evenhand.models.noise import NoiseCheck, check_noise
+from evenhand.models.scorer import Scorer
+from evenhand.population.independent import ProductPopulation, product_of_marginals
+from evenhand.population.mixture import MixturePopulation, choose_population
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.stats.quantity import format_quantity
+from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.rules import describe_rules as rule_words
+from evenhand.subgroups.rules import find_members
 from evenhand.typing import Booleans, Floats, Progress
 
 SAMPLES = 20_000

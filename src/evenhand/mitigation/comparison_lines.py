@@ -10,19 +10,15 @@ from typing import Literal
 import numpy as np
 
 from evenhand.mitigation.result import Change, ChangeVerdict, ComparisonLine, ComparisonPart
-from evenhand.models import Reply, Scorer, ask_people
-from evenhand.schema import People
-from evenhand.stats import (
-    Quantity,
-    Unknown,
-    auc,
-    auc_difference,
-    bonferroni,
-    estimated_rate,
-    mcnemar,
-    observed_rate,
-    paired_difference,
-)
+from evenhand.models.ledger import ask_people
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer
+from evenhand.schema.people import People
+from evenhand.stats.auc import auc
+from evenhand.stats.level import bonferroni
+from evenhand.stats.paired import auc_difference, mcnemar, paired_difference
+from evenhand.stats.proportion import estimated_rate, observed_rate
+from evenhand.stats.quantity import Quantity, Unknown
 from evenhand.typing import Booleans, Floats, Integers
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evenhand.core import Config, Result, setting
+from evenhand.core.config import Config, setting
+from evenhand.core.result import Result
 
 
 class MitigationConfig(Config):

@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from evenhand.certification import Certificate, Counterexample
-from evenhand.core import Result, first_fault
-from evenhand.datasets import read_words
+from evenhand.certification.certificate.result import Certificate, Counterexample
+from evenhand.core.configuration import first_fault
+from evenhand.core.result import Result
+from evenhand.datasets.tables import read_words
 from evenhand.errors import DataError, EvenhandError
-from evenhand.individual import TABLES, Example, IndividualResult, Profile, ProfileTable, SearchResult, TextSearchResult
-from evenhand.schema import Attribute, Schema
-from evenhand.subgroups import MISSING, Finding, Range, Rule, Rules, SubgroupResult, TextSubgroupResult
+from evenhand.individual.result import IndividualResult, Profile
+from evenhand.individual.search.findings import ProfileTable
+from evenhand.individual.search.result import Example, SearchResult
+from evenhand.individual.search.save import TABLES
+from evenhand.individual.search.texts import TextSearchResult
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema
+from evenhand.subgroups.result import Finding, SubgroupResult, TextSubgroupResult
+from evenhand.subgroups.rules import MISSING, Range, Rule, Rules
 from evenhand.typing import Floats
 
 WORSE, BETTER = " (worse)", " (better)"

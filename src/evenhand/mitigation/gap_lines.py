@@ -11,22 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import groups
-from evenhand.groups import SMALL, Membership, group_by_attribute, number_combinations
+from evenhand.groups.membership import Membership, group_by_attribute
+from evenhand.groups.metrics import number_combinations
+from evenhand.groups.result import SMALL
 from evenhand.mitigation.comparison_lines import ComparisonSides, ModelDecisions, PendingComparison
 from evenhand.mitigation.result import Change, ComparisonPart
-from evenhand.stats import (
-    DIFFERENCE_METHOD,
-    Observed,
-    PairedCells,
-    Quantity,
-    Unknown,
-    change_of_largest,
-    change_of_smallest_ratio,
-    difference_interval,
-    largest_difference_of_proportions,
-    paired_contrast,
-)
-from evenhand.subgroups import Finding, Rules, SubgroupResult, find_members
+from evenhand.stats.paired import PairedCells, change_of_largest, change_of_smallest_ratio, paired_contrast
+from evenhand.stats.proportion import DIFFERENCE_METHOD, difference_interval, largest_difference_of_proportions
+from evenhand.stats.quantity import Observed, Quantity, Unknown
+from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.rules import Rules, find_members
 from evenhand.typing import Booleans, Integers
 
 GAPS = {

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.individual import Variants
+from evenhand.individual.flips import Variants
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import ModelDecisions
 from evenhand.mitigation.findings import Findings
 from evenhand.mitigation.result import CandidateResult
 from evenhand.mitigation.split import Split
-from evenhand.schema import Schema
-from evenhand.stats import difference_interval
+from evenhand.schema.schema import Schema
+from evenhand.stats.proportion import difference_interval
 from evenhand.typing import Floats
 
 KNOWN = (

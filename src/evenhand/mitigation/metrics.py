@@ -8,11 +8,15 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from evenhand.groups import SMALL, group_by_attribute, number_combinations
-from evenhand.individual import Variants, find_confirmed_flips
-from evenhand.models import Scorer, predict_labels
-from evenhand.schema import People, Schema
-from evenhand.subgroups import Rules, describe_rules, find_members
+from evenhand.groups.membership import group_by_attribute
+from evenhand.groups.metrics import number_combinations
+from evenhand.groups.result import SMALL
+from evenhand.individual.flips import Variants
+from evenhand.individual.noise import find_confirmed_flips
+from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.subgroups.rules import Rules, describe_rules, find_members
 from evenhand.typing import Booleans, Floats
 
 

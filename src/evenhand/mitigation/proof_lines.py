@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from evenhand import certification
-from evenhand.certification import Certificate
+from evenhand.certification.certificate.result import Certificate
 from evenhand.errors import ModelError, NotAdditiveError, OptionError
 from evenhand.mitigation.comparison_lines import PendingComparison
 from evenhand.mitigation.result import ChangeVerdict
-from evenhand.models import AdditiveNetwork, Scorer, extract_white_box, predict_labels
-from evenhand.population import MixturePopulation, ProductPopulation
-from evenhand.schema import People
-from evenhand.stats import Proved
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.models.white_box import extract_white_box
+from evenhand.population.independent import ProductPopulation
+from evenhand.population.mixture import MixturePopulation
+from evenhand.schema.people import People
+from evenhand.stats.quantity import Proved
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
-    from evenhand.models import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 AS_MUCH = 0.0005
 """Shares that differ by less than this are called equal: where boxes are cut differs as much by chance."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.mitigation.candidate import Trial
-from evenhand.stats import Quantity, quantity_value
+from evenhand.stats.quantity import Quantity, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd

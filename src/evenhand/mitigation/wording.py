@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -20,7 +20,7 @@ from evenhand.core import (
     TableRow,
     Text,
 )
-from evenhand.groups import SMALL
+from evenhand.groups.result import SMALL
 from evenhand.mitigation.result import (
     PART_TITLES,
     PUBLISHED,
@@ -29,7 +29,7 @@ from evenhand.mitigation.result import (
     ComparisonLine,
     MitigationResult,
 )
-from evenhand.stats import DECIMAL, Proved, Quantity, Unknown, show_quantity
+from evenhand.stats.quantity import DECIMAL, Proved, Quantity, Unknown, show_quantity
 from evenhand.text import format_count, format_level, format_percent
 
 MINUS = "\N{MINUS SIGN}"

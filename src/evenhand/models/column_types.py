@@ -15,8 +15,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.errors import ModelError
-from evenhand.schema import Attribute, Schema, is_missing, plain_value, words
-from evenhand.schema.attribute import NumberFormat
+from evenhand.schema import words
+from evenhand.schema.attribute import Attribute, NumberFormat
+from evenhand.schema.rows.coded import is_missing, plain_value
+from evenhand.schema.schema import Schema
 from evenhand.schema.words import means_unknown
 
 ColumnType: TypeAlias = Literal["words", "numbers", "booleans", "categories"]

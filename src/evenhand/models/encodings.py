@@ -14,7 +14,8 @@ from evenhand.models.blackbox.onnx_model import OnnxModel
 from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.readers.onnx_signature import encoded_attributes
 from evenhand.models.scorer import Scorer
-from evenhand.schema import Attribute, attribute_to_yaml
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import attribute_to_yaml
 from evenhand.text import list_some
 
 

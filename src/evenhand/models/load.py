@@ -28,7 +28,7 @@ from evenhand.models.outputs import OutputKind, check_output, describe_guess, re
 from evenhand.models.regressor import Regressor
 from evenhand.models.replies import match_labels
 from evenhand.models.scorer import Scorer, favourable_score
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.core import NEVER, Note, TimeLimit
+from evenhand.core.document import Note
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
 from evenhand.models.regressor import Regressor
-from evenhand.models.replies import Reply
-from evenhand.models.scorer import BATCH_ROWS, ReplyingScorer, Scorer, WrappedScorer, predict_labels
-from evenhand.stats import Observed, format_interval, format_value, observed_rate
+from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, predict_labels
+from evenhand.stats.proportion import observed_rate
+from evenhand.stats.quantity import Observed, format_interval, format_value
 from evenhand.text import format_count
 from evenhand.typing import Floats, Integers
 

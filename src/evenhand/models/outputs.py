@@ -19,8 +19,11 @@ from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import PROBE_COUNT
 from evenhand.models.replies import Reply, same_label, sigmoid, softmax
-from evenhand.population import uniform_population
-from evenhand.schema import Schema, Value, encode, looks_like_points
+from evenhand.population.independent import uniform_population
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import encode
+from evenhand.schema.schema import Schema
+from evenhand.schema.thresholds import looks_like_points
 from evenhand.text import format_count
 from evenhand.typing import Floats, Integers
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.errors import ModelError
 from evenhand.models.scorer import BATCH_ROWS
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
 from evenhand.models.scorer import check_scores
-from evenhand.schema import Schema, Value
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 SUM_TOLERANCE = 1e-3
@@ -32,6 +34,26 @@ class Reply:
     scores: Floats
     labels: Integers
     label_only: bool
+
+
+class ReplyingScorer(ABC):
+    """Scores and labels of a model that gives both in one reply."""
+
+    @abstractmethod
+    def reply(self, individuals: Floats) -> Reply:
+        """Return the scores and labels of individuals (n, attributes).
+
+        Raises:
+            EvenhandError: the model fails, or its answers cannot be read.
+        """
+
+    def scores(self, individuals: Floats) -> Floats:
+        """Return the scores of individuals, shape (n, classes); errors as ``reply``."""
+        return self.reply(individuals).scores
+
+    def predict(self, individuals: Floats) -> Integers:
+        """Return the labels of individuals as positions in ``classes``, shape (n,); errors as ``reply``."""
+        return self.reply(individuals).labels
 
 
 def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:

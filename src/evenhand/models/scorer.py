@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from evenhand.errors import ModelError
 from evenhand.models.column_types import AS_READ, ColumnTypes
-from evenhand.schema import Schema, Value
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
-
-if TYPE_CHECKING:
-    from evenhand.models.replies import Reply
 
 Part = TypeVar("Part")
 
@@ -60,26 +58,6 @@ def find_caution(scorer: object) -> str:
         scorer = scorer.model
     types: ColumnTypes = getattr(scorer, "types", AS_READ)
     return " ".join(filter(None, [types.describe(), getattr(scorer, "caution", "")]))
-
-
-class ReplyingScorer:
-    """Scores and labels of a model that gives both in one reply."""
-
-    def reply(self, individuals: Floats) -> Reply:
-        """Return the scores and labels of individuals (n, attributes).
-
-        Raises:
-            EvenhandError: the model fails, or its answers cannot be read.
-        """
-        raise NotImplementedError
-
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the scores of individuals, shape (n, classes); errors as ``reply``."""
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the labels of individuals as positions in ``classes``, shape (n,); errors as ``reply``."""
-        return self.reply(individuals).labels
 
 
 class WrappedScorer:

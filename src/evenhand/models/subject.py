@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from evenhand.core import SubjectCard
+from evenhand.core.document import SubjectCard
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.load import load_model, load_regressor
@@ -16,7 +16,10 @@ from evenhand.models.scorer import Scorer
 from evenhand.models.thresholds import ThresholdScorer
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.models.white_box import extract_white_box, refuse_opaque
-from evenhand.schema import GroupProbabilities, People, PeopleWeights, Thresholds
+from evenhand.schema.people import People
+from evenhand.schema.probabilities import GroupProbabilities
+from evenhand.schema.thresholds import Thresholds
+from evenhand.schema.weights import PeopleWeights
 
 
 @dataclass(frozen=True)

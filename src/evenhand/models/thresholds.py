@@ -6,9 +6,9 @@ import numpy as np
 
 from evenhand.errors import OptionError
 from evenhand.models.ledger import ask_model
-from evenhand.models.replies import Reply
-from evenhand.models.scorer import ReplyingScorer, Scorer, WrappedScorer
-from evenhand.schema import Thresholds
+from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.scorer import Scorer, WrappedScorer
+from evenhand.schema.thresholds import Thresholds
 from evenhand.typing import Floats
 
 

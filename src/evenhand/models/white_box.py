@@ -20,8 +20,8 @@ from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model, load_
 from evenhand.models.outputs import OutputKind
 from evenhand.models.regressor import Regressor
 from evenhand.models.scorer import Scorer, WrappedScorer, find_caution
-from evenhand.population import uniform_population
-from evenhand.schema import Schema
+from evenhand.population.independent import uniform_population
+from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

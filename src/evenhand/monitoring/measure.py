@@ -11,7 +11,7 @@ from evenhand.monitoring import blocks
 from evenhand.monitoring.blocks import BetPlan, bet_on_blocks, open_blocks
 from evenhand.monitoring.comparisons import MonitoredComparison
 from evenhand.monitoring.config import MonitorConfig, Watch
-from evenhand.stats import largest_deviation, log_evidence
+from evenhand.stats.sequential.looks import largest_deviation, log_evidence
 from evenhand.typing import Booleans, Floats, Integers
 
 SMALLEST = 4

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 
 BLOCK = 50
 """Decisions that are compared with one another."""

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from evenhand.core import Block, Column, Document, Facts, Figure, Heading, Note, ReportedNumber, Table, TableRow, Text
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Heading,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
 from evenhand.monitoring.comparisons import EVERYONE_ELSE
 from evenhand.monitoring.result import (
     MEASURES,

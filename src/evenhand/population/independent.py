@@ -9,7 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.schema import Attribute, People, Schema
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 REAL_BINS = 32

@@ -27,7 +27,10 @@ from evenhand.population.independent import (
     product_of_marginals,
     uniform_population,
 )
-from evenhand.schema import Attribute, People, Schema, counterparts_of
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.counterparts import counterparts_of
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:

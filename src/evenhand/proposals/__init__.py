@@ -1,5 +1,5 @@
 """Rules, dependencies and links that data suggest for a schema, each with its evidence, for a person to review."""
 
-from evenhand.proposals.propose import add_proposals, propose_rules
+import lazy_loader
 
-__all__ = ["add_proposals", "propose_rules"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,9 +8,14 @@ from itertools import combinations
 
 import numpy as np
 
-from evenhand.core import quote_word
-from evenhand.schema import Attribute, Dependency, Link, People, Proposal, Schema, Value
-from evenhand.stats import bonferroni, clopper_pearson, holm, poisson_cdf
+from evenhand.core.expressions import quote_word
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.people import People
+from evenhand.schema.rules import Dependency, Link, Proposal
+from evenhand.schema.schema import Schema
+from evenhand.stats.level import bonferroni, poisson_cdf
+from evenhand.stats.permutation import holm
+from evenhand.stats.proportion import clopper_pearson
 from evenhand.typing import Booleans, Floats, Integers
 
 

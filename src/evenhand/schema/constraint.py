@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import (
+from evenhand.core.expressions import (
     COMPARISONS,
     Arithmetic,
     Call,

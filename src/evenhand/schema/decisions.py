@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import OutcomeReading
+from evenhand.core.reading import OutcomeReading
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, check_index, check_type, require_column
 from evenhand.schema.attribute import Value, find_value
@@ -35,16 +35,9 @@ from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import GroupProbabilities, read_memberships
 from evenhand.schema.reading import add_left_out, describe_labels, describe_target
 from evenhand.schema.review import choose_entries, review_columns
-from evenhand.schema.rows import (
-    CodedColumn,
-    CountedRows,
-    ScoreSums,
-    count_rows,
-    is_lazy,
-    locate_score,
-    locate_value,
-    rank_scores,
-)
+from evenhand.schema.rows.cells import CountedRows, ScoreSums, count_rows, is_lazy, rank_scores
+from evenhand.schema.rows.coded import CodedColumn
+from evenhand.schema.rows.places import locate_score, locate_value
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import OutcomeRole
 from evenhand.schema.thresholds import Thresholds

@@ -10,7 +10,7 @@ from evenhand.schema.arrays import require_column
 from evenhand.schema.attribute import Value
 from evenhand.schema.outcome import OutcomeColumn, infer_target
 from evenhand.schema.review import ColumnProposal, choose_entries, review_columns
-from evenhand.schema.rows import CodedColumn
+from evenhand.schema.rows.coded import CodedColumn
 from evenhand.schema.schema import PASSTHROUGH, Schema
 from evenhand.schema.target import OutcomeRole
 

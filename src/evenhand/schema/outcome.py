@@ -10,8 +10,7 @@ import numpy as np
 
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.rows import CodedColumn, is_missing, list_values, sort_key
-from evenhand.schema.rows.coded import parse_word
+from evenhand.schema.rows.coded import CodedColumn, is_missing, list_values, parse_word, sort_key
 from evenhand.schema.target import DIRECTIONS, MOST_NUMERIC_LABELS, OutcomeRole, TargetKind, guess_kind
 from evenhand.schema.words import (
     find_variants,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
-from evenhand.core import first_fault, read_configuration, yaml_loader
+from evenhand.core.configuration import first_fault, read_configuration, yaml_loader
 from evenhand.errors import EvenhandError, OptionError, SchemaError
 from evenhand.schema.attribute import Attribute, Encoding
 from evenhand.schema.constraint import Constraint, list_words, parse_constraint

@@ -17,7 +17,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.core import COMPARISONS, Comparison, Containment, ExpressionPart, Logic, Name, Node, parse_expression
+from evenhand.core.expressions import (
+    COMPARISONS,
+    Comparison,
+    Containment,
+    ExpressionPart,
+    Logic,
+    Name,
+    Node,
+    parse_expression,
+)
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema

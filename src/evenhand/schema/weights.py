@@ -12,7 +12,7 @@ from evenhand.errors import DataError
 from evenhand.schema.arrays import check_index, read_column, require_column
 from evenhand.schema.columns import add_columns, list_columns
 from evenhand.schema.probabilities import GroupProbabilities, read_membership, read_memberships
-from evenhand.schema.rows import CodedColumn, is_missing
+from evenhand.schema.rows.coded import CodedColumn, is_missing
 from evenhand.schema.words import read_number
 from evenhand.typing import Floats, Integers
 

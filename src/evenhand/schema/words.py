@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evenhand.core import read_configuration
+from evenhand.core.configuration import read_configuration
 
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e[+-]\d+)?", re.ASCII)
 """Candidates for the canonical spelling of a number."""

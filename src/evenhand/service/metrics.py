@@ -18,7 +18,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy import select
 
-from evenhand.genai import AnswerStatus, CachedClassifier, CachedJudge, Enforcer
+from evenhand.genai.answer_cache import CachedClassifier, CachedJudge
+from evenhand.genai.enforcement.enforcer import Enforcer
+from evenhand.genai.enforcement.guard import AnswerStatus
 from evenhand.service.state_machines import GUARD_OPERATIONS, Operation
 from evenhand.service.store.ledger import Ledger
 from evenhand.service.store.tables import streams

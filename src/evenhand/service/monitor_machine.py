@@ -9,7 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from evenhand.errors import DecisionError
-from evenhand.monitoring import Event, Monitor, MonitorConfig, monitor_to_dict, restore_monitor
+from evenhand.monitoring.config import MonitorConfig
+from evenhand.monitoring.events import Event
+from evenhand.monitoring.monitor import Monitor
+from evenhand.monitoring.state import monitor_to_dict, restore_monitor
 from evenhand.service.state_machines import Operation
 from evenhand.service.store.chain import canonical_json
 

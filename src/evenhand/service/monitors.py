@@ -17,16 +17,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from evenhand.errors import DecisionError, EvenhandError, OptionError
-from evenhand.monitoring import (
-    GAUGES,
-    Alarm,
-    AlarmPoster,
-    MonitorFigure,
-    MonitorResult,
-    event_of_log_entry,
-    list_figures,
-    read_monitor_config,
-)
+from evenhand.monitoring.config import read_monitor_config
+from evenhand.monitoring.figures import GAUGES, MonitorFigure, list_figures
+from evenhand.monitoring.lines import event_of_log_entry
+from evenhand.monitoring.result import Alarm, MonitorResult
+from evenhand.monitoring.webhook import AlarmPoster
 from evenhand.service.background import PeriodicThread
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.settings import ServedMonitorConfig

@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.genai import Enforcer, GenerationConfig
-from evenhand.monitoring import read_monitor_config
+from evenhand.genai.enforcement.enforcer import Enforcer
+from evenhand.genai.spec.specification import GenerationConfig
+from evenhand.monitoring.config import read_monitor_config
 from evenhand.service.monitor_machine import MonitorMachine
 from evenhand.service.state_machines import GuardMachine, KeyMachine, ShieldMachine, StateMachine
 from evenhand.service.store.chain import canonical_json
-from evenhand.shields import PeriodicShield, Shield, ShieldPolicy, read_plan, synthesize
+from evenhand.shields.policy.periodic import PeriodicShield
+from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.runtime.shield import Shield
+from evenhand.shields.spec.configuration import read_plan
+from evenhand.shields.synthesis.plans import synthesize
 
 
 def rebuild_machine(

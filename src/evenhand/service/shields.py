@@ -15,15 +15,13 @@ from evenhand.errors import DataError, DecisionError, EvenhandError, StoreError
 from evenhand.service.settings import ServedShieldConfig, WhenDown
 from evenhand.service.state_machines import ShieldMachine, unguarded_output
 from evenhand.service.store.ledger import Ledger, OperationResult
-from evenhand.shields import (
-    PeriodicShield,
-    Shield,
-    ShieldPlan,
-    ShieldPolicy,
-    load_policy,
-    read_plan,
-    synthesize,
-)
+from evenhand.shields.policy.file import load_policy
+from evenhand.shields.policy.periodic import PeriodicShield
+from evenhand.shields.policy.policy import ShieldPolicy
+from evenhand.shields.runtime.shield import Shield
+from evenhand.shields.spec.configuration import read_plan
+from evenhand.shields.spec.plan import ShieldPlan
+from evenhand.shields.synthesis.plans import synthesize
 
 if TYPE_CHECKING:
     from evenhand.service.tracing import Tracing

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from evenhand.errors import DecisionError
-from evenhand.genai import Admission, Enforcer, ItemOutcome
+from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
 from evenhand.service.spending import SpendingTally
-from evenhand.shields import Shield
+from evenhand.shields.runtime.shield import Shield
 
 Operation: TypeAlias = Mapping[str, Any]
 """What is done: ``{"op": NAME, ...}``, as JSON can hold it."""

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from evenhand.core import ReportedNumber, ResultPart
+from evenhand.core.document import ReportedNumber
+from evenhand.core.result_part import ResultPart
 from evenhand.text import decimal_digits, format_count, format_digits, format_level, percent_digits
 
 

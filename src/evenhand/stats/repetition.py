@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.typing import Booleans, Floats, Integers
 
 SAME_LABELS = 0.25

@@ -8,24 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import BudgetError, OptionError
-from evenhand.models import (
-    CHECKED,
-    FIRST_QUESTIONS,
-    CountedScorer,
-    FreshScorer,
-    NoiseCheck,
-    QuestionLedger,
-    Scorer,
-    answers_per_row,
-    can_vary,
-    check_noise,
-    find_caution,
-    find_ledger,
-)
-from evenhand.schema import People, PeopleWeights, RecordedDecisions
+from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, find_ledger
+from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
+from evenhand.models.outputs import FIRST_QUESTIONS
+from evenhand.models.scorer import Scorer, find_caution
+from evenhand.schema.decisions import RecordedDecisions
+from evenhand.schema.people import People
+from evenhand.schema.weights import PeopleWeights
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes, recorded_outcomes
 from evenhand.subgroups.result import SubgroupResult

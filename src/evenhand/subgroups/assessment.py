@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.subgroups.candidates import CandidateRuleSets, stratum_sums
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.control import adjust_tests

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import model_validator
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 from evenhand.errors import OptionError
 
 Measure: TypeAlias = Literal["favourable", "false-negative", "false-positive", "score"]

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.stats import (
+from evenhand.stats.level import bonferroni, normal_quantile
+from evenhand.stats.permutation import (
     adjusted_p,
     benjamini_yekutieli,
-    bonferroni,
     critical_value,
     false_coverage_confidence,
     normal_p_value,
-    normal_quantile,
 )
 from evenhand.subgroups.config import Control, TextSubgroupConfig
 from evenhand.typing import Booleans, Floats

@@ -15,7 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.schema import Attribute, People
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
 from evenhand.subgroups.rules import MISSING, MOST_NAMED, Range, Rule
 from evenhand.text import format_percent
 from evenhand.typing import Booleans, Floats, Integers

@@ -8,15 +8,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.core import NEVER, TimeLimit
 from evenhand.core.progress import ignore_progress
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.errors import OptionError
-from evenhand.schema import People, PeopleWeights
-from evenhand.subgroups import deep
+from evenhand.schema.people import People
+from evenhand.schema.weights import PeopleWeights
 from evenhand.subgroups.assessment import MOST_EXACT, CandidateFamily, CandidateStatistics, assess_candidates
 from evenhand.subgroups.candidates import CountedFamily, count_family
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, cut_entries, describe_large_cells
+from evenhand.subgroups.deep.depth_first import (
+    DepthFirstConfig,
+    DepthFirstResult,
+    compile_kernels,
+    largest_permuted_gaps,
+    list_candidates,
+    permute_outcomes,
+    search_depth_first,
+)
 from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.findings import QueriedRuleSet, judge_rule_sets, list_findings, parse_rule_sets
 from evenhand.subgroups.gaps import PermutationNull
@@ -193,13 +202,13 @@ class _FamilyExamination:
     def _search_deep(self, table: CellTable, asked_about: Booleans) -> ExaminedFamily:
         limits = self.floors(table)
         self.say("preparing (compiling, once on this machine, for some seconds)", 0.0)
-        deep.compile_kernels()
-        happened = deep.permute_outcomes(table, self.config.permutations, self.rng)
-        found = deep.search_depth_first(
+        compile_kernels()
+        happened = permute_outcomes(table, self.config.permutations, self.rng)
+        found = search_depth_first(
             self.family,
             table,
             happened,
-            deep.DepthFirstConfig(
+            DepthFirstConfig(
                 least=max(limits.share, limits.people),
                 least_rest=max(limits.share, limits.people),
                 confidence=self.config.confidence,
@@ -210,9 +219,9 @@ class _FamilyExamination:
             ),
             progress=lambda share: self.say("permuting", share),
         )
-        lot = CandidateFamily(self.family, table, deep.list_candidates(self.family, table, found), asked_about)
+        lot = CandidateFamily(self.family, table, list_candidates(self.family, table, found), asked_about)
         whole = found.stop == "done"
-        largest = np.maximum(found.maxima, deep.largest_permuted_gaps(table, happened, asked_about))
+        largest = np.maximum(found.maxima, largest_permuted_gaps(table, happened, asked_about))
         standing = self._assess(lot, PermutationNull(largest, None if whole else found.stop))
         return ExaminedFamily(lot, standing, found.tested, found.standing, None, whole, _describe_unseen(found))
 
@@ -263,7 +272,7 @@ def _accepted_cells(table: CellTable, refused: dict[int, RefusedRuleSet]) -> Boo
     return rows[[position for position in range(len(rows)) if position not in refused]]
 
 
-def _describe_unseen(found: deep.DepthFirstResult) -> tuple[str, ...]:
+def _describe_unseen(found: DepthFirstResult) -> tuple[str, ...]:
     """Return what a depth-first search leaves open."""
     notes = []
     if found.stop != "done":

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.schema import Attribute, People, Runs, parse_subdomain
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
+from evenhand.schema.subdomain import Runs, parse_subdomain
 from evenhand.subgroups.assessment import CandidateFamily, CandidateStatistics
 from evenhand.subgroups.candidates import CountedFamily
 from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, compare_weighted

@@ -19,21 +19,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import NEVER, TimeLimit
-from evenhand.stats import (
-    FAR,
-    SampleMoments,
-    difference_interval,
-    effective_sums,
-    group_skewness,
-    kish_size,
-    normal_cdf,
-    normal_quantile,
-    stratified_difference,
-    student_quantile,
-    tail_scales,
-    welch_interval,
-)
+from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.stats.level import normal_cdf, normal_quantile, student_quantile
+from evenhand.stats.mean import SampleMoments, welch_interval
+from evenhand.stats.proportion import difference_interval, effective_sums, kish_size
+from evenhand.stats.score_difference import FAR, group_skewness, stratified_difference, tail_scales
 from evenhand.subgroups.tabulate import CellTable
 from evenhand.typing import Booleans, Floats, Integers
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
-from evenhand.models import Scorer, TextAnswers, favourable_score, predict_labels
-from evenhand.schema import People, RecordedDecisions
+from evenhand.models.blackbox.text_model import TextAnswers
+from evenhand.models.scorer import Scorer, favourable_score, predict_labels
+from evenhand.schema.decisions import RecordedDecisions
+from evenhand.schema.people import People
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import Measure
 from evenhand.typing import Booleans, Floats, Integers

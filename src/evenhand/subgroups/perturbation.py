@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 WHOLE_STEP = 1.0

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from evenhand.core import Document, Result, ResultPart, SubjectCard
-from evenhand.models import NoiseCheck
+from evenhand.core.document import Document, SubjectCard
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
+from evenhand.models.noise import NoiseCheck
 from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
 from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
 

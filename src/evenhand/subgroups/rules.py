@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.core import ResultPart
-from evenhand.schema import Attribute, People
+from evenhand.core.result_part import ResultPart
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
 from evenhand.typing import Booleans, Floats
 
 

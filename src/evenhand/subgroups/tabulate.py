@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.stats import kish_size, permute_counts, permute_sums
+from evenhand.stats.permutation import permute_counts, permute_sums
+from evenhand.stats.proportion import kish_size
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.typing import Booleans, Floats, Integers
 

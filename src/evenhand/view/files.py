@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.core import NextStep
+from evenhand.core.document import NextStep
 from evenhand.errors import OptionError
 from evenhand.files import stage_file, write_atomically
 from evenhand.view.page_template import render_page
 from evenhand.view.printing import can_print, print_docx, print_pdf
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditResult
-    from evenhand.dossier import DossierResult
-    from evenhand.groups import rankings
+    from evenhand.auditing.result import AuditResult
+    from evenhand.dossier.result import DossierResult
+    from evenhand.groups.rankings.result import RankingResult
 
 
 def write_report(
-    audit: AuditResult | rankings.RankingResult, folder: str | Path, *, dossier: DossierResult | None = None
+    audit: AuditResult | RankingResult, folder: str | Path, *, dossier: DossierResult | None = None
 ) -> tuple[Path, ...]:
     """Write ``report.html`` and ``report.json`` into a folder, which is made if need be.
 
@@ -78,7 +78,7 @@ def _dossier_files(dossier: DossierResult, printed: bool) -> dict[str, str | byt
     documents = dossier.documents()
     texts: dict[str, str | bytes] = {f"{name}.html": render_page(document) for name, document in documents.items()}
     if printed:
-        from evenhand.dossier import OPEN
+        from evenhand.dossier.outline import OPEN
 
         for name, document in documents.items():
             texts[f"{name}.pdf"] = print_pdf(document, open_word=OPEN)

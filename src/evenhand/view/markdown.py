@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Document,
     Facts,

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand import __version__
-from evenhand.core import Block, Document, Figure, Heading, Metric, Table
+from evenhand.core.document import Block, Document, Figure, Heading, Metric, Table
 from evenhand.text import (
     format_count,
     format_level,
     strip_unprintable,
 )
-from evenhand.view import drawing
 from evenhand.view.charts import DrawnFigure, draw
+from evenhand.view.drawing.theme import LIGHT, dark_stylesheet
 
 if TYPE_CHECKING:
     import jinja2
@@ -64,7 +64,7 @@ def template_environment() -> jinja2.Environment:
         finalize=_finalize_value,
     )
     environment.globals |= {
-        "ink": drawing.LIGHT,
+        "ink": LIGHT,
         "shapes": SHAPES,
     }
     environment.filters |= {
@@ -95,7 +95,7 @@ KINDS = {
 def render_page(document: Document) -> str:
     """Return a document as text of one HTML file. The same document gives the same text."""
     page = template_environment().get_template("document.html")
-    styles = drawing.dark_stylesheet()
+    styles = dark_stylesheet()
     shown = page.render(_context(document), chart_styles=styles, script=SCRIPT, script_hash=SCRIPT_HASH)
     return str(shown).lstrip()
 
@@ -182,7 +182,7 @@ def _anchor(heading: Heading) -> str:
 @cache
 def _fragment_styles() -> str:
     text = (Path(__file__).parent / "templates" / "style.css").read_text("utf-8")
-    dark = f"@media screen and (prefers-color-scheme: dark) {{\n{drawing.dark_stylesheet()}\n}}"
+    dark = f"@media screen and (prefers-color-scheme: dark) {{\n{dark_stylesheet()}\n}}"
     own = (
         ".evenhand-result { background: var(--paper); color: var(--ink); padding: 1rem; max-width: 60rem; "
         "overflow-wrap: break-word; "

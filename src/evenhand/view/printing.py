@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Cell,
     Document,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Cell,
     Document,

@@ -17,7 +17,7 @@ from evenhand.view.screen import lay_out
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evenhand.core import Document
+    from evenhand.core.document import Document
 
 LONGEST = 110
 """Columns used at most: longer lines are hard to read."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.individual import ProfileSpace
-from evenhand.models import AdditiveNetwork, Scorer, load_model, network_from_dense
-from evenhand.schema import People, Schema, Value
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models import AdditiveNetwork, Scorer, load_model
+from evenhand.models.additive.network import network_from_dense
+from evenhand.schema import People, Schema
+from evenhand.schema.attribute import Value
 
 SCHEMA = Schema.parse(
     {

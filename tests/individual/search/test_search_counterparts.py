@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from search_cases import people as random_people
 
 from evenhand.errors import OptionError
-from evenhand.individual import ProfileSpace, search
+from evenhand.individual import search
 from evenhand.individual.search.plausibility import ValuePairs, is_error
+from evenhand.individual.search.save import replay_profiles
+from evenhand.individual.search.space import ProfileSpace
 from evenhand.mitigation import Findings
-from evenhand.models import network_from_dense, predict_labels
+from evenhand.models import predict_labels
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import People, Schema
 from support import scaled
 
@@ -33,7 +36,7 @@ SCHEMA = Schema.parse(
         "rules": ["role == husband -> sex == m", "role in {wife, widow} -> sex == f", "role == husband -> grade > 0"],
         "links": [{"when": "sex", "move": "role", "rows": [{"m": "husband", "f": "wife"}]}],
     }
-)  # fmt: skip
+)
 CHILD, HUSBAND, WIFE, WIDOW = range(4)
 EVERYBODY = np.array(list(itertools.product(range(4), range(2), range(4), range(3))), dtype=float)
 
@@ -121,7 +124,7 @@ def test_examples_and_tables_show_what_moves(tmp_path):
         assert SCHEMA.obeys_rules(found.profiles[0].individuals).all()
     search.save_tests(result, tmp_path / "test_found.py")
     profiles = [{"grade": 1, "role": "wife", "origin": "a"}, {"grade": 1, "role": "widow", "origin": "a"}]
-    assert search.replay_profiles(model, SCHEMA, profiles, ["sex"]) == [
+    assert replay_profiles(model, SCHEMA, profiles, ["sex"]) == [
         {"sex=f": "no", "sex=m": "yes"},
         {"sex=f": "no"},  # no man is a widow
     ]
@@ -133,8 +136,10 @@ def test_values_that_stand_for_each_other_have_one_name():
     assert result.reading is not None
     (role,) = [one for one in result.reading.attributes if one.name == "role"]
     assert [(share.value, share.found) for share in role.shares] == [
-        ("child", 0.0), ("wife or husband", 1.0), ("widow", 0.0)
-    ]  # fmt: skip
+        ("child", 0.0),
+        ("wife or husband", 1.0),
+        ("widow", 0.0),
+    ]
     assert result.reading.kinds[0].common["role"] == "wife or husband"
     summary = result.summary()
     assert "when sex changes, and with it what the schema links to it?" in summary

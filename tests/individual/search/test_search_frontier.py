@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people, tree
 
-from evenhand.individual import ProfileSpace, search
+from evenhand.individual import search
 from evenhand.individual.search.analysis import confirm_findings
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
 from evenhand.individual.search.methods import genetic
 from evenhand.individual.search.methods.frontier import Surrogate
 from evenhand.individual.search.moves import Moves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
-from evenhand.models import QuestionLedger, network_from_dense
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models import QuestionLedger
+from evenhand.models.additive.network import network_from_dense
 from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from support import scaled, shared
@@ -123,9 +125,7 @@ def test_moves_by_hand():
         moved, recoded = moves.move(rows[[profile]], codes[[profile]], np.array([level]))
         assert (moves.codes(moved) == recoded).all()
         reached.add((profile, tuple(moved[0].tolist())))
-    assert reached == {
-        (0, (0, 9, 0, 1)), (0, (1, 10, 1, 0)), (1, (0, 9, 0, 1)), (1, (1, 10, 0, 1))
-    }  # fmt: skip
+    assert reached == {(0, (0, 9, 0, 1)), (0, (1, 10, 1, 0)), (1, (0, 9, 0, 1)), (1, (1, 10, 0, 1))}
     assert {tuple(row) for row in moves.rows(moves.list_profiles(100)).tolist()} == {
         tuple(map(float, row)) for row in ROWS
     }

@@ -11,10 +11,9 @@ from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, network, people, t
 from search_cases import flipping as flipping_by_enumeration
 
 from evenhand.errors import OptionError
-from evenhand.individual import MethodOptions, ProfileSpace, search
-from evenhand.individual.search import METHODS
+from evenhand.individual import search
 from evenhand.individual.search.findings import FindingCollector
-from evenhand.individual.search.methods import load_method
+from evenhand.individual.search.methods.choice import METHODS, MethodOptions, load_method
 from evenhand.individual.search.methods.gradient import (
     SlopePlan,
     estimate_slopes,
@@ -24,7 +23,9 @@ from evenhand.individual.search.methods.gradient import (
 )
 from evenhand.individual.search.methods.symbolic import path_conditions
 from evenhand.individual.search.oracle import Oracle
-from evenhand.models import network_from_dense, predict_labels
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models import predict_labels
+from evenhand.models.additive.network import network_from_dense
 from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from support import scaled, shared
@@ -50,9 +51,17 @@ def test_everything_found_is_true(name, kind, seed, constrained, allow_infeasibl
     model, data = MODELS[kind](seed), people(12, seed)
     rules = ["years <= grade + 3", "not (job == cook and level == high)"] if constrained else []
     result = search.search(
-        model, data, method=name, seeds=6, local=12, budget=3000, constraints=rules, allow_infeasible=allow_infeasible,
-        samples=0, seed=seed,
-    )  # fmt: skip
+        model,
+        data,
+        method=name,
+        seeds=6,
+        local=12,
+        budget=3000,
+        constraints=rules,
+        allow_infeasible=allow_infeasible,
+        samples=0,
+        seed=seed,
+    )
     found = result.table.found
     space = ProfileSpace(data, constraints=rules, allow_infeasible=allow_infeasible)
     rows = [tuple(row) for row in found.unprotected.tolist()]
@@ -130,9 +139,7 @@ def test_the_moves_of_the_global_phase_by_hand(name):
     space = ProfileSpace(HAND)
     visited: list[list[list[float]]] = []
     oracle = Watching(model, space, visited)
-    load_method(name)(
-        oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), MethodOptions(local=0)
-    )  # fmt: skip
+    load_method(name)(oracle, np.array([[6.0, 2, 0]]), np.random.default_rng(0), MethodOptions(local=0))
     assert visited[:3] == [[[6, 2]], [[5, 3]], [[4, 4]]]
     assert oracle.findings.reportable().unprotected.tolist() == [[4, 4]]
 
@@ -179,9 +186,13 @@ def test_momentum_keeps_half_of_former_slopes():
     space = ProfileSpace(HAND)
     visited: list[list[list[float]]] = []
     move_to_boundary(
-        Watching(model, space, visited), np.array([[5.0, 5.0]]), np.array([0]), np.random.default_rng(0), 2,
+        Watching(model, space, visited),
+        np.array([[5.0, 5.0]]),
+        np.array([0]),
+        np.random.default_rng(0),
+        2,
         SlopePlan(lambda rows, which, scores: next(given_slopes), cost=1, decay=0.5, update=5),
-    )  # fmt: skip
+    )
     # 0.5 * 1 - 0.4 > 0 still goes down, 0.5 * 1 - 0.6 < 0 turns up again.
     assert visited == [[[5, 5]], [[4, 4]], [[3, 5]]]
 
@@ -286,9 +297,10 @@ def census():
 def test_as_many_as_the_published_programs_find(census, bench, name):
     expected = json.loads(shared("data", "testing", "expected.json").read_text())
     published = next(
-        row["uniq_profiles"] for row in expected["effectiveness"]
+        row["uniq_profiles"]
+        for row in expected["effectiveness"]
         if (row["bench"], row["method"], row["g"], row["l"]) == (bench, name, 100, 100)
-    )  # fmt: skip
+    )
     mean, deviation = expected["seed_noise_100x50_five_seeds_mean_std"][bench].get(name, (1, 0.1))
     model, data, seeds = census(CENSUS[bench])
     result = search.search(

@@ -9,22 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
 
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import DataError
-from evenhand.individual import ProfileSpace
 from evenhand.individual.search.findings import FindingCollector
 from evenhand.individual.search.gradients import ProfileNetwork, class_probabilities, labels_from_logits
 from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
-from evenhand.models import (
-    AdditiveNetwork,
-    AffineLayer,
-    LineTerm,
-    QuestionLedger,
-    StepTerm,
-    TableTerm,
-    load_model,
-    network_from_dense,
-)
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models import AdditiveNetwork, QuestionLedger, load_model
+from evenhand.models.additive.network import AffineLayer, LineTerm, StepTerm, TableTerm, network_from_dense
 from evenhand.schema import Schema
 from support import scaled
 

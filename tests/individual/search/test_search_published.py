@@ -9,14 +9,14 @@ import pytest
 from search_cases import DOMAIN, network, people
 from search_cases import flipping as flipping_by_enumeration
 
-from evenhand.individual import MethodOptions, ProfileSpace, search
-from evenhand.individual.search import METHODS
+from evenhand.individual import search
 from evenhand.individual.search.findings import FindingCollector
-from evenhand.individual.search.methods import load_method
 from evenhand.individual.search.methods.aequitas import StepChances
-from evenhand.individual.search.methods.choice import cut_into_waves
+from evenhand.individual.search.methods.choice import METHODS, MethodOptions, cut_into_waves, load_method
 from evenhand.individual.search.oracle import BudgetExhausted, Oracle
-from evenhand.models import AdditiveNetwork, QuestionLedger, network_from_dense
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models import AdditiveNetwork, QuestionLedger
+from evenhand.models.additive.network import network_from_dense
 from evenhand.models.readers import npz
 from evenhand.schema import People, Schema
 from support import shared
@@ -295,7 +295,13 @@ def test_symbolic_generation_finds_more_of_those_asked_about_than_the_published_
     model, data, seeds, known = published_case("C-a")
     published = known["SG"]
     result = search.search(
-        model, data, method="sg", seeds=seeds, local=published["gen_unique"] // 100, allow_infeasible=True,
-        as_published=True, samples=0,
-    )  # fmt: skip
+        model,
+        data,
+        method="sg",
+        seeds=seeds,
+        local=published["gen_unique"] // 100,
+        allow_infeasible=True,
+        as_published=True,
+        samples=0,
+    )
     assert published["uniq_profiles"] <= result.profiles <= published["gen_unique"]

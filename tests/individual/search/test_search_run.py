@@ -7,9 +7,12 @@ import pytest
 from search_cases import DOMAIN, SCHEMA, BlackBox, LabelOnly, flipping, network, people
 
 from evenhand.errors import DataError, OptionError
-from evenhand.individual import ProfileSpace, SearchResult, search
+from evenhand.individual import search
 from evenhand.individual.flips import WhiteBoxScorer
-from evenhand.models import network_from_dense, predict_labels
+from evenhand.individual.search.result import SearchResult
+from evenhand.individual.search.space import ProfileSpace
+from evenhand.models import predict_labels
+from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
 
 
@@ -23,8 +26,10 @@ def test_the_rate_comes_first_and_covers_the_truth():
     truth = len(flipping(model, ProfileSpace(data))) / len(DOMAIN)
     names = [rate.population for rate in result.rates]
     assert names == [
-        "independent attributes, each as in the data", "the people in the data", "everyone in the domain, uniformly"
-    ]  # fmt: skip
+        "independent attributes, each as in the data",
+        "the people in the data",
+        "everyone in the domain, uniformly",
+    ]
     assert result.rate == result.rates[0]
     assert result.rates[2].low <= truth <= result.rates[2].high
     assert [rate.n for rate in result.rates] == [4096] * 3

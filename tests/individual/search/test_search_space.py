@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import OptionError
-from evenhand.individual import ProfileSpace
 from evenhand.individual.search.plausibility import ValuePairs
+from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema import Attribute, People, Schema
 from support import scaled
 

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.errors import BudgetError, DataError, FetchError, FetchFailure, OptionError
-from evenhand.models import AnswerStore, ChatQuestion, LanguageModel, question_key
+from evenhand.models import ChatQuestion, LanguageModel
+from evenhand.models.language.answer_store import AnswerStore, question_key
 from evenhand.models.language.budget import CallBudget, Spent
 from evenhand.models.language.model import QuestionPool, RateGate, upper_tokens
 from evenhand.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal

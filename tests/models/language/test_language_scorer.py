@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from evenhand.errors import BudgetError, ModelError
-from evenhand.models import check_noise, find_ledger, load_model, load_text_model
+from evenhand.models import load_model, load_text_model
 from evenhand.models.language.scorer import LanguageScorer
+from evenhand.models.ledger import find_ledger
+from evenhand.models.noise import check_noise
 from evenhand.schema import Schema
-from evenhand.subgroups.text import find_text_subgroups
+from evenhand.subgroups.text.analysis import find_text_subgroups
 from evenhand.testing import FakeChat, chance_by_words
 from models.language.screening import screening
 

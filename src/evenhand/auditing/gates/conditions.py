@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from evenhand.auditing.changes import AuditComparison
 from evenhand.auditing.result import AuditResult
-from evenhand.core import (
+from evenhand.core.expressions import (
     Arithmetic,
     Comparison,
     Expression,
@@ -23,25 +23,20 @@ from evenhand.core import (
     parse_expression,
 )
 from evenhand.errors import OptionError
-from evenhand.groups import (
-    GAP_NAMES,
-    LABEL_GAP_TITLES,
-    LABEL_TITLES,
-    NUMBER_GAP_TITLES,
-    NUMBER_TITLES,
-    OVERALL_NAMES,
-    Gap,
-    find_caution,
-    rankings,
-)
-from evenhand.llm import LanguageModelAudit, LanguageModelComparison
-from evenhand.stats import Estimated, Observed, Quantity, Unknown, quantity_value
-from evenhand.subgroups import Finding, SubgroupResult, counts_as_worse
+from evenhand.groups.breakdown import Gap
+from evenhand.groups.label_coverage import find_caution
+from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES
+from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
+from evenhand.groups.number_words import NUMBER_GAP_TITLES, NUMBER_TITLES
+from evenhand.groups.rankings.result import RANKING_GAP_NAMES, RankingResult
+from evenhand.llm.comparison import LanguageModelComparison
+from evenhand.llm.result import LanguageModelAudit
+from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, quantity_value
+from evenhand.subgroups.numbers.wording import counts_as_worse
+from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.text import format_percent, list_some, suggest_name
 
-GatedResult: TypeAlias = (
-    AuditResult | AuditComparison | rankings.RankingResult | LanguageModelAudit | LanguageModelComparison
-)
+GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
 """What a condition may be asked of."""
 
 COMPARED: dict[str, Callable[[float, float], bool]] = {
@@ -98,7 +93,7 @@ MEASURE_NAMES = frozenset(
         *OVERALL_NAMES,
         *NUMBER_GAP_TITLES,
         *NUMBER_TITLES,
-        *rankings.RANKING_GAP_NAMES,
+        *RANKING_GAP_NAMES,
         *VERDICTS,
     }
 )
@@ -109,7 +104,7 @@ ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "populati
 
 LOWER_IS_WORSE = frozenset(
     {"demographic_parity_ratio", "certified", "accuracy", "auc", "label_accuracy", "macro_recall", "weighted_kappa"}
-    | {name for name in rankings.RANKING_GAP_NAMES if name.endswith("_ratio")}
+    | {name for name in RANKING_GAP_NAMES if name.endswith("_ratio")}
 )
 ENDS = ("low", "high")
 
@@ -206,7 +201,7 @@ class Gate:
         leaves out groups because they are too small; and answers of which too many are missing.
         """
         known = measure_values(audit)
-        left_out = _groups_left_out(audit) if isinstance(audit, AuditResult | rankings.RankingResult) else {}
+        left_out = _groups_left_out(audit) if isinstance(audit, AuditResult | RankingResult) else {}
         found = []
         for node in _names(self.parsed.tree):
             name, rest, _ = _name_parts(node)
@@ -255,7 +250,7 @@ def measure_values(audit: GatedResult) -> dict[str, dict[str, GatedNumber]]:
             if not line.group:
                 found.setdefault(line.name, {})[line.by] = line.change
         return found | {"better": {"": float(audit.count("better"))}, "worse": {"": float(audit.count("worse"))}}
-    if isinstance(audit, rankings.RankingResult):
+    if isinstance(audit, RankingResult):
         return _ranking_values(audit)
     if isinstance(audit, LanguageModelAudit | LanguageModelComparison):
         return {"llm": _language_values(audit)}
@@ -300,7 +295,7 @@ def _list_gaps(audit: AuditResult) -> Iterator[tuple[str, Gap]]:
             yield "_x_".join(each.by) + f".{one.label}" * bool(one.label), one
 
 
-def _ranking_values(audit: rankings.RankingResult) -> dict[str, dict[str, GatedNumber]]:
+def _ranking_values(audit: RankingResult) -> dict[str, dict[str, GatedNumber]]:
     """Return the gaps of rankings; of selection that of the k where it is largest, whose interval holds for all k."""
     found: dict[str, dict[str, GatedNumber]] = {}
     for breakdown in audit.breakdowns:
@@ -412,9 +407,9 @@ def _names(node: Node) -> Iterator[Name]:
             yield from _names(part)
 
 
-def _groups_left_out(audit: AuditResult | rankings.RankingResult) -> dict[tuple[str, str], str]:
+def _groups_left_out(audit: AuditResult | RankingResult) -> dict[tuple[str, str], str]:
     """Return gap and attribute -> the groups that are too small for it."""
-    if isinstance(audit, rankings.RankingResult):
+    if isinstance(audit, RankingResult):
         return {
             (gap.name, "_x_".join(breakdown.by)): "too few candidates or lists to compare "
             + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])

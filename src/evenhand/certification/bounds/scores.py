@@ -20,11 +20,11 @@ import numpy as np
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Query
-from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
-    from evenhand.models import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 LENGTH = 1 << 17
 """Length of a table."""

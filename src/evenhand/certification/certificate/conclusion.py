@@ -16,8 +16,8 @@ from evenhand.certification.query.boxes import Boxes, BoxSet, whole_domain
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ROUNDING, ProvedMass, Stop
 from evenhand.certification.query.question import Question
-from evenhand.core import Clock
-from evenhand.stats import Draws, OpenPart, combined_share
+from evenhand.core.time_limit import Clock
+from evenhand.stats.combined import Draws, OpenPart, combined_share
 from evenhand.typing import Floats, Integers
 
 

@@ -26,8 +26,10 @@ from evenhand.certification.query.enumeration import decode_points
 from evenhand.certification.query.question import Question
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, BINARY32_UNIT, BINARY64_UNIT
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, CurveTerm, TreeEnsemble, ensemble_fingerprint, network_fingerprint
-from evenhand.schema import Schema, parse_subdomain
+from evenhand.models.additive.network import AdditiveNetwork, CurveTerm, network_fingerprint
+from evenhand.models.trees.ensemble import TreeEnsemble, ensemble_fingerprint
+from evenhand.schema.schema import Schema
+from evenhand.schema.subdomain import parse_subdomain
 from evenhand.typing import Floats
 
 MAGIC = b"EVENHAND certificate 4\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -18,13 +18,14 @@ from evenhand.core import (
     Note,
     Pair,
     ReportedNumber,
-    Result,
     Side,
     Table,
     TableRow,
     Text,
 )
-from evenhand.stats import COMBINED, Estimated, show_quantity
+from evenhand.core.result import Result
+from evenhand.stats.combined import COMBINED
+from evenhand.stats.quantity import Estimated, show_quantity
 from evenhand.text import (
     SIMULATED,
     format_count,

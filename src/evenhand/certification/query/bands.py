@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evenhand.certification.config import check_edges
 from evenhand.certification.query.rounding import BINARY32_UNIT, log_odds, resolution_of
 from evenhand.errors import OptionError
-from evenhand.schema import Value
+from evenhand.schema.attribute import Value
 from evenhand.typing import Floats, Integers
 
 

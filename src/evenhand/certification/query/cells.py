@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
-from evenhand.models import AttributeTerm, CurveTerm, LineTerm, StepTerm, TableTerm, first_true
-from evenhand.population import Marginal, UniformMarginal, normalize_masses
-from evenhand.schema import Attribute, Runs, list_entries
+from evenhand.models.additive.cells import first_true
+from evenhand.models.additive.network import AttributeTerm, CurveTerm, LineTerm, StepTerm, TableTerm
+from evenhand.population.independent import Marginal, UniformMarginal, normalize_masses
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.subdomain import Runs, list_entries
 from evenhand.typing import Floats, Integers
 
 REAL_CELLS = 65_536

@@ -33,9 +33,9 @@ from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.question import AskedDomain, Query
 from evenhand.certification.query.rounding import RoundingError, rounding_error_of
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
-from evenhand.population import ProductPopulation
-from evenhand.schema import Value
+from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
+from evenhand.population.independent import ProductPopulation
+from evenhand.schema.attribute import Value
 from evenhand.typing import Booleans, Floats, Integers
 
 MOST_ASSIGNMENTS = 32

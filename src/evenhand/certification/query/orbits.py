@@ -22,9 +22,12 @@ from numpy.typing import NDArray
 from evenhand.certification.query.cells import Cells, JointValues, cells_of_joint, list_held
 from evenhand.certification.query.question import NormalForm, Query
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, CurveTerm, StepTerm
-from evenhand.population import JointDistribution, Marginal, MixturePopulation, UniformMarginal
-from evenhand.schema import Attribute, Subdomain, counterparts_of
+from evenhand.models.additive.network import AdditiveNetwork, CurveTerm, StepTerm
+from evenhand.population.independent import Marginal, UniformMarginal
+from evenhand.population.mixture import JointDistribution, MixturePopulation
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.counterparts import counterparts_of
+from evenhand.schema.subdomain import Subdomain
 from evenhand.typing import Booleans, Floats, Integers
 
 MAX_ORBITS = 4096

@@ -15,7 +15,7 @@ from evenhand.certification.certificate.result import ProgressPoint, Subregion
 from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Question
-from evenhand.core import Clock
+from evenhand.core.time_limit import Clock
 from evenhand.typing import Booleans
 
 ROUNDING = 1e-12

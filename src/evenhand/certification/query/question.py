@@ -25,9 +25,11 @@ from evenhand.certification.query.rounding import (
     rounding_error_of,
 )
 from evenhand.errors import OptionError
-from evenhand.models import AdditiveNetwork, AffineLayer, AttributeTerm, CurveTerm, LineTerm
-from evenhand.population import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
-from evenhand.schema import Attribute, Runs, Schema, Subdomain, Value, parse_subdomain
+from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, CurveTerm, LineTerm
+from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.schema import Schema
+from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
 from evenhand.typing import Booleans, Floats, Integers
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.errors import ModelError, OptionError
-from evenhand.models import AffineLayer
+from evenhand.models.additive.network import AffineLayer
 from evenhand.typing import Floats
 
 BINARY64_UNIT = 2.0**-53

@@ -35,7 +35,7 @@ from evenhand.checker.form import LayeredForm
 from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import CertificateError
 from evenhand.kernels import compile_kernel
-from evenhand.models import LineTerm
+from evenhand.models.additive.network import LineTerm
 from evenhand.typing import Booleans, Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)

@@ -17,17 +17,15 @@ from evenhand.cli.options import ConsentOptions, DataOptions, DataSource, Output
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditConfig, AuditResult, DecisionAuditConfig, Gate
-    from evenhand.dossier import DossierName
-    from evenhand.models import Subject
-    from evenhand.schema import (
-        DecisionRoles,
-        People,
-        RecordedDecisions,
-        RecordedLabels,
-        RecordedNumbers,
-        SampleRoles,
-    )
+    from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+    from evenhand.auditing.gates.conditions import Gate
+    from evenhand.auditing.result import AuditResult
+    from evenhand.dossier.result import DossierName
+    from evenhand.models.subject import Subject
+    from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, RecordedNumbers
+    from evenhand.schema.given_labels import RecordedLabels
+    from evenhand.schema.people import People
+    from evenhand.schema.weights import SampleRoles
     from evenhand.typing import Booleans, Progress
 
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
@@ -127,10 +125,12 @@ def audit(
     ] = None,
 ) -> None:
     """Audit a model on people with known labels, decisions already made, or rankings; write a report."""
-    from evenhand import groups, view
-    from evenhand.schema import DecisionRoles, SampleRoles
+    from evenhand import view
+    from evenhand.groups.custom import read_metrics
+    from evenhand.schema.decisions import DecisionRoles
+    from evenhand.schema.weights import SampleRoles
 
-    metrics = groups.read_metrics(metric or ())
+    metrics = read_metrics(metric or ())
     gates = gating.read(metrics)
     output.check_places(**gating.places)
     rows.check()
@@ -190,7 +190,7 @@ def audit(
     result = rows.tell(result)
     made = None
     if wanted and whom is not None:
-        from evenhand.dossier import compile_audited
+        from evenhand.dossier.audited import compile_audited
 
         made = compile_audited(
             whom, decide(), frame, protected=result.protected, dossiers=wanted, data_name=result.data.name
@@ -300,6 +300,7 @@ def _audit_model(
 ) -> _Audited:
     """Audit MODEL on the people of DATA, or a model trained on the spot on an example."""
     from evenhand import auditing, view
+    from evenhand.auditing.analysis import forecast_queries
 
     model, data, example, sample = chosen
     with view.show_progress(quiet=output.silent) as progress:
@@ -313,7 +314,7 @@ def _audit_model(
             subject = people.read_subject(model, data, progress, sample=sample)
     for gate in asked.gates:
         gate.check_attributes((*subject.people.schema.protected, *(sample.membership or {})))
-    subject.ledger.budget = run.approve(model, config.budget, auditing.forecast_queries(subject.people, config))
+    subject.ledger.budget = run.approve(model, config.budget, forecast_queries(subject.people, config))
     with view.show_progress(quiet=output.silent) as progress:
         result = auditing.audit(subject, config, metrics=asked.metrics, progress=progress)
     return _Audited(result, subject.people, subject.people.frame, lambda: _require_decisions(_ask_decisions(subject)))
@@ -323,7 +324,7 @@ def _ask_decisions(subject: Subject) -> Booleans | None:
     """Return whom the model gives the favourable decision; None where it decides a number."""
     import numpy as np
 
-    from evenhand.models import predict_labels
+    from evenhand.models.scorer import predict_labels
 
     if subject.people.schema.target.is_number:
         return None
@@ -353,7 +354,7 @@ def _read_dossiers(given: list[str]) -> tuple[DossierName, ...]:
 def _train_example(name: str, people: DataOptions, sample: SampleRoles) -> Subject:
     """Return a model trained on the spot on a data set, and the people held out from its training."""
     from evenhand import auditing, datasets
-    from evenhand.models import Subject
+    from evenhand.models.subject import Subject
 
     dataset = datasets.load_dataset(name, data_home=people.data_home)
     trained, held_out = auditing.train_example(dataset, seed=people.seed)

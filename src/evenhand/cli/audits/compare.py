@@ -13,7 +13,7 @@ from evenhand.cli.options import PageOptions
 from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
-    from evenhand.auditing import CompareConfig
+    from evenhand.auditing.config import CompareConfig
 
 SETTINGS: ConfigOptions[CompareConfig] = ConfigOptions("evenhand.auditing:CompareConfig", about="comparisons of audits")
 
@@ -31,11 +31,12 @@ def compare(
 ) -> None:
     """Compare two audits: two models, two releases or two periods, paired where the people are the same."""
     from evenhand import auditing
+    from evenhand.auditing.comparison import own_metrics
 
     output.check_places(markdown=markdown, **gating.places)
     config = SETTINGS.read(context)
     audits = [auditing.read_audit(path) for path in (before, after)]
-    own = {name for audit in audits for name in auditing.own_metrics(audit)}
+    own = {name for audit in audits for name in own_metrics(audit)}
     gates = gating.read(own)
     result = auditing.compare_audits(audits[0], audits[1], config)
     written = output.write_page(result.document)

@@ -16,7 +16,8 @@ from evenhand.files import write_atomically
 from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenhand.auditing import Gate, GatedResult, GateOutcome
+    from evenhand.auditing.gates.conditions import Gate, GatedResult
+    from evenhand.auditing.gates.formats import GateOutcome
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable in which GitHub Actions names the file of a job's summary."""

@@ -12,11 +12,12 @@ from evenhand.cli.options import DataOptions, OutputOptions
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
-    from evenhand.auditing import Gate
-    from evenhand.groups import rankings as ranked
+    from evenhand.auditing.gates.conditions import Gate
+    from evenhand.groups.rankings.config import RankingConfig
+    from evenhand.groups.rankings.result import RankingResult
 
-RANKINGS: ConfigOptions[ranked.RankingConfig] = ConfigOptions(
-    "evenhand.groups.rankings:RankingConfig",
+RANKINGS: ConfigOptions[RankingConfig] = ConfigOptions(
+    "evenhand.groups:RankingConfig",
     about="rankings",
     hint="leave it out, or leave --rank and --rank-by out",
     without=("confidence", "draws", "seed"),
@@ -85,11 +86,11 @@ def audit_rankings(
     people: DataOptions,
     output: OutputOptions,
     gates: list[Gate],
-) -> ranked.RankingResult:
+) -> RankingResult:
     """Audit the rankings in DATA."""
     from evenhand import view
-    from evenhand.groups import rankings as ranked
-    from evenhand.schema import RankingRoles
+    from evenhand.groups.rankings.analysis import measure_rankings
+    from evenhand.schema.recorded.rankings import RankingRoles
 
     if data is None:
         raise OptionError("an audit of rankings needs DATA", hint="evenhand audit rankings.csv --rank COLUMN ...")
@@ -109,4 +110,4 @@ def audit_rankings(
         read = roles.read(source.frame, location=source.name)
         for gate in gates:
             gate.check_attributes(read.people.schema.names)
-        return ranked.measure_rankings(read, config, data_name=source.name, progress=progress)
+        return measure_rankings(read, config, data_name=source.name, progress=progress)

@@ -16,7 +16,10 @@ from evenhand.text import split_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from evenhand.genai import AssessmentConfig, GenaiAssessment, GenerationConfig, PromptBias
+    from evenhand.genai.assessment.prompts import PromptBias
+    from evenhand.genai.assessment.result import GenaiAssessment
+    from evenhand.genai.config import AssessmentConfig
+    from evenhand.genai.spec.specification import GenerationConfig
     from evenhand.typing import Progress
 
 
@@ -162,7 +165,8 @@ def assess(
 
 def _assess_table(sequence: Path, columns: ColumnOptions, settings: AssessmentConfig) -> GenaiAssessment:
     """Judge a table by the options alone."""
-    from evenhand.genai import assess_sequences, read_sequences
+    from evenhand.genai.assessment.assess import assess_sequences
+    from evenhand.genai.assessment.sequences import read_sequences
 
     groups = list(dict.fromkeys(columns.group_column or ()))
     if not groups:
@@ -199,13 +203,9 @@ class _ConfiguredAssessment:
 
     def assess_table(self, sequence: Path, columns: ColumnOptions) -> GenaiAssessment:
         """Judge a table."""
-        from evenhand.genai import (
-            GenerationConfig,
-            ItemColumns,
-            answers_by_prompt,
-            evaluate_config,
-            read_condition_sequences,
-        )
+        from evenhand.genai.assessment.evaluation import ItemColumns, evaluate_config, read_condition_sequences
+        from evenhand.genai.assessment.prompts import answers_by_prompt
+        from evenhand.genai.spec.specification import GenerationConfig
 
         configuration = GenerationConfig.read(self.config)
         names = {one.name for one in configuration.conditions}
@@ -245,6 +245,8 @@ class _ConfiguredAssessment:
             OptionError: the table does not say what was asked.
         """
         from evenhand import genai
+        from evenhand.genai.assessment.evaluation import read_fixed_groups
+        from evenhand.genai.assessment.prompts import ask_fixed_groups, estimate_prompt_bias, judge_prompt_bias
 
         if not answered:
             raise OptionError(
@@ -253,16 +255,18 @@ class _ConfiguredAssessment:
                 hint="it needs a column prompt",
             )
         if self.settings.inherent == "estimated":
-            return genai.estimate_prompt_bias(answered, configuration.values, terms=self.settings)
-        fixed = genai.read_fixed_groups(sequence)
+            return estimate_prompt_bias(answered, configuration.values, terms=self.settings)
+        fixed = read_fixed_groups(sequence)
         if fixed is None:
             judge = genai.build_judge(configuration, trust=self.trust, folder=self.config.absolute().parent)
-            fixed = genai.ask_fixed_groups(judge, answered)
-        return genai.judge_prompt_bias(answered, configuration.values, fixed, terms=self.settings)
+            fixed = ask_fixed_groups(judge, answered)
+        return judge_prompt_bias(answered, configuration.values, fixed, terms=self.settings)
 
     def assess_live(self, prompts: list[str], requests: int, out: Path, progress: Progress) -> GenaiAssessment:
         """Ask the configured generator, and judge what it answers."""
-        from evenhand.genai import GenerationConfig, assess_live, build_pipeline
+        from evenhand.genai.assessment.live import assess_live
+        from evenhand.genai.pipeline import build_pipeline
+        from evenhand.genai.spec.specification import GenerationConfig
 
         pipeline = build_pipeline(
             GenerationConfig.read(self.config), trust=self.trust, folder=self.config.absolute().parent

@@ -21,7 +21,7 @@ from evenhand.interrupts import INTERRUPTED
 from evenhand.text import split_lines
 
 if TYPE_CHECKING:
-    from evenhand.genai import ConfusionConfig
+    from evenhand.genai.config import ConfusionConfig
 
 VERDICT_CODES = {"feasible": 0, "infeasible": 1, "undecided": 3}
 """Exit codes of a check: kept for ever by an obedient generator, by none, or not known."""
@@ -40,7 +40,8 @@ def check(
     output: OutputOptions,
 ) -> None:
     """Check whether a configuration can be kept for ever: it can (exit code 0), cannot (1), or it is not known (3)."""
-    from evenhand.genai import GenerationConfig, check_configuration
+    from evenhand.genai.assessment.check import check_configuration
+    from evenhand.genai.spec.specification import GenerationConfig
 
     output.check_places()
     found = check_configuration(GenerationConfig.read(config), None if state is None else _read_counts(state))
@@ -92,7 +93,7 @@ def confusion(
     output: OutputOptions,
 ) -> None:
     """Count what a classifier says of items whose values are known: how often is it right?"""
-    from evenhand.genai import measure_confusion
+    from evenhand.genai.classifiers.confusion import measure_confusion
 
     output.check_places()
     result = measure_confusion(sample, CONFUSION.read(context))
@@ -122,7 +123,7 @@ class GenerateOptions:
 
     def check(self) -> None:
         """Raise an OptionError where a condition is unknown."""
-        from evenhand.genai import GenerationRun
+        from evenhand.genai.enforcement.generate import GenerationRun
 
         GenerationRun.check_conditions(self.fail_on or ())
 
@@ -148,7 +149,9 @@ def generate(
 ) -> None:
     """Answer prompts through a guard that keeps every deadline; what an interrupted run left is answered first."""
     from evenhand import view
-    from evenhand.genai import GenerationConfig, build_pipeline, generate_items
+    from evenhand.genai.enforcement.generate import generate_items
+    from evenhand.genai.pipeline import build_pipeline
+    from evenhand.genai.spec.specification import GenerationConfig
 
     output.check_places()
     run.check()
@@ -217,7 +220,8 @@ def simulate(
 ) -> None:
     """Simulate a stream of requests under a policy, or the same stream under several."""
     from evenhand import view
-    from evenhand.genai import GenerationConfig, compare_policies, parse_policies
+    from evenhand.genai.simulation.simulate import compare_policies, parse_policies
+    from evenhand.genai.spec.specification import GenerationConfig
 
     output.check_places()
     wanted = parse_policies(policy or ())

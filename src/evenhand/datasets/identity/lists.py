@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from evenhand.core import first_fault, read_configuration
+from evenhand.core.configuration import first_fault, read_configuration
 from evenhand.errors import DataError, OptionError
 
 BUNDLED_LISTS = Path(__file__).parent

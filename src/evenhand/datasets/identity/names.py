@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evenhand.core import read_configuration
+from evenhand.core.configuration import read_configuration
 from evenhand.datasets.identity.pronouns import FORMS, GENDERS, Pronouns, pronouns_in
 from evenhand.datasets.tables import read_words
 from evenhand.errors import DataError, OptionError

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from evenhand.datasets.identity import IdentityCategory
+from evenhand.datasets.identity.lists import IdentityCategory
 from evenhand.typing import Floats, Integers
 
 _FUNCTION_WORD_LIST = """

@@ -31,7 +31,9 @@ from evenhand.genai.assessment.result import (
     VerdictValue,
 )
 from evenhand.genai.assessment.sequences import RecordedSequence
-from evenhand.stats import Observed, Proved, Quantity, Unknown, bonferroni, clopper_pearson, observed_rates
+from evenhand.stats.level import bonferroni
+from evenhand.stats.proportion import clopper_pearson, observed_rates
+from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown
 from evenhand.text import format_count
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.core import Block, Document, Facts, Heading, NextStep, Text
+from evenhand.core.document import Block, Document, Facts, Heading, NextStep, Text
 from evenhand.genai.classifiers.confusion import SpecificationSuccess, specification_success
 from evenhand.genai.games.feasibility import (
     Feasibility,
@@ -22,7 +22,7 @@ from evenhand.genai.games.retries import (
     split_specifications,
 )
 from evenhand.genai.spec.specification import GenerationConfig
-from evenhand.stats import Unknown
+from evenhand.stats.quantity import Unknown
 
 
 @dataclass(frozen=True)

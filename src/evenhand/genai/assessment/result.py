@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.genai.assessment.prompts import PromptBias
-from evenhand.stats import Observed, Quantity
+from evenhand.stats.quantity import Observed, Quantity
 from evenhand.text import format_percent
 
 if TYPE_CHECKING:

@@ -244,7 +244,7 @@ def read_source_table(source: Any) -> tuple[Any, str]:
     import narwhals as nw
 
     if isinstance(source, str | Path):
-        from evenhand.datasets import read_words
+        from evenhand.datasets.tables import read_words
 
         return nw.from_native(read_words(source), eager_only=True), Path(source).name
     try:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Cell,
     Column,
@@ -31,7 +31,7 @@ from evenhand.genai.assessment.result import (
     ValueFinding,
     format_coverage,
 )
-from evenhand.stats import Estimated, Quantity, Unknown, show_quantity
+from evenhand.stats.quantity import Estimated, Quantity, Unknown, show_quantity
 from evenhand.text import format_count, format_duration, format_level, format_percent, list_some
 
 LISTED = 12

@@ -18,7 +18,7 @@ import numpy as np
 from evenhand.errors import MissingExtraError, ModelError, OptionError, TrustError
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import Item
-from evenhand.models import summarize_error
+from evenhand.models.blackbox.questions import summarize_error
 
 Precision: TypeAlias = Literal["float32", "float16", "bfloat16"]
 

@@ -12,12 +12,15 @@ from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenhand.core import Block, Column, Document, Figure, Heading, Result, ResultPart, Table, TableRow, Text
+from evenhand.core.document import Block, Column, Document, Figure, Heading, Table, TableRow, Text
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.assessment.sequences import read_source_table, read_text_column, sample_values
 from evenhand.genai.config import ConfusionConfig
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
-from evenhand.stats import Observed, Quantity, Unknown, clopper_pearson, show_quantity
+from evenhand.stats.proportion import clopper_pearson
+from evenhand.stats.quantity import Observed, Quantity, Unknown, show_quantity
 from evenhand.text import format_count, format_level, format_percent
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, Component
 from evenhand.genai.games.feasibility import check_feasibility, find_components
 from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries, split_specifications
 from evenhand.genai.spec.specification import GenerationConfig
-from evenhand.stats import Unknown
+from evenhand.stats.quantity import Unknown
 from evenhand.text import format_count
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from evenhand.core import Block, Column, Document, Heading, NextStep, Note, Table, TableRow, Text
+from evenhand.core.document import Block, Column, Document, Heading, NextStep, Note, Table, TableRow, Text
 from evenhand.errors import DataError, DecisionError, ModelError, OptionError
 from evenhand.files import write_atomically
 from evenhand.genai.assessment.evaluation import NAME_SEPARATOR

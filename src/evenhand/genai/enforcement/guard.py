@@ -153,8 +153,9 @@ class GuardedAnswer:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values, without the item's bytes."""
         return {
-            "item": None if self.item is None else {"kind": self.item.kind, "media_type": self.item.media_type,
-                                                    "bytes": len(self.item.data)},
+            "item": None
+            if self.item is None
+            else {"kind": self.item.kind, "media_type": self.item.media_type, "bytes": len(self.item.data)},
             "status": self.status,
             "prompt": self.prompt,
             "changed": self.changed,
@@ -165,7 +166,7 @@ class GuardedAnswer:
             "values": dict(self.values),
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "reason": self.reason,
-        }  # fmt: skip
+        }
 
 
 class Guard:
@@ -301,9 +302,7 @@ class AnswerSeries:
         try:
             try:
                 conditions, fixed = await self._judge()
-                admission = await call_quick(
-                    self._guard.keeper.admit, conditions, fixed=fixed, prefer=self._prefer
-                )  # fmt: skip
+                admission = await call_quick(self._guard.keeper.admit, conditions, fixed=fixed, prefer=self._prefer)
             except OptionError as error:
                 # It names a condition that there is none of.
                 return await self._answer_unjudged(PartFailure.of("judge", error))

@@ -20,7 +20,7 @@ from evenhand.genai.backends.generator import Generator, Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.enforcement.instructions import clean_item
 from evenhand.genai.spec.spending_config import PriceConfig
-from evenhand.models import summarize_error
+from evenhand.models.blackbox.questions import summarize_error
 from evenhand.services import ContentRefusedError, may_be_charged
 
 ItemValues: TypeAlias = Mapping[str, str | None]

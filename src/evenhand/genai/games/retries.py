@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import ResultPart
+from evenhand.core.result_part import ResultPart
 from evenhand.errors import OptionError
 from evenhand.genai.games.feasibility import RequirementComponent, check_feasibility, find_components, solve_cached
 from evenhand.genai.games.game import Game, WinningRegion
 from evenhand.genai.spec.specification import GenerationConfig
-from evenhand.stats import Observed, Unknown, clopper_pearson
+from evenhand.stats.proportion import clopper_pearson
+from evenhand.stats.quantity import Observed, Unknown
 from evenhand.typing import Booleans, Integers
 
 MAX_RETRIES = 60

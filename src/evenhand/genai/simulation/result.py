@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from evenhand.core import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Figure,
-    Heading,
-    Note,
-    Result,
-    ResultPart,
-    Table,
-    TableRow,
-    Text,
-)
+from evenhand.core.document import Block, Column, Document, Facts, Figure, Heading, Note, Table, TableRow, Text
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.text import format_count, format_percent
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from evenhand.core import first_fault
+from evenhand.core.configuration import first_fault
 from evenhand.errors import OptionError
 from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share
 from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from evenhand.core import check_configuration, read_configuration
+from evenhand.core.configuration import check_configuration, read_configuration
 from evenhand.errors import OptionError
 from evenhand.genai.spec.entries import (
     ConfigPart,

@@ -25,9 +25,13 @@ from evenhand.groups.labels.counts import (
 from evenhand.groups.membership import Membership, breakdown_positions, find_references, group_by_attribute
 from evenhand.groups.metrics import measure_rates, number_combinations
 from evenhand.groups.result import GroupMetrics
-from evenhand.models import Reply, Scorer, ask_people
-from evenhand.schema import NEITHER, GivenLabels, People, RecordedLabels
-from evenhand.stats import Quantity
+from evenhand.models.ledger import ask_people
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer
+from evenhand.schema.given_labels import GivenLabels, RecordedLabels
+from evenhand.schema.people import People
+from evenhand.schema.target import NEITHER
+from evenhand.stats.quantity import Quantity
 from evenhand.typing import Integers
 
 

@@ -12,20 +12,13 @@ from evenhand.groups.gaps import GroupComparison, describe_simultaneity, differe
 from evenhand.groups.label_result import LabelGap
 from evenhand.groups.labels.names import LABEL_RATE_GAPS
 from evenhand.groups.metrics import NO_LABEL, GroupCounts, GroupMoments, RateCounts, measure_rates
-from evenhand.stats import (
-    LargestDistance,
-    Observed,
-    Quantity,
-    Unknown,
-    auc,
-    bonferroni,
-    count_pairs,
-    distribution_distances,
-    mean_of_proportions,
-    observed_means,
-    total_variation,
-    weighted_kappa,
-)
+from evenhand.stats.auc import auc
+from evenhand.stats.contingency import weighted_kappa
+from evenhand.stats.distribution import LargestDistance, distribution_distances, total_variation
+from evenhand.stats.level import bonferroni
+from evenhand.stats.mean import observed_means
+from evenhand.stats.proportion import count_pairs, mean_of_proportions
+from evenhand.stats.quantity import Observed, Quantity, Unknown
 from evenhand.typing import Booleans, Floats, Integers
 
 MOST_COMPARED = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -23,7 +23,7 @@ from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
 from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
 from evenhand.groups.result import label_notes
-from evenhand.stats import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
+from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
 from evenhand.text import format_count, format_level, format_percent, join_names, list_some
 
 MOST_CELLS = 12

@@ -12,8 +12,11 @@ from numpy.typing import ArrayLike
 from evenhand.errors import DataError
 from evenhand.groups.label_coverage import DECISIONS, count_labels
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
-from evenhand.schema import GroupProbabilities, check_index, read_column
-from evenhand.stats import Estimated, Quantity, Unknown, bonferroni, clopper_pearson, normal_quantile
+from evenhand.schema.arrays import check_index, read_column
+from evenhand.schema.probabilities import GroupProbabilities
+from evenhand.stats.level import bonferroni, normal_quantile
+from evenhand.stats.proportion import clopper_pearson
+from evenhand.stats.quantity import Estimated, Quantity, Unknown
 from evenhand.typing import Booleans, Floats, Integers
 
 SMALL = 30

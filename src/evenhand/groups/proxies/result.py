@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evenhand.core import ResultPart
-from evenhand.stats import Estimated, Quantity, Unknown
+from evenhand.core.result_part import ResultPart
+from evenhand.stats.quantity import Estimated, Quantity, Unknown
 
 ASSUMPTION = (
     "The estimates assume that the probabilities are calibrated, and that among people with the same inputs of the "

@@ -37,8 +37,9 @@ from evenhand.groups.rankings.tabulate import (
     RankedLists,
     spread_lists,
 )
-from evenhand.schema import RecordedRankings
-from evenhand.stats import holm, prefix_p_values, prefix_table
+from evenhand.schema.recorded.rankings import RecordedRankings
+from evenhand.stats.permutation import holm
+from evenhand.stats.ranked.prefixes import prefix_p_values, prefix_table
 from evenhand.text import join_names
 from evenhand.typing import Floats, Integers, Progress
 

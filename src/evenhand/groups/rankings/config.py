@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import field_validator
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 from evenhand.errors import OptionError
 
 PositionWeights: TypeAlias = Literal["log", "reciprocal", "geometric", "top"]

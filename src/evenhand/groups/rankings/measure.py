@@ -19,7 +19,8 @@ from evenhand.groups.rankings.tabulate import (
     WITHIN,
     RankedLists,
 )
-from evenhand.stats import ClusteredRatios, SummedLists, clustered_ratios, even_orders, normal_quantile
+from evenhand.stats.level import normal_quantile
+from evenhand.stats.ranked.ratios import ClusteredRatios, SummedLists, clustered_ratios, even_orders
 from evenhand.typing import Floats, Integers
 
 PAIRS = "pairs"

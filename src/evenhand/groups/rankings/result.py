@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.groups.rankings.config import PositionWeights
-from evenhand.stats import Observed, Quantity, Unknown
+from evenhand.stats.quantity import Observed, Quantity, Unknown
 
 if TYPE_CHECKING:
     import pandas as pd

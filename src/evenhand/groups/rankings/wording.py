@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -27,7 +27,7 @@ from evenhand.groups.rankings.result import (
     RankingGap,
     RankingResult,
 )
-from evenhand.stats import Observed, Proved, Unknown, format_value, show_quantity
+from evenhand.stats.quantity import Observed, Proved, Unknown, format_value, show_quantity
 from evenhand.text import format_count, format_level, format_percent, join_names, list_some
 
 GAP_NAMES = {

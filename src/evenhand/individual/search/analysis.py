@@ -12,38 +12,31 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand import models
-from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import WhiteBoxScorer, find_flips, find_real, stand_in
 from evenhand.individual.noise import ASKED_AGAIN, NoiseRecorder, confirm_flips, first_difference
 from evenhand.individual.search.config import SearchConfig
 from evenhand.individual.search.distance import score_severity
 from evenhand.individual.search.findings import DiscriminatoryProfiles, FindingCollector, ProfileTable
-from evenhand.individual.search.methods import MethodOptions, load_method
+from evenhand.individual.search.methods.choice import MethodOptions, load_method
 from evenhand.individual.search.noise import check_source, confirm_against_noise, reserve_answers
 from evenhand.individual.search.oracle import BudgetExhausted, CachedScorer, Oracle
 from evenhand.individual.search.reading import TRIED, RankedReading, read_profiles
 from evenhand.individual.search.result import Example, SampledFlipRate, SearchResult, build_examples
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models import (
-    BATCH_ROWS,
-    FIRST_QUESTIONS,
-    AdditiveNetwork,
-    FreshScorer,
-    NoiseCheck,
-    QuestionLedger,
-    RepeatCheck,
-    Scorer,
-    ask_model,
-    can_vary,
-    find_caution,
-    find_ledger,
-)
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
+from evenhand.models.noise import FreshScorer, NoiseCheck, RepeatCheck, can_vary
+from evenhand.models.outputs import FIRST_QUESTIONS
 from evenhand.models.parallel import open_parallel
-from evenhand.population import DataPopulation, Population, product_of_marginals, uniform_population
-from evenhand.schema import People, Schema
-from evenhand.stats import Estimated, estimated_rate
+from evenhand.models.scorer import BATCH_ROWS, Scorer, find_caution
+from evenhand.population.independent import DataPopulation, Population, product_of_marginals, uniform_population
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.stats.proportion import estimated_rate
+from evenhand.stats.quantity import Estimated
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 StoppedBy: TypeAlias = Literal["plan", "budget", "time", "interrupt"]

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import field_validator
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 from evenhand.errors import OptionError
 
 SAMPLES = 4096

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.schema import Attribute
+from evenhand.schema.attribute import Attribute
 from evenhand.typing import Floats, Integers
 
 CELLS = 100_000

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from evenhand.individual.flips import find_flips
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.schema import Attribute, Schema, Value, counterparts_of
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.counterparts import counterparts_of
+from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:

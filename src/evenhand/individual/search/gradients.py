@@ -8,16 +8,11 @@ import numpy as np
 
 from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models import (
-    AdditiveNetwork,
-    AttributeTerm,
-    LineTerm,
-    Scorer,
-    ask_in_batches,
-    extract_white_box,
-    is_listed,
-)
-from evenhand.schema import Attribute
+from evenhand.models.additive.cells import is_listed
+from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, LineTerm
+from evenhand.models.scorer import Scorer, ask_in_batches
+from evenhand.models.white_box import extract_white_box
+from evenhand.schema.attribute import Attribute
 from evenhand.typing import Booleans, Floats, Integers
 
 
@@ -78,7 +73,7 @@ class TorchGradients:
         """Return derivatives by the inputs (n, width), shape (n, width)."""
         import torch
 
-        from evenhand.models import evaluation_mode, input_type
+        from evenhand.models.blackbox.torch_module import evaluation_mode, input_type
 
         kind, device = input_type(self._scorer.source)
         taken = torch.as_tensor(inputs, dtype=kind, device=device).requires_grad_(True)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import check_time
+from evenhand.core.time_limit import check_time
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.schema import Attribute
+from evenhand.schema.attribute import Attribute
 from evenhand.typing import Booleans, Floats, Integers
 
 Codes: TypeAlias = Integers

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.individual.noise import confirm_flips
 from evenhand.individual.search.findings import NOT_QUERIED, DiscriminatoryProfiles
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models import CHECKED, NoiseCheck, QuestionLedger, RepeatCheck, Scorer, check_noise
-from evenhand.population import uniform_population
-from evenhand.schema import People, Schema
+from evenhand.models.ledger import QuestionLedger
+from evenhand.models.noise import CHECKED, NoiseCheck, RepeatCheck, check_noise
+from evenhand.models.scorer import Scorer
+from evenhand.population.independent import uniform_population
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 
 MOST_NOISY = 200
 """Maximum number of findings of a noisy model that are asked about again."""

@@ -12,7 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.errors import BudgetError, DataError
 from evenhand.individual.flips import find_flips
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
@@ -24,16 +24,10 @@ from evenhand.individual.search.gradients import (
     labels_from_logits,
 )
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.models import (
-    AdditiveNetwork,
-    QuestionLedger,
-    Reply,
-    Scorer,
-    WrappedScorer,
-    ask_model,
-    ask_once,
-    find_ledger,
-)
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
+from evenhand.models.replies import Reply
+from evenhand.models.scorer import Scorer, WrappedScorer, ask_once
 from evenhand.typing import Booleans, Floats, Integers
 
 ROWS = 65_536

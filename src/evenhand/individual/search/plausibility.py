@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import check_time
-from evenhand.schema import Attribute
-from evenhand.stats import poisson_cdf
+from evenhand.core.time_limit import check_time
+from evenhand.schema.attribute import Attribute
+from evenhand.stats.level import poisson_cdf
 from evenhand.typing import Booleans, Floats, Integers
 
 DISTINCT = 64

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from evenhand.core import (
-    PEOPLE_HIDDEN,
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -22,18 +21,18 @@ from evenhand.core import (
     Note,
     Pair,
     ReportedNumber,
-    Result,
-    ResultPart,
     SubjectCard,
     Table,
     TableRow,
     Text,
 )
+from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.result_part import ResultPart
 from evenhand.individual.noise import FlipNoise
 from evenhand.individual.result import Assignment, describe_noise, show_side
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.reading import AttributeReading, PeopleCluster, SearchReading
-from evenhand.models import NoiseCheck, RepeatCheck
+from evenhand.models.noise import NoiseCheck, RepeatCheck
 from evenhand.text import SIMULATED, format_count, format_decimal, format_level, format_percent, join_names
 from evenhand.typing import Floats, Integers
 

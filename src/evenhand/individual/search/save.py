@@ -20,7 +20,11 @@ from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.individual.search.texts import TextSearchResult
-from evenhand.schema import Schema, decode, encode, is_missing
+from evenhand.models.blackbox.text_model import interpret_replies
+from evenhand.models.load import open_model
+from evenhand.schema.people import decode, encode
+from evenhand.schema.rows.coded import is_missing
+from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -285,7 +289,7 @@ def replay_profiles(
     if schema.passthrough:  # everybody carries the row of their profile
         like = decode(schema, rows[:: compared.shape[1]]).assign(**{name: frame[name] for name in schema.passthrough})
         rows = np.column_stack([rows, np.repeat(np.arange(len(found)), compared.shape[1])])
-    scorer = models.open_model(model, schema, like=like, trust=trust)
+    scorer = open_model(model, schema, like=like, trust=trust)
     labels = models.predict_labels(scorer, rows).reshape(compared.shape)
     words = [
         ", ".join(f"{name}={schema[name].text(entry)}" for name, entry in zip(protected, assignment, strict=True))
@@ -306,8 +310,6 @@ def replay_texts(model: Any, pairs: Sequence[Sequence[str]], *, trust: bool = Fa
         trust: allow model files that can run code when loaded.
     """
     asked = models.load_text_model(model, trust=trust)
-    reply, classes, _ = models.interpret_replies(
-        asked.replies([text for pair in pairs for text in pair]), asked, None, None
-    )
+    reply, classes, _ = interpret_replies(asked.replies([text for pair in pairs for text in pair]), asked, None, None)
     labels = [str(classes[label]) for label in reply.labels]
     return list(zip(labels[::2], labels[1::2], strict=True))

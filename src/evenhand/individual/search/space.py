@@ -10,8 +10,12 @@ import numpy as np
 
 from evenhand.errors import OptionError
 from evenhand.individual.search.plausibility import DISTINCT, ValuePairs
-from evenhand.population import Marginal, UniformMarginal, product_of_marginals
-from evenhand.schema import Attribute, Constraint, People, Schema, counterparts_of, parse_constraint
+from evenhand.population.independent import Marginal, UniformMarginal, product_of_marginals
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.constraint import Constraint, parse_constraint
+from evenhand.schema.counterparts import counterparts_of
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
 Keys: TypeAlias = Integers

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand.core import (
-    PEOPLE_HIDDEN,
+from evenhand.core.document import (
     Column,
     Document,
     Figure,
@@ -19,22 +18,21 @@ from evenhand.core import (
     Note,
     Pair,
     ReportedNumber,
-    Result,
-    ResultPart,
     Side,
     Table,
     TableRow,
     Text,
-    TimeLimit,
 )
 from evenhand.core.progress import ignore_progress
-from evenhand.datasets import (
-    IdentityCategory,
+from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.result_part import ResultPart
+from evenhand.core.time_limit import TimeLimit
+from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
+from evenhand.datasets.identity.swapping import (
     SwapTemplate,
     TermSwapper,
     TextFinding,
     clearest_findings,
-    resolve_categories,
     text_finding,
     words_of,
 )
@@ -42,15 +40,11 @@ from evenhand.errors import DataError
 from evenhand.individual.noise import ASKED_AGAIN, METHOD, FlipNoise, compare_directions
 from evenhand.individual.result import describe_noise
 from evenhand.individual.search.config import TextSearchConfig
-from evenhand.models import NoiseCheck, RepeatCheck, TextAnswers, TextFlip, check_texts, load_text_model
-from evenhand.stats import (
-    FlipCounts,
-    Observed,
-    Quantity,
-    excess_over_noise,
-    observed_rate,
-    show_quantity,
-)
+from evenhand.models.blackbox.text_model import TextAnswers, TextFlip, check_texts, load_text_model
+from evenhand.models.noise import NoiseCheck, RepeatCheck
+from evenhand.stats.excess import FlipCounts, excess_over_noise
+from evenhand.stats.proportion import observed_rate
+from evenhand.stats.quantity import Observed, Quantity, show_quantity
 from evenhand.text import format_count, format_percent
 from evenhand.typing import Progress
 

@@ -30,7 +30,8 @@ from evenhand.mitigation.alternatives.sources import (
     assign_folds,
 )
 from evenhand.mitigation.known_people import KNOWN, describe_left_out
-from evenhand.mitigation.learners import Learner, find_learner
+from evenhand.mitigation.learners.choose import find_learner
+from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.methods.randomized import (
     ConstrainedGroups,
     SaveScorer,
@@ -38,9 +39,13 @@ from evenhand.mitigation.methods.randomized import (
     require_two_labels,
 )
 from evenhand.mitigation.split import put_in_one_table, split_people
-from evenhand.models import Scorer, Subject, WrappedScorer, find_caution, find_ledger
-from evenhand.schema import People
-from evenhand.stats import auc, kolmogorov_distance, quantity_value
+from evenhand.models.ledger import find_ledger
+from evenhand.models.scorer import Scorer, WrappedScorer, find_caution
+from evenhand.models.subject import Subject
+from evenhand.schema.people import People
+from evenhand.stats.auc import auc
+from evenhand.stats.distribution import kolmogorov_distance
+from evenhand.stats.quantity import quantity_value
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 SHARES = (0.5, 0.25, 0.25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 
 GapName: TypeAlias = Literal["gap", "ratio", "equal-opportunity", "equalized-odds"]
 """What is to be reduced between groups."""

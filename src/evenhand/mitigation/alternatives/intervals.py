@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.mitigation.alternatives.gaps import RateGap
 from evenhand.mitigation.result import Change
-from evenhand.stats import simultaneous_critical
+from evenhand.stats.bootstrap import simultaneous_critical
 from evenhand.typing import Booleans, Floats
 
 METHOD = "paired, simultaneous over the frontier (largest studentised deviation)"

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.mitigation.alternatives.rules import RuleInputs
-from evenhand.mitigation.learners import Learner
 from evenhand.mitigation.learners.boosting import BoosterLearner
 from evenhand.mitigation.learners.estimator import EstimatorLearner
+from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.learners.logistic import fit_logistic
 from evenhand.mitigation.split import TrainingSet
 from evenhand.mitigation.training.blind import BlindModel, fix_people, most_frequent_row
-from evenhand.models import EstimatorModel, Scorer, favourable_score, predict_labels
-from evenhand.schema import People
+from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.scorer import Scorer, favourable_score, predict_labels
+from evenhand.schema.people import People
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,

@@ -14,7 +14,11 @@ import numpy as np
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import Scorer, TreeEnsemble, match_columns, plain_numbers, read_booster, summarize_error
+from evenhand.models.blackbox.questions import plain_numbers, summarize_error
+from evenhand.models.readers.boosters import read_booster
+from evenhand.models.scorer import Scorer
+from evenhand.models.trees.columns import match_columns
+from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.typing import Floats
 
 Library = Literal["xgboost", "lightgbm"]

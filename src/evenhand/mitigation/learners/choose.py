@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.errors import ModelError
 from evenhand.mitigation.learners.learner import Learner
-from evenhand.models import (
-    OBJECT_LOADERS,
-    AdditiveNetwork,
-    EstimatorModel,
-    Scorer,
-    TorchModule,
-    load_model,
-    load_stored_object,
-)
-from evenhand.schema import Schema
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.blackbox.torch_module import TorchModule
+from evenhand.models.load import OBJECT_LOADERS, load_model, load_stored_object
+from evenhand.models.scorer import Scorer
+from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from evenhand.models import TreeEnsemble
+    from evenhand.models.trees.ensemble import TreeEnsemble
 
 
 def find_learner(

@@ -13,7 +13,9 @@ from evenhand.errors import MissingExtraError, ModelError
 from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation.learners.learner import file_ending, target_labels, training_frame
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import EstimatorModel, Scorer, plain_numbers, summarize_error
+from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.blackbox.questions import plain_numbers, summarize_error
+from evenhand.models.scorer import Scorer
 
 ENDINGS = (".skops", ".joblib", ".pkl")
 LARGEST_SEED = 2**32

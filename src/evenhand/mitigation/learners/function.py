@@ -16,8 +16,13 @@ from evenhand.mitigation.learners.estimator import ENDINGS, write_object
 from evenhand.mitigation.learners.learner import file_ending, label_values, training_frame
 from evenhand.mitigation.learners.module import write_module
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import AdditiveNetwork, Scorer, TorchModule, import_object, load_model, summarize_error
-from evenhand.schema import Schema
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.blackbox.function import import_object
+from evenhand.models.blackbox.questions import summarize_error
+from evenhand.models.blackbox.torch_module import TorchModule
+from evenhand.models.load import load_model
+from evenhand.models.scorer import Scorer
+from evenhand.schema.schema import Schema
 
 EVERY_ENDING = (".npz", *ENDINGS, ".pt2", ".pt", ".pth", ".json", ".ubj", ".txt")
 

@@ -25,7 +25,9 @@ from evenhand.mitigation.learners.dense import (
 )
 from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import AdditiveNetwork, KerasLayer, Scorer, network_from_layers, read_keras_layers
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.readers.keras_file import KerasLayer, network_from_layers, read_keras_layers
+from evenhand.models.scorer import Scorer
 
 WEIGHTS = "model.weights.h5"
 """What a ``.keras`` file, a zip, calls its weights."""

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import Scorer, same_label
-from evenhand.schema import Value, decode
+from evenhand.models.replies import same_label
+from evenhand.models.scorer import Scorer
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import decode
 from evenhand.typing import Integers
 
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from evenhand.mitigation.learners.learner import target_labels
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import Scorer
-from evenhand.schema import People, Schema, Value
+from evenhand.models.scorer import Scorer
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 ROUNDS = 200

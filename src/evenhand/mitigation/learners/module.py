@@ -14,7 +14,10 @@ from evenhand.mitigation.descent import train_parameters
 from evenhand.mitigation.learners.dense import network_inputs
 from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
-from evenhand.models import Scorer, TorchModule, input_type, load_model, summarize_error
+from evenhand.models.blackbox.questions import summarize_error
+from evenhand.models.blackbox.torch_module import TorchModule, input_type
+from evenhand.models.load import load_model
+from evenhand.models.scorer import Scorer
 
 OWN_FIT = "train it with your own function: `fit=module:function`"
 

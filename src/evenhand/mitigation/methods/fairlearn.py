@@ -29,9 +29,9 @@ from evenhand.mitigation.methods.randomized import (
     require_two_labels,
     silence_warnings,
 )
-from evenhand.models import Scorer, favourable_score
 from evenhand.models.column_types import ColumnTypes
-from evenhand.schema import Schema
+from evenhand.models.scorer import Scorer, favourable_score
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 BOUNDS = (0.01, 0.05)
@@ -150,7 +150,7 @@ class _ModelInputs:
     name: str
 
     def __call__(self, individuals: Floats) -> Any:
-        from evenhand.models import model_input
+        from evenhand.models.blackbox.questions import model_input
 
         return model_input(
             self.schema,
@@ -168,7 +168,7 @@ def _base_model(task: MitigationTask) -> tuple[_FrameClassifier, str]:
     from sklearn.base import BaseEstimator
     from sklearn.linear_model import LogisticRegression
 
-    from evenhand.models import EstimatorModel
+    from evenhand.models.blackbox.estimator import EstimatorModel
 
     given, schema, seed = task.given, task.split.train.schema, task.config.seed
     # A file that the mixture is written to holds no data, so nothing that individuals carry of them.

@@ -21,9 +21,11 @@ from evenhand.errors import DataError, MissingExtraError, OptionError
 from evenhand.mitigation.candidate import MitigationTask, Trial, accuracy, measure_all, remaining_share
 from evenhand.mitigation.learners.estimator import write_object
 from evenhand.mitigation.metrics import SubgroupGapMetric
-from evenhand.models import Scorer, change_templates
-from evenhand.schema import People, Schema, Value, decode, encode
-from evenhand.subgroups import Rules, find_members
+from evenhand.models.scorer import Scorer, change_templates
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import People, decode, encode
+from evenhand.schema.schema import Schema
+from evenhand.subgroups.rules import Rules, find_members
 from evenhand.typing import Booleans, Floats, Integers
 
 

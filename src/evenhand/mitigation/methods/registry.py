@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 from evenhand.errors import MissingExtraError, OptionError
 from evenhand.mitigation.candidate import Candidate, MitigationTask
-from evenhand.mitigation.learners import Learner
-from evenhand.models import AdditiveNetwork, Scorer
+from evenhand.mitigation.learners.learner import Learner
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.scorer import Scorer
 
 Method: TypeAlias = Callable[[MitigationTask], Candidate]
 

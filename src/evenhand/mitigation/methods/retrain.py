@@ -16,16 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.errors import DataError, ModelError
-from evenhand.individual import Variants, find_flips, merge_by_unprotected, search
+from evenhand.individual import search
+from evenhand.individual.flips import Variants, find_flips, merge_by_unprotected
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.findings import FoundProfiles, FoundSubgroup, profiles_from_table
-from evenhand.mitigation.learners import Learner, ResumableLearner
+from evenhand.mitigation.learners.learner import Learner, ResumableLearner
 from evenhand.mitigation.metrics import FlipMetric, SubgroupGapMetric
 from evenhand.mitigation.split import TrainingSet, class_positions
-from evenhand.models import BATCH_ROWS, Scorer, predict_labels
-from evenhand.population import carry_rows
-from evenhand.schema import People, Schema
-from evenhand.subgroups import Perturbation, Rules
+from evenhand.models.scorer import BATCH_ROWS, Scorer, predict_labels
+from evenhand.population.independent import carry_rows
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
+from evenhand.subgroups.perturbation import Perturbation
+from evenhand.subgroups.rules import Rules
 from evenhand.typing import Booleans, Floats, Integers
 
 SEARCHED = 20_000

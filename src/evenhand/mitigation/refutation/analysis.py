@@ -31,8 +31,8 @@ from evenhand.mitigation.refutation.result import (
 )
 from evenhand.mitigation.refutation.search import NEAREST, Multipliers, ProofPart, Relaxation, RuleSearch
 from evenhand.mitigation.refutation.trees import RuleTreeSearch, TreeLeaf, TreeRule, apply_tree, write_tree
-from evenhand.models import Subject
-from evenhand.schema import People
+from evenhand.models.subject import Subject
+from evenhand.schema.people import People
 from evenhand.typing import Floats, Progress
 
 MOST_CELLS = 3000

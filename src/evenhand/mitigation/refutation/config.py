@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 
 RuleFamily: TypeAlias = Literal["any", "linear", "scorecard", "tree"]
 """Which rules are meant: any decision by cell, also by lot; a threshold on a weighted sum of the features, with weights

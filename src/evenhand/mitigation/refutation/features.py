@@ -9,9 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from evenhand.core import quote_word, read_configuration, unknown_entry
+from evenhand.core.configuration import read_configuration, unknown_entry
+from evenhand.core.expressions import quote_word
 from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.schema import Constraint, People, Schema, parse_constraint
+from evenhand.schema.constraint import Constraint, parse_constraint
+from evenhand.schema.people import People
+from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import count_needed
 from evenhand.typing import Booleans, Floats, Integers
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.errors import DataError, OptionError
-from evenhand.mitigation.alternatives import AlternativesResult
+from evenhand.mitigation.alternatives.result import AlternativesResult
 from evenhand.mitigation.methods.randomized import SaveScorer
 from evenhand.mitigation.refutation.features import holds
 from evenhand.mitigation.refutation.result import RefutationResult
 from evenhand.mitigation.refutation.trees import TreeRule, apply_tree, read_tree
-from evenhand.schema import Constraint, Schema, Value, parse_constraint
+from evenhand.schema.attribute import Value
+from evenhand.schema.constraint import Constraint, parse_constraint
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 

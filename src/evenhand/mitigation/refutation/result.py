@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.mitigation.refutation.config import RuleFamily
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,

@@ -14,8 +14,11 @@ from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial, accu
 from evenhand.mitigation.metrics import FlipMetric
 from evenhand.mitigation.split import TrainingSet
 from evenhand.mitigation.training.network import write_network
-from evenhand.models import AdditiveNetwork, AttributeTerm, LineTerm, Scorer, StepTerm, TableTerm, WrappedScorer
-from evenhand.schema import People, Schema, decode, plain_value
+from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, LineTerm, StepTerm, TableTerm
+from evenhand.models.scorer import Scorer, WrappedScorer
+from evenhand.schema.people import People, decode
+from evenhand.schema.rows.coded import plain_value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 PROXIES = (

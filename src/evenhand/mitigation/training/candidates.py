@@ -16,14 +16,14 @@ from evenhand.errors import LimitError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.metrics import SubgroupGapMetric
 from evenhand.mitigation.training.blind import find_protected
-from evenhand.mitigation.training.losses import load_loss
-from evenhand.models import AdditiveNetwork
-from evenhand.population import product_of_marginals
+from evenhand.mitigation.training.losses.loss import load_loss
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.population.independent import product_of_marginals
 from evenhand.typing import Integers
 
 if TYPE_CHECKING:
     from evenhand.mitigation.training.fair_classifier import FairClassifier
-    from evenhand.schema import People
+    from evenhand.schema.people import People
 
 EVERY = 10
 """Training steps between two reports of progress."""

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.training.encoding import FeatureEncoding, joint_groups, number_groups
 from evenhand.mitigation.training.loop import StepRecord, TrainingPlan, train_network
-from evenhand.mitigation.training.losses import load_loss
+from evenhand.mitigation.training.losses.loss import load_loss
 from evenhand.mitigation.training.network import start_from_network
 from evenhand.mitigation.training.tables import (
     accept_fractions,
@@ -25,8 +25,13 @@ from evenhand.mitigation.training.tables import (
     join_features,
     name_protected,
 )
-from evenhand.models import AdditiveNetwork, binary_labels
-from evenhand.schema import Schema, Target, Value, check_index, encode, plain_value
+from evenhand.models.additive.network import AdditiveNetwork, binary_labels
+from evenhand.schema.arrays import check_index
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import encode
+from evenhand.schema.rows.coded import plain_value
+from evenhand.schema.schema import Schema
+from evenhand.schema.target import Target
 from evenhand.typing import Booleans, Floats, Integers
 
 HIDDEN = (512, 256, 64)

@@ -14,8 +14,17 @@ from evenhand.errors import OptionError
 from evenhand.mitigation.learners.dense import write_npz
 from evenhand.mitigation.learners.learner import file_ending
 from evenhand.mitigation.training.encoding import FeatureBlock, FeatureEncoding
-from evenhand.models import AdditiveNetwork, AttributeTerm, CurveTerm, LineTerm, StepTerm, TableTerm, plain_line
-from evenhand.schema import Attribute, Schema, write_schema
+from evenhand.models.additive.network import (
+    AdditiveNetwork,
+    AttributeTerm,
+    CurveTerm,
+    LineTerm,
+    StepTerm,
+    TableTerm,
+    plain_line,
+)
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema, write_schema
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:

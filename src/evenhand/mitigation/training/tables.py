@@ -9,17 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import DataError, OptionError
-from evenhand.schema import (
-    Attribute,
-    Schema,
-    Target,
-    Value,
-    check_rows,
-    infer_schema,
-    list_names,
-    plain_value,
-    read_columns,
-)
+from evenhand.schema.arrays import check_rows, read_columns
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.columns import list_names
+from evenhand.schema.infer import infer_schema
+from evenhand.schema.rows.coded import plain_value
+from evenhand.schema.schema import Schema
+from evenhand.schema.target import Target
 from evenhand.text import list_some
 from evenhand.typing import Floats
 

@@ -12,7 +12,7 @@ from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive.linear import LinearTensor, build_network, scale_units, select_units
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.replies import labels_of_outputs, match_labels
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 
 OutputForm: TypeAlias = Literal["second", "first", "probabilities", "margins", "position", "label"]
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive.network import MonotoneCurve, plain_line
-from evenhand.schema import Attribute, Schema
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 Values: TypeAlias = NDArray[Any]

@@ -32,7 +32,8 @@ from evenhand.models.additive.network import (
     StepTerm,
     TableTerm,
 )
-from evenhand.schema import Attribute, Schema, Value
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 

@@ -12,7 +12,8 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from evenhand.errors import ModelError
-from evenhand.schema import AffineEncoding, Attribute, Schema, Value
+from evenhand.schema.attribute import AffineEncoding, Attribute, Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 CURVE_PLACES = 257

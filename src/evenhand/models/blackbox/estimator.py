@@ -26,8 +26,10 @@ from evenhand.models.column_types import AS_READ, ColumnTypes, find_unseen
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.replies import MatchedLabels, Reply, match_labels
 from evenhand.models.scorer import check_scores
-from evenhand.schema import Attribute, Schema, Value, decode
-from evenhand.schema.rows import list_values
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.people import decode
+from evenhand.schema.rows.coded import list_values
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 MAX_DOMAIN = 10_000

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.schema.words import word_of
 
 CLASSIFIERS = frozenset({"ExponentiatedGradient", "GridSearch", "ThresholdOptimizer"})

@@ -36,9 +36,18 @@ from evenhand.models.outputs import (
     refuse_stated,
     settle_outputs,
 )
-from evenhand.models.replies import MatchedLabels, Reply, match_labels, numeric_outputs, read_reply, target_labels
-from evenhand.models.scorer import BATCH_ROWS, ReplyingScorer, Scorer, WrappedScorer, ask_once
-from evenhand.schema import Schema, Value
+from evenhand.models.replies import (
+    MatchedLabels,
+    Reply,
+    ReplyingScorer,
+    match_labels,
+    numeric_outputs,
+    read_reply,
+    target_labels,
+)
+from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 

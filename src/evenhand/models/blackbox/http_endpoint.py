@@ -55,9 +55,11 @@ from evenhand.models.outputs import (
     refuse_stated,
     settle_outputs,
 )
-from evenhand.models.replies import Reply
-from evenhand.models.scorer import ReplyingScorer, ask_once
-from evenhand.schema import Schema, Value, is_missing, plain_value
+from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.scorer import ask_once
+from evenhand.schema.attribute import Value
+from evenhand.schema.rows.coded import is_missing, plain_value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 

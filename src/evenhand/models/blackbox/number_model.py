@@ -29,7 +29,8 @@ from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.models.encodings import refuse_guessed_codes
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.regressor import check_numbers
-from evenhand.schema import Schema, decode
+from evenhand.schema.people import decode
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 

@@ -26,9 +26,10 @@ from evenhand.models.readers.onnx_signature import (
     input_feeds,
     input_layout,
 )
-from evenhand.models.replies import Reply, match_labels, same_label
-from evenhand.models.scorer import ReplyingScorer, ask_in_batches
-from evenhand.schema import Schema, Value
+from evenhand.models.replies import Reply, ReplyingScorer, match_labels, same_label
+from evenhand.models.scorer import ask_in_batches
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 

@@ -11,8 +11,10 @@ import numpy as np
 
 from evenhand.errors import DataError, ModelError
 from evenhand.models.column_types import AS_READ, ColumnTypes
-from evenhand.population import uniform_population
-from evenhand.schema import Schema, decode, encode, is_missing
+from evenhand.population.independent import uniform_population
+from evenhand.schema.people import decode, encode
+from evenhand.schema.rows.coded import is_missing
+from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:

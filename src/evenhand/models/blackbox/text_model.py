@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
 from evenhand.http import redact_url
 from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
@@ -25,7 +25,9 @@ from evenhand.models.load import OBJECT_LOADERS, load_stored_object
 from evenhand.models.noise import CHECKED, FIRST, NoiseCheck
 from evenhand.models.outputs import OutputKind, check_finite, read_outputs
 from evenhand.models.replies import Reply, label_reply, numeric_outputs, read_reply
-from evenhand.stats import Observed, Repetition, confirm_repeats, observed_rate
+from evenhand.stats.proportion import observed_rate
+from evenhand.stats.quantity import Observed
+from evenhand.stats.repetition import Repetition, confirm_repeats
 from evenhand.typing import Booleans, Floats, Integers
 
 TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]

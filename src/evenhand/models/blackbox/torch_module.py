@@ -13,9 +13,10 @@ from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import plain_numbers, probe_individuals, refusal_error
 from evenhand.models.outputs import OutputKind, OutputReading, check_finite, read_outputs, reference_people
-from evenhand.models.replies import Reply
-from evenhand.models.scorer import ReplyingScorer, ask_in_batches
-from evenhand.schema import Schema, Value
+from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.scorer import ask_in_batches
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 UNREAD = OutputReading("score", "not read yet")

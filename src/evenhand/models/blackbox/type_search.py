@@ -19,7 +19,8 @@ from evenhand.models.blackbox.questions import NOISE_ERRORS
 from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes, needs_conversion, other_input
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.scorer import BATCH_ROWS
-from evenhand.schema import Schema, encode
+from evenhand.schema.people import encode
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 MAX_ROWS = 1000

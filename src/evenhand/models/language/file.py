@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evenhand.chat_answers import find_ambiguous, fold
-from evenhand.core import check_configuration, read_configuration
+from evenhand.core.configuration import check_configuration, read_configuration
 from evenhand.errors import OptionError
 from evenhand.http import MAX_CONNECTIONS
 from evenhand.services import ServiceConnection, check_reserved_options

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenhand.core import check_configuration
-from evenhand.datasets import Person, pronouns_in
+from evenhand.core.configuration import check_configuration
+from evenhand.datasets.identity.names import Person
+from evenhand.datasets.identity.pronouns import pronouns_in
 from evenhand.errors import BudgetError, DataError, EvenhandError, FetchError, ModelError, OptionError
 from evenhand.models.language.answer_store import AnswerStore, question_key
 from evenhand.models.language.answers import (

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from evenhand.errors import OptionError
-from evenhand.schema import is_missing, plain_value
+from evenhand.schema.rows.coded import is_missing, plain_value
 from evenhand.text import suggest_name
 
 MAX_TEMPLATE = 200_000

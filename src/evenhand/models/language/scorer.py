@@ -17,9 +17,11 @@ from evenhand.models.language.file import AnswerFormat
 from evenhand.models.language.model import ChatQuestion, LanguageModel
 from evenhand.models.language.prompts import Prompt
 from evenhand.models.ledger import QuestionLedger
-from evenhand.models.replies import Reply
-from evenhand.models.scorer import ReplyingScorer, ask_once
-from evenhand.schema import Schema, Value, decode
+from evenhand.models.replies import Reply, ReplyingScorer
+from evenhand.models.scorer import ask_once
+from evenhand.schema.attribute import Value
+from evenhand.schema.people import decode
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 TEXT_QUESTIONS = 256

@@ -11,7 +11,7 @@ from evenhand.models.readers.catboost_file import parse_catboost_object
 from evenhand.models.readers.lightgbm_file import parse_lightgbm
 from evenhand.models.readers.xgboost_file import parse_xgboost
 from evenhand.models.trees.ensemble import TreeEnsemble
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 
 
 def read_booster(model: Any, schema: Schema) -> TreeEnsemble:

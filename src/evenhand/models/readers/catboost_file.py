@@ -21,7 +21,7 @@ from evenhand.models.readers.reading import JsonObject
 from evenhand.models.trees.columns import category_codes, category_texts, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 SAVE_AGAIN_HINT = "save the model again with save_model('model.cbm') or save_model('model.json', format='json')"

@@ -29,7 +29,7 @@ from evenhand.models.additive.tensors import Tensor
 from evenhand.models.outputs import OutputKind, read_outputs, reference_people
 from evenhand.models.readers.onnx_signature import attribute_for_input
 from evenhand.models.readers.reading import check_width, locate_errors
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 
 MODELS = ("Sequential", "Functional", "Model")
 OWN_CODE_HINT = (

@@ -16,7 +16,7 @@ from evenhand.errors import ModelError
 from evenhand.models.trees.columns import FeatureColumns, category_codes, column_attribute, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 SAVE_AGAIN_HINT = "save the model again with save_model('model.txt')"

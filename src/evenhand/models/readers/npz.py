@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import AdditiveNetwork, network_from_dense
 from evenhand.models.replies import labels_of_outputs
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 EXPECTED_ARRAYS = "a network file holds W0, b0, W1, b1, ... (x @ W + b, ReLU between the layers)"

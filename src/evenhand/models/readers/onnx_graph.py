@@ -21,7 +21,8 @@ from evenhand.models.additive.tensors import Tensor, is_weights
 from evenhand.models.readers.onnx_operators import OPERATORS, OperatorNode
 from evenhand.models.readers.onnx_signature import attribute_for_input, input_layout, word_numbers
 from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
-from evenhand.schema import Attribute, Schema
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema
 
 OLDEST_OPSET = 7
 """Before this version of the operators, broadcasting had to be written out, and differently."""

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.questions import plain_numbers
 from evenhand.models.column_types import read_number
-from evenhand.schema import Attribute, Schema, decode
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import decode
+from evenhand.schema.schema import Schema
 from evenhand.schema.words import truth_key
 from evenhand.typing import Floats
 

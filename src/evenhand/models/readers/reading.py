@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import ModelError, NotAdditiveError, TrustError
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 BLACK_BOX_HINT = (

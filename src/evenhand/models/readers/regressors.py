@@ -18,8 +18,8 @@ from evenhand.models.readers.sklearn_tables import estimator_columns, perceptron
 from evenhand.models.readers.sklearn_trees import list_bent, read_histogram_tree, read_tree
 from evenhand.models.trees.ensemble import TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree
-from evenhand.population import uniform_population
-from evenhand.schema import Schema
+from evenhand.population.independent import uniform_population
+from evenhand.schema.schema import Schema
 
 LINEAR = frozenset(
     {

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import check_time
+from evenhand.core.time_limit import check_time
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.additive import linear as lin
@@ -34,8 +34,8 @@ from evenhand.models.blackbox.estimator import EstimatorModel, wrap_estimator
 from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.blackbox.questions import model_input, refusal_error
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
-from evenhand.population import uniform_population
-from evenhand.schema import Schema
+from evenhand.population.independent import uniform_population
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats
 
 SCALERS = frozenset({"MaxAbsScaler", "MinMaxScaler", "RobustScaler", "StandardScaler"})

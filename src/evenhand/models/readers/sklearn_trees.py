@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenhand.core import check_time
+from evenhand.core.time_limit import check_time
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.blackbox.estimator import EstimatorModel
@@ -18,7 +18,7 @@ from evenhand.models.readers.sklearn_tables import estimator_columns, transform_
 from evenhand.models.trees.columns import category_codes, match_columns
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, ensemble_labels
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 
@@ -373,7 +373,7 @@ def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) ->
         favourable=labels.favourable,
         takes_missing=False,
     )
-    from evenhand.population import uniform_population
+    from evenhand.population.independent import uniform_population
 
     people = uniform_population(box.schema).sample(256, np.random.default_rng(0))
     if np.abs(trees.scores(people) - box.scores(people)).max() > SAME_SCORE:

@@ -19,7 +19,7 @@ from evenhand.models.additive.linear import LinearTensor, as_linear
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.additive.tensors import Tensor
 from evenhand.models.readers.reading import BLACK_BOX_HINT, check_width, locate_errors
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 
 NumberType: TypeAlias = np.dtype[Any]
 

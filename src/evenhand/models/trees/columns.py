@@ -11,7 +11,8 @@ import numpy as np
 
 from evenhand.errors import ModelError
 from evenhand.models.trees.nodes import MAX_CATEGORY
-from evenhand.schema import Attribute, Schema
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
 
 PLACEHOLDER = re.compile(r"(f|x|Column_)\d+")

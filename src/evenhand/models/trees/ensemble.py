@@ -19,7 +19,8 @@ from evenhand.models.additive.cells import Cells, ListedCell, evaluate_cell, pla
 from evenhand.models.additive.network import hash_numbers, hash_text, require_numbers
 from evenhand.models.replies import MatchedLabels, match_labels, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
-from evenhand.schema import Schema, Value
+from evenhand.schema.attribute import Value
+from evenhand.schema.schema import Schema
 from evenhand.typing import Booleans, Floats, Integers
 
 ZERO_THRESHOLD = float(np.float32(1e-35))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import check_time
+from evenhand.core.time_limit import check_time
 from evenhand.errors import ModelError
 from evenhand.typing import Booleans, Floats, Integers
 

@@ -14,7 +14,7 @@ from evenhand.schema.columns import list_columns, list_names, table_of_columns
 from evenhand.schema.decisions import describe_groups
 from evenhand.schema.people import People, encode
 from evenhand.schema.reading import add_left_out
-from evenhand.schema.rows import CodedColumn, is_missing, plain_value
+from evenhand.schema.rows.coded import CodedColumn, is_missing, plain_value
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import read_number
 from evenhand.typing import Booleans, Floats, Integers

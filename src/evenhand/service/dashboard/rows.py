@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from evenhand.service.store.chain import canonical_json
-from evenhand.shields import DecisionReason
+from evenhand.shields.runtime.shield import DecisionReason
 
 DashboardRow: TypeAlias = dict[str, Any]
 LogEntryMapping: TypeAlias = Mapping[str, Any]

@@ -10,14 +10,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from evenhand.errors import DecisionError, EvenhandError
-from evenhand.genai import GenerationConfig
+from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.service.dashboard.rows import MAX_LABELS, DashboardRow, LogEntryMapping, RowFilter, entry_to_row
 from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.state_machines import GuardMachine
 from evenhand.service.store import chain
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import checkpoints, entries, streams
-from evenhand.shields import ShieldCertificate
+from evenhand.shields.runtime.certificate import ShieldCertificate
 
 STREAM_KINDS = ("shield", "guard")
 """Of streams that people look at."""

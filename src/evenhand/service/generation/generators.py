@@ -8,8 +8,12 @@ from typing import Any, Literal, TypeAlias
 
 from evenhand.coroutines import blocks, call
 from evenhand.errors import ModelError
-from evenhand.genai import ContentRefusedError, Generator, Item, LocalDiffusion, OpenAIChat, OpenAIImages, Studio
+from evenhand.genai.backends.generator import Generator, Item
+from evenhand.genai.backends.local_diffusion import LocalDiffusion
+from evenhand.genai.backends.openai_service import OpenAIChat, OpenAIImages
+from evenhand.genai.backends.studio import Studio
 from evenhand.service.api.error_handlers import ServiceHTTPException
+from evenhand.services import ContentRefusedError
 
 OutputKind: TypeAlias = Literal["image", "text", "either", "nothing"]
 

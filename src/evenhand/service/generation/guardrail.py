@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from evenhand.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
-from evenhand.genai import AnswerStatus, Instruction, Item, known_values
-from evenhand.genai.enforcement.supply import PartFailure
+from evenhand.genai.backends.generator import Item
+from evenhand.genai.enforcement.enforcer import Instruction
+from evenhand.genai.enforcement.guard import AnswerStatus
+from evenhand.genai.enforcement.supply import PartFailure, known_values
 from evenhand.service.background import PeriodicThread
 from evenhand.service.generation.stored_enforcer import LogMetadata, sha256_hex, wait_for_store
 
 if TYPE_CHECKING:
-    from evenhand.genai import Pipeline
+    from evenhand.genai.pipeline import Pipeline
     from evenhand.service.generation.stored_enforcer import RetryQueue, StoredEnforcer
     from evenhand.service.settings import ServedGuardConfig
     from evenhand.service.store.ledger import Ledger

@@ -16,22 +16,19 @@ from typing import Any, TypeAlias, TypeVar
 from evenhand import __version__
 from evenhand.coroutines import call
 from evenhand.errors import AccessError, EvenhandError, FetchError, FetchFailure, StoreError, TrustError
-from evenhand.genai import (
-    AnswerSeries,
-    Enforcer,
-    GenerationConfig,
-    Generator,
-    GuardedAnswer,
-    ItemAttempt,
+from evenhand.genai.backends.generator import Generator, add_usage
+from evenhand.genai.enforcement.enforcer import Enforcer
+from evenhand.genai.enforcement.guard import AnswerSeries, GuardedAnswer
+from evenhand.genai.enforcement.supply import ItemAttempt, PartFailure
+from evenhand.genai.pipeline import (
     Pipeline,
-    add_usage,
     build_classifier,
     build_instruct,
     build_judge,
     build_pipeline,
     check_studio_values,
 )
-from evenhand.genai.enforcement.supply import PartFailure
+from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.http import SecretRedactor
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
 from evenhand.service.generation.guardrail import Guardrail

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, insert, select
 
 from evenhand.errors import StoreError
-from evenhand.genai import Item
+from evenhand.genai.backends.generator import Item
 from evenhand.service.store.database import Database
 from evenhand.service.store.tables import pictures
 

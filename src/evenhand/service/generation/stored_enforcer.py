@@ -15,7 +15,9 @@ from uuid import uuid4
 
 from evenhand.coroutines import blocks, call, is_blocking
 from evenhand.errors import DecisionError, EvenhandError, StoreError
-from evenhand.genai import Admission, Instruction, InstructionWriter, ItemAttempt, ItemOutcome
+from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
+from evenhand.genai.enforcement.instructions import InstructionWriter
+from evenhand.genai.enforcement.supply import ItemAttempt
 from evenhand.http import SecretRedactor
 from evenhand.service.background import PeriodicThread
 from evenhand.service.spending import SECONDS, to_micro

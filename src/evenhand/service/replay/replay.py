@@ -18,12 +18,14 @@ from typing import Any
 
 from pydantic import Field
 
-from evenhand.core import Block, Document, Facts, Note, Result, ResultPart, Text
+from evenhand.core.document import Block, Document, Facts, Note, Text
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.service.rebuilding import rebuild_machine
 from evenhand.service.state_machines import StateMachine
 from evenhand.service.store.chain import GENESIS_HASH, canonical_json, hash_entry, unique_names
-from evenhand.shields import ShieldPolicy
+from evenhand.shields.policy.policy import ShieldPolicy
 
 ENTRY_FIELDS = frozenset({"stream", "number", "at", "body", "previous", "hash"})
 FIRST_FIELDS = frozenset({"kind", "digest", "configuration", "state"})

@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from evenhand.core import Document, Result, Text
+from evenhand.core.document import Document, Text
+from evenhand.core.result import Result
 from evenhand.errors import OptionError
 from evenhand.service.replay.replay import (
     LogDifference,
@@ -22,7 +23,7 @@ from evenhand.service.store.chain import canonical_json
 from evenhand.service.store.database import PAGE_ENTRIES, Database, read_log
 from evenhand.service.store.tables import STREAM_TABLES, answers, checkpoints, entries, pictures, streams
 from evenhand.service.store.transaction import answer_key
-from evenhand.shields import ShieldPolicy
+from evenhand.shields.policy.policy import ShieldPolicy
 
 
 class StoreReplay(Result):

@@ -9,7 +9,7 @@ from typing import Any
 
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.stats import Proved, Unknown
+from evenhand.stats.quantity import Proved, Unknown
 from evenhand.text import format_count
 
 

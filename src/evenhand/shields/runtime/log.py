@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.core import Block, Document, Note, Text
+from evenhand.core.document import Block, Document, Note, Text
 from evenhand.errors import DataError, DecisionError
 from evenhand.text import format_count, format_decimal, split_lines
 

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenhand.core import Block, Column, Document, Figure, NextStep, Note, ReportedNumber, Result, Table, TableRow, Text
+from evenhand.core.document import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    NextStep,
+    Note,
+    ReportedNumber,
+    Table,
+    TableRow,
+    Text,
+)
+from evenhand.core.result import Result
 from evenhand.errors import OptionError
 from evenhand.shields.simulation.result import ShieldSimulationResult, describe_simulated, show_quantity, state_outcome
 from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_shield

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from evenhand.core import Document, Result, ResultPart
+from evenhand.core.document import Document
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
 from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.shield import makes_own_periods, running_digest

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,
@@ -18,13 +18,13 @@ from evenhand.core import (
     NextStep,
     Note,
     ReportedNumber,
-    Result,
-    ResultPart,
     Table,
     TableRow,
     Text,
 )
-from evenhand.stats import Proved, Quantity, Unknown
+from evenhand.core.result import Result
+from evenhand.core.result_part import ResultPart
+from evenhand.stats.quantity import Proved, Quantity, Unknown
 from evenhand.text import format_count, format_percent
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import Config, setting
+from evenhand.core.config import Config, setting
 from evenhand.errors import LimitError, OptionError
 from evenhand.parallel import count_workers, run_parts
 from evenhand.shields.policy.policy import ShieldPolicy
@@ -32,7 +32,9 @@ from evenhand.shields.simulation.streams import ArrivalSource, ArrivalStream, Or
 from evenhand.shields.spec.configuration import format_exact
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty, is_fair, largest_bias
-from evenhand.stats import Estimated, Proved, Quantity, Unknown, estimated_rate, student_interval
+from evenhand.stats.mean import student_interval
+from evenhand.stats.proportion import estimated_rate
+from evenhand.stats.quantity import Estimated, Proved, Quantity, Unknown
 from evenhand.typing import Booleans, Floats, Integers, Progress
 
 DEFAULT_PERIODS = 10

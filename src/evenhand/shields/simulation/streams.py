@@ -19,8 +19,8 @@ from evenhand.shields.spec.plan import Inputs
 from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
-    from evenhand.models import Scorer
-    from evenhand.schema import People
+    from evenhand.models.scorer import Scorer
+    from evenhand.schema.people import People
     from evenhand.shields.simulation.simulated_shields import RunCounters
 
 
@@ -150,7 +150,7 @@ def source_from_people(
         OptionError: there is no such attribute, it has no such value, or it is a number.
         DataError: a group has no people in the data.
     """
-    from evenhand.models import favourable_score, predict_labels
+    from evenhand.models.scorer import favourable_score, predict_labels
 
     schema = people.schema
     position = schema.positions([attribute])[0]

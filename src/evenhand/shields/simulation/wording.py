@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isnan
 
-from evenhand.core import (
+from evenhand.core.document import (
     Block,
     Column,
     Document,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from evenhand.core import check_configuration, read_configuration, unknown_entry
+from evenhand.core.configuration import check_configuration, read_configuration, unknown_entry
 from evenhand.errors import OptionError
 from evenhand.shields.spec.ends import why_nothing_is_required
 from evenhand.shields.spec.plan import (

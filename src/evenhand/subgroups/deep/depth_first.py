@@ -23,8 +23,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import NEVER, TimeLimit
-from evenhand.stats import critical_value
+from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.stats.permutation import critical_value
 from evenhand.subgroups.candidates import CandidateRuleSets, description_length
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.deep.kernel import (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.kernels import compile_kernel
-from evenhand.stats import FAR
+from evenhand.stats.score_difference import FAR
 from evenhand.typing import Floats, Integers
 
 LANES = 256

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import OptionError
-from evenhand.models import Scorer
-from evenhand.schema import Attribute, People
-from evenhand.stats import difference_interval, permute_counts, standardised_gap
+from evenhand.models.scorer import Scorer
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
+from evenhand.stats.permutation import permute_counts, standardised_gap
+from evenhand.stats.proportion import difference_interval
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, equal_width_ends
 from evenhand.subgroups.measures import measure_outcomes

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import NEVER, TimeLimit
+from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.errors import OptionError
-from evenhand.models import BATCH_ROWS, Scorer
-from evenhand.schema import People
+from evenhand.models.scorer import BATCH_ROWS, Scorer
+from evenhand.schema.people import People
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.result import AttributeCells, Finding

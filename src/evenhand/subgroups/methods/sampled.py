@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import LimitError, OptionError
-from evenhand.models import Scorer, predict_labels
-from evenhand.schema import People
-from evenhand.stats import normal_quantile
+from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.schema.people import People
+from evenhand.stats.level import normal_quantile
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import cut_attributes, equal_width_ends
 from evenhand.subgroups.family import RuleSetFamily, build_family

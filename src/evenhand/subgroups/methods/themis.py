@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import LimitError, OptionError
-from evenhand.models import Scorer, predict_labels
-from evenhand.population import uniform_population
-from evenhand.schema import Attribute, People
-from evenhand.stats import largest_difference_of_proportions, normal_quantile
+from evenhand.models.scorer import Scorer, predict_labels
+from evenhand.population.independent import uniform_population
+from evenhand.schema.attribute import Attribute
+from evenhand.schema.people import People
+from evenhand.stats.level import normal_quantile
+from evenhand.stats.proportion import largest_difference_of_proportions
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import AttributeCut, cut_attributes, equal_width_ends
 from evenhand.subgroups.methods.published import (

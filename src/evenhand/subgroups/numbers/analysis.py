@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.core import TimeLimit
+from evenhand.core.time_limit import TimeLimit
 from evenhand.errors import BudgetError, DataError, OptionError
-from evenhand.models import QuestionLedger, Regressor, ask_numbers, find_ledger
-from evenhand.schema import People, PeopleWeights, RecordedNumbers, Target
+from evenhand.models.ledger import QuestionLedger, find_ledger
+from evenhand.models.regressor import Regressor, ask_numbers
+from evenhand.schema.decisions import RecordedNumbers
+from evenhand.schema.people import People
+from evenhand.schema.target import Target
+from evenhand.schema.weights import PeopleWeights
 from evenhand.subgroups.analysis import known_rows
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.measures import MeasuredOutcomes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenhand.core import Metric, ReportedNumber
+from evenhand.core.document import Metric, ReportedNumber
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.wording import (
     describe_rate,

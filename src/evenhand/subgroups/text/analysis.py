@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core import TimeLimit
 from evenhand.core.progress import ignore_progress
-from evenhand.datasets import IdentityCategory, resolve_categories
+from evenhand.core.time_limit import TimeLimit
+from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.errors import DataError, LimitError, OptionError
-from evenhand.models import TextAnswers, check_texts, load_text_model
-from evenhand.stats import normal_quantile
+from evenhand.models.blackbox.text_model import TextAnswers, check_texts, load_text_model
+from evenhand.stats.level import normal_quantile
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.measures import TextOutcomes

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.datasets import IdentityCategory, TermSwapper, words_of
+from evenhand.datasets.identity.lists import IdentityCategory
+from evenhand.datasets.identity.swapping import TermSwapper, words_of
 from evenhand.errors import DataError, OptionError
 from evenhand.subgroups.config import Compared
 from evenhand.subgroups.rules import Rules

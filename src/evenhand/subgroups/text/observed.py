@@ -7,18 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.stats import (
-    SampleMoments,
-    miettinen_nurminen,
-    normal_cdf,
-    normal_quantile,
-    permute_counts,
-    permute_sums,
-    standardised_gap,
-    standardised_mean_gap,
-    welch_interval,
-)
+from evenhand.stats.level import normal_cdf, normal_quantile
+from evenhand.stats.mean import SampleMoments, welch_interval
+from evenhand.stats.permutation import permute_counts, permute_sums, standardised_gap, standardised_mean_gap
 from evenhand.stats.proportion import count_needed
+from evenhand.stats.score_difference import miettinen_nurminen
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import AdjustedTests, adjust_text_tests, p_of_query, significant, text_p_values
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order

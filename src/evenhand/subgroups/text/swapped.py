@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.datasets import SwapTemplate
-from evenhand.stats import clustered_means, normal_quantile
+from evenhand.datasets.identity.swapping import SwapTemplate
+from evenhand.stats.level import normal_quantile
+from evenhand.stats.mean import clustered_means
 from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import adjust_text_tests, significant, text_p_values
 from evenhand.subgroups.result import SwapEffect

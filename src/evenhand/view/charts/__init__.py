@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     import altair as alt
 
-    from evenhand.core import Figure, Result
+    from evenhand.core.document import Figure
+    from evenhand.core.result import Result
 
 __all__ = ["FIGURES", "DrawnFigure", "FigureSource", "draw", "plot"]
 
@@ -53,7 +54,7 @@ def plot(result: Result) -> alt.TopLevelMixin:
     if kind is None:
         raise TypeError(f"expected a result that has a chart, got {type(result).__name__}")
     module, function = _CHARTS[kind]
-    from evenhand.view.drawing import to_altair
+    from evenhand.view.drawing.theme import to_altair
 
     return to_altair(getattr(importlib.import_module(f"{__name__}.{module}"), function)(result))
 
@@ -136,7 +137,7 @@ def draw(figure: Figure, name: str) -> DrawnFigure:
     function = getattr(importlib.import_module(module), source.function)
     if source.form != "svg":
         return DrawnFigure(source.form, function(figure.source, *figure.arguments))
-    from evenhand.view.drawing import draw_figure
+    from evenhand.view.drawing.theme import draw_figure
 
     def draw_at_width(what: Any, *, width: int) -> Any:
         return function(what, *figure.arguments, width=width)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from evenhand.genai import GenaiAssessment, GroupFinding, PromptBias, PromptFinding, ValueFinding, format_coverage
-from evenhand.stats import Observed
+from evenhand.genai.assessment.prompts import PromptBias, PromptFinding
+from evenhand.genai.assessment.result import GenaiAssessment, GroupFinding, ValueFinding, format_coverage
+from evenhand.stats.quantity import Observed
 from evenhand.text import format_count, format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 LANE_HEIGHT = 46
 """Height of a lane; its name stands above its marks."""
@@ -32,7 +32,7 @@ def plot_assessment(result: GenaiAssessment) -> Spec:
     if result.prompts is not None:
         groups = dict.fromkeys(one.group for one in result.prompts.findings if one.items)
         parts += [draw_prompts(result.prompts, group) for group in groups]
-    return drawing.stack_charts(parts)
+    return stack_charts(parts)
 
 
 def _overdue_times(value: ValueFinding, length: int) -> Iterator[tuple[int, int]]:
@@ -72,34 +72,34 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
         return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
     layers = [
-        drawing.mark_layer(
+        mark_layer(
             [row | {"start": start} for row in rows],
             {"type": "rule", "color": LIGHT["grid"], "yOffset": 8},
             y=y,
             x=x("start"),
             x2={"field": "end"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             waits,
             {"type": "rule", "color": LIGHT["open"], "strokeWidth": 7, "yOffset": 8},
             y=y,
             x=x("from"),
             x2={"field": "to"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             overdue,
             {"type": "rule", "color": LIGHT["different"], "strokeWidth": 3, "yOffset": 8},
             y=y,
             x=x("from"),
             x2={"field": "to"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             ticks,
             {"type": "tick", "orient": "vertical", "size": 16, "thickness": 2, "color": LIGHT["same"], "yOffset": 8},
             y=y,
             x=x("item"),
         ),
-        drawing.mark_layer(
+        mark_layer(
             crosses,
             {
                 "type": "point",
@@ -113,7 +113,7 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
             y=y,
             x=x("from"),
         ),
-        drawing.mark_layer(
+        mark_layer(
             rows,
             {"type": "text", "align": "left", "baseline": "bottom", "dy": -5},
             y=y,
@@ -130,7 +130,7 @@ def draw_timeline(group: GroupFinding, *, width: int = WIDE) -> Spec:
         for value in shown
     )
     spec = {"layer": layers, "width": width - 24, "height": {"step": LANE_HEIGHT}, "title": title}
-    return drawing.finish_chart(spec, f"When each value of {group.name} appeared. {said}{more}.")
+    return finish_chart(spec, f"When each value of {group.name} appeared. {said}{more}.")
 
 
 def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
@@ -154,7 +154,7 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
         }
     colours = {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]}
     dashes = {"domain": names, "range": [list(dash) for dash in DASHES[: len(names)]]}
-    line = drawing.mark_layer(
+    line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
         x={
@@ -178,7 +178,7 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
     title = {"text": f"Share of all {of} of values that have appeared{more}"}
     said = "; ".join(f"{name}: {format_coverage(coverage)}" for name, coverage in known)
     spec = {"layer": [line], "width": width - 62, "height": 220, "title": title}
-    return drawing.finish_chart(spec, f"{title['text']}, item by item. At the end: {said}.")
+    return finish_chart(spec, f"{title['text']}, item by item. At the end: {said}.")
 
 
 def _curve_steps(curve: tuple[float, ...]) -> list[tuple[int, float]]:
@@ -249,8 +249,8 @@ def draw_prompts(bias: PromptBias, group: str, *, width: int = WIDE) -> Spec:
     }
     bar = {"type": "bar", "height": 12, "yOffset": 9, "stroke": LIGHT["paper"], "strokeWidth": 1.5}
     layers = [
-        drawing.mark_layer(bars, bar, y=y, x=x | {"field": "from"}, x2={"field": "to"}, color=colour),
-        drawing.mark_layer(
+        mark_layer(bars, bar, y=y, x=x | {"field": "from"}, x2={"field": "to"}, color=colour),
+        mark_layer(
             rows,
             {"type": "text", "align": "left", "baseline": "bottom", "dy": 0},
             y=y,
@@ -266,7 +266,7 @@ def draw_prompts(bias: PromptBias, group: str, *, width: int = WIDE) -> Spec:
         for one in shown
     )
     spec = {"layer": layers, "width": width - 30, "height": {"step": PROMPT_LANE}, "title": title}
-    return drawing.finish_chart(spec, f"Shares of the values of {group}, by prompt. {said}{more}.")
+    return finish_chart(spec, f"Shares of the values of {group}, by prompt. {said}{more}.")
 
 
 def _prompt_words(one: PromptFinding, width: int) -> str:

@@ -5,22 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evenhand.certification import AttributeSlice, Certificate
-from evenhand.checker import CertificateCheck
+from evenhand.certification.certificate.result import AttributeSlice, Certificate
+from evenhand.checker.result import CertificateCheck
 from evenhand.text import SIMULATED, format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import (
-    Bar,
-    Block,
-    Dot,
-    Mark,
-    Panel,
-    Row,
-    RowChart,
-    Span,
-    Spec,
-    Tick,
-)
+from evenhand.view.drawing.axis import percentages, spread
+from evenhand.view.drawing.rows import Bar, Block, Dot, Mark, Panel, Row, RowChart, Span, Tick
+from evenhand.view.drawing.theme import Spec, stack_charts
 
 SHARE_PARTS = (
     ("certified", "certified fair: the same decision", "same"),
@@ -38,7 +28,7 @@ def plot_certificate(result: Certificate) -> Spec:
     parts = [draw_shares([result])]
     if informative_attributes(result):
         parts.append(draw_slices(result))
-    return drawing.stack_charts(parts)
+    return stack_charts(parts)
 
 
 def draw_shares(certificates: Sequence[Certificate]) -> RowChart:
@@ -76,7 +66,7 @@ def draw_check(result: CertificateCheck) -> RowChart:
         if share:
             marks.append(Bar(at, at + share, roles[name]))
             at += share
-    axis = drawing.spread(0.0, 1.0, drawing.percentages, about=4, whole=True)
+    axis = spread(0.0, 1.0, percentages, about=4, whole=True)
     row = Row(" x ".join(result.protected) or "rejected", (tuple(marks),))
     said = ", ".join(f"{name} {format_percent(share)}" for name, share in shares if share is not None)
     return RowChart(
@@ -97,7 +87,7 @@ def _round_up(share: float) -> float:
 
 
 def _share_bars(certificates: Sequence[Certificate], start: float, title: str) -> Block:
-    axis = drawing.spread(start, 1.0, drawing.percentages)
+    axis = spread(start, 1.0, percentages)
     rows = tuple(Row(_certificate_name(certificate), (_marks(certificate, start),)) for certificate in certificates)
     return Block(rows=rows, panels=(Panel(axis),), title=title, place="above", height=HEIGHT)
 
@@ -149,7 +139,7 @@ def draw_slices(certificate: Certificate) -> RowChart:
     shown = [one for one in certificate.slices if one.attribute in names]
     most = [one.estimate.high for one in shown if one.estimate.n >= MIN_SAMPLED] + [one.undecided for one in shown]
     top = min(1.0, 1.05 * max(most, default=1.0)) or 1.0
-    axis = drawing.spread(0.0, top, drawing.percentages, about=4)
+    axis = spread(0.0, top, percentages, about=4)
     blocks = tuple(
         Block(
             rows=tuple(Row(one.values, (_slice_marks(one, top),)) for one in shown if one.attribute == name),

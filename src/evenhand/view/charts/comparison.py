@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from evenhand.auditing import AuditComparison, ChangeLine, name_line
-from evenhand.stats import MEASURED, Observed
-from evenhand.view import drawing
-from evenhand.view.drawing import Block, Dot, Line, Panel, Row, RowChart
+from evenhand.auditing.changes import AuditComparison, ChangeLine
+from evenhand.auditing.comparison_wording import name_line
+from evenhand.stats.quantity import MEASURED, Observed
+from evenhand.view.drawing.axis import differences, spread
+from evenhand.view.drawing.rows import Block, Dot, Line, Panel, Row, RowChart
 
 ROLES = {"better": "same", "worse": "different"}
 """Verdict -> colour; all others are grey and hollow."""
@@ -29,7 +30,7 @@ def draw_changes(result: AuditComparison) -> RowChart:
     )
     low = min((change.low for _, change in known), default=-0.01)
     high = max((change.high for _, change in known), default=0.01)
-    axis = drawing.spread(min(low, -0.001), max(high, 0.001), drawing.differences, about=5)
+    axis = spread(min(low, -0.001), max(high, 0.001), differences, about=5)
     title = f"change, {result.unit}" if measured and result.unit else "change"
     return RowChart(
         "Changes between two audits. " + "; ".join(map(_say, (line for line, _ in known))) + ".",

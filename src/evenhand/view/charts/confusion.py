@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Spec
+from evenhand.view.drawing.fonts import cut_text, text_width
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer
 
 if TYPE_CHECKING:
-    from evenhand.genai import ConfusionResult
-    from evenhand.groups import LabelGroup, LabelMetrics
+    from evenhand.genai.classifiers.confusion import ConfusionResult
+    from evenhand.groups.label_result import LabelGroup, LabelMetrics
 
 CELL_SIZE = 84
 """Width of a square, unless names above it are wider or there is no room; it is half as high."""
@@ -46,20 +46,20 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
     ]
     across = [*values, "cannot tell"]
     down = [words[name] for name in names]
-    beside = min(LONGEST_NAME, max(map(drawing.text_width, down)))
-    widest = math.ceil(max(map(drawing.text_width, across))) + 8
+    beside = min(LONGEST_NAME, max(map(text_width, down)))
+    widest = math.ceil(max(map(text_width, across))) + 8
     side = min(max(CELL_SIZE, widest), (width - math.ceil(beside) - 34) // len(names))
     looks = {"labelLimit": LONGEST_NAME, "labelOverlap": False}
     top = looks | {"title": "said", "orient": "top", "labelAngle": -90 if side < widest else 0}
     x: Spec = {"field": "said", "type": "nominal", "sort": across, "axis": top}
     y: Spec = {"field": "shown", "type": "nominal", "sort": down, "axis": looks | {"title": "shown"}}
     layers = [
-        drawing.mark_layer(
+        mark_layer(
             rows,
             {"type": "rect", "stroke": LIGHT["grid"]},
             x=x,
             y=y,
-            color=drawing.literal_color("colour"),
+            color=literal_color("colour"),
             opacity={
                 "field": "share",
                 "type": "quantitative",
@@ -67,11 +67,11 @@ def draw_counts(result: ConfusionResult, *, width: int = WIDE) -> Spec:
                 "legend": None,
             },
         ),
-        drawing.mark_layer(rows, {"type": "text"}, x=x, y=y, text={"field": "items", "type": "nominal"}),
+        mark_layer(rows, {"type": "text"}, x=x, y=y, text={"field": "items", "type": "nominal"}),
     ]
     said = "; ".join(f"{row['shown']} said to be {row['said']}: {row['items']}" for row in rows)
     height = max(18, min(side, CELL_SIZE) // 2) * len(names)
-    return drawing.finish_chart({"layer": layers, "width": side * len(names), "height": height}, said)
+    return finish_chart({"layer": layers, "width": side * len(names), "height": height}, said)
 
 
 def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -> Spec:
@@ -86,7 +86,7 @@ def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -
     commonest = sorted(range(len(truly)), key=lambda i: -truly[i])[:MAX_LABELS]
     shown = [i for i in range(len(truly)) if i in commonest]
     names = [result.labels[i] for i in shown]
-    beside = min(LABEL_NAME, math.ceil(max(map(drawing.text_width, names)))) + 44
+    beside = min(LABEL_NAME, math.ceil(max(map(text_width, names)))) + 44
     across = 1 if width < WIDE else min(len(largest), 3)
     side = min(LARGEST_CELL, ((width - 20 * (across - 1)) // across - beside) // len(names))
     side = max(side, 18)
@@ -98,7 +98,7 @@ def draw_group_confusions(result: LabelMetrics, by: str, *, width: int = WIDE) -
         for i, name in zip(shown, names, strict=True)
     )
     spec: Spec = {"concat": panels, "columns": across, "spacing": 20}
-    return drawing.finish_chart(spec, f"True and given labels by {by}; given the true label: {right}.")
+    return finish_chart(spec, f"True and given labels by {by}; given the true label: {right}.")
 
 
 def _draw_cells(group: LabelGroup, least: int, shown: list[int], names: list[str], side: int) -> Spec:
@@ -118,7 +118,7 @@ def _draw_cells(group: LabelGroup, least: int, shown: list[int], names: list[str
                     "colour": LIGHT["same"] if i == j else LIGHT["different"],
                 }
             )
-    upright = side < max(map(drawing.text_width, names)) + 4
+    upright = side < max(map(text_width, names)) + 4
     looks = {"labelLimit": LABEL_NAME, "labelOverlap": False}
     top = looks | {"title": "given", "orient": "top", "labelAngle": -90 if upright else 0}
     x: Spec = {"field": "given", "type": "nominal", "sort": names, "axis": top}
@@ -132,24 +132,24 @@ def _draw_cells(group: LabelGroup, least: int, shown: list[int], names: list[str
     counts = side >= ROOM_FOR_COUNTS
     percent = {"type": "text", "fontSize": 12 if side >= 34 else 9, "dy": -6 if counts else 0}
     layers = [
-        drawing.mark_layer(
+        mark_layer(
             rows,
             {"type": "rect", "stroke": LIGHT["grid"]},
             x=x,
             y=y,
-            color=drawing.literal_color("colour"),
+            color=literal_color("colour"),
             opacity=opacity,
         ),
-        drawing.mark_layer(rows, percent, x=x, y=y, text={"field": "percent", "type": "nominal"}),
+        mark_layer(rows, percent, x=x, y=y, text={"field": "percent", "type": "nominal"}),
     ]
     if counts:
         small = {"type": "text", "fontSize": 10, "dy": 9, "color": LIGHT["muted"]}
-        layers.append(drawing.mark_layer(rows, small, x=x, y=y, text={"field": "people", "type": "nominal"}))
+        layers.append(mark_layer(rows, small, x=x, y=y, text={"field": "people", "type": "nominal"}))
     room = side * len(names)
     few = ", too few" if group.size < least else ""
-    size = drawing.cut_text(f"{group.size:,} people{few}", room)
+    size = cut_text(f"{group.size:,} people{few}", room)
     # Bold letters of a title are about a fifth wider.
-    title = {"text": drawing.cut_text(group.label, room / 1.2), "subtitle": size, "subtitleFontSize": 12}
+    title = {"text": cut_text(group.label, room / 1.2), "subtitle": size, "subtitleFontSize": 12}
     return {
         "title": title,
         "layer": layers,

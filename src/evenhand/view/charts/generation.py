@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from evenhand.genai import GenerationSimulationResult, PolicyComparisonResult
+from evenhand.genai.simulation.result import GenerationSimulationResult, PolicyComparisonResult
 from evenhand.text import format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Spec
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer, stack_charts
 
 ROLES = {"free": "muted", "published": "different", "before": "same", "after": "third"}
 SHAPES = {"free": "cross", "published": "diamond", "before": "circle", "after": "triangle-up"}
@@ -20,7 +19,7 @@ SimulatedPolicies: TypeAlias = GenerationSimulationResult | PolicyComparisonResu
 def plot_generation_simulation(result: SimulatedPolicies) -> Spec:
     """Draw the longest gaps beside their deadlines, above violations, interventions and calls, each by policy."""
     parts = [draw_gaps(result), draw_costs(result)]
-    return drawing.stack_charts(parts)
+    return stack_charts(parts)
 
 
 def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
@@ -59,7 +58,7 @@ def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
     shape = color | {"scale": {"domain": policies, "range": [SHAPES[name] for name in policies]}}
     offset = {"field": "policy", "type": "nominal", "sort": policies}
     layers = [
-        drawing.mark_layer(
+        mark_layer(
             deadlines,
             {"type": "bar", "color": LIGHT["grid"], "height": {"band": 1}},
             y=y,
@@ -67,7 +66,7 @@ def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
             x=x | {"field": "zero"},
             x2={"field": "deadline"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             rows,
             {"type": "point", "filled": True, "size": 70, "opacity": 1},
             y=y,
@@ -87,7 +86,7 @@ def draw_gaps(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
     }
     said = "; ".join(f"{row['value']}, {row['policy']}: {row['gap']:,}" for row in rows[: 8 * len(policies)])
     height = max(60, len(order) * max(26, 14 * len(policies)))
-    return drawing.finish_chart(
+    return finish_chart(
         {"layer": layers, "width": width - LABEL_WIDTH - 14, "height": height, "title": title | {"frame": "bounds"}},
         f"The longest gap of each value: {said}.",
     )
@@ -124,10 +123,8 @@ def draw_costs(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
             "scale": {"domain": [0, 1.35 * max(*numbers, 1e-9)], "nice": False},
         }
         layers = [
-            drawing.mark_layer(
-                rows, {"type": "bar", "height": {"band": 0.7}}, x=x, y=y, color=drawing.literal_color("color")
-            ),
-            drawing.mark_layer(
+            mark_layer(rows, {"type": "bar", "height": {"band": 0.7}}, x=x, y=y, color=literal_color("color")),
+            mark_layer(
                 rows,
                 {"type": "text", "align": "left", "dx": 4},
                 x=x,
@@ -141,7 +138,7 @@ def draw_costs(result: SimulatedPolicies, *, width: int = WIDE) -> Spec:
         f"prompts changed, {one.generator_calls / one.requests:.3f} items made per request"
         for one in simulations
     )
-    return drawing.finish_chart(
+    return finish_chart(
         {"hconcat" if beside else "vconcat": panels, "spacing": 20}, f"What policies missed and cost. {said}."
     )
 

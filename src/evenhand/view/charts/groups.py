@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenhand.groups import DRAWN, Breakdown, CalibrationBin, Group, GroupMetrics, LabelGroup, LabelMetrics
-from evenhand.stats import Quantity, Unknown, quantity_value
+from evenhand.groups.breakdown import Breakdown, Group
+from evenhand.groups.label_result import LabelGroup, LabelMetrics
+from evenhand.groups.result import DRAWN, CalibrationBin, GroupMetrics
+from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 from evenhand.text import format_percent
-from evenhand.view import drawing
 from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.charts.numbers import draw_quantiles
-from evenhand.view.drawing import Block, Dot, Line, Mark, Panel, Row, RowChart, Spec, Tick
+from evenhand.view.drawing.axis import Axis, percentages, spread
+from evenhand.view.drawing.rows import Block, Dot, Line, Mark, Panel, Row, RowChart, Tick, together
+from evenhand.view.drawing.theme import Spec, stack_charts
 
 PANELS = {
     "selection_rate": "Selection rate",
@@ -28,7 +31,7 @@ LABELS_A_ROW, MOST_LABELS = 3, 12
 MOST_PANELS = 8
 """Groups whose reliability is drawn: the largest."""
 
-WHOLE = drawing.Axis(0.0, 1.0, ((0.0, "0%"), (0.25, ""), (0.5, "50%"), (0.75, ""), (1.0, "100%")))
+WHOLE = Axis(0.0, 1.0, ((0.0, "0%"), (0.25, ""), (0.5, "50%"), (0.75, ""), (1.0, "100%")))
 """An axis of all shares."""
 
 
@@ -39,7 +42,7 @@ def plot_groups(result: GroupMetrics) -> Spec | RowChart:
     """
     if result.outcome is not None:
         names = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
-        return drawing.stack_charts([draw_quantiles(result, name) for name in names], "Quantile curves of each group.")
+        return stack_charts([draw_quantiles(result, name) for name in names], "Quantile curves of each group.")
     if result.by_label is not None:
         return plot_labels(result.by_label)
     return draw_groups(result)
@@ -47,7 +50,7 @@ def plot_groups(result: GroupMetrics) -> Spec | RowChart:
 
 def draw_groups(result: GroupMetrics) -> RowChart:
     """Draw all breakdowns above each other."""
-    return drawing.together(draw_breakdown(breakdown) for breakdown in result.breakdowns)
+    return together(draw_breakdown(breakdown) for breakdown in result.breakdowns)
 
 
 def draw_breakdown(breakdown: Breakdown) -> RowChart:
@@ -76,9 +79,9 @@ def plot_labels(result: LabelMetrics) -> Spec | RowChart:
     """Return the confusions of each group, one attribute below the other; the shares of labels without true labels."""
     single = [breakdown.by[0] for breakdown in result.breakdowns if len(breakdown.by) == 1]
     if not result.overall.confusion:
-        return drawing.together(draw_label_shares(result, name) for name in single)
+        return together(draw_label_shares(result, name) for name in single)
     drawn = [draw_group_confusions(result, name) for name in single]
-    return drawing.stack_charts(drawn, "True and given labels of each group.")
+    return stack_charts(drawn, "True and given labels of each group.")
 
 
 def draw_label_shares(result: LabelMetrics, by: str) -> RowChart:
@@ -205,7 +208,7 @@ def _metric_panel(groups: list[Group], metric: str) -> Panel:
         highest = max((_metric_value(group, metric, 0.0) for group in groups if not group.small), default=0.0)
         lines = (Line(0.8 * highest),) if highest > 0 else ()
     top = 1.0 if metric == "true_positive_rate" else _axis_end(groups, metric)
-    axis = WHOLE if top > 0.6 else drawing.spread(0.0, top, drawing.percentages, about=3, whole=True)
+    axis = WHOLE if top > 0.6 else spread(0.0, top, percentages, about=3, whole=True)
     return Panel(axis, PANELS[metric], lines)
 
 

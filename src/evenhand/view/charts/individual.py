@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.individual import FlipRate, IndividualResult, TextSearchResult
-from evenhand.stats import Estimated, Observed, Proved, Unknown
+from evenhand.individual.result import FlipRate, IndividualResult
+from evenhand.individual.search.texts import TextSearchResult
+from evenhand.stats.quantity import Estimated, Observed, Proved, Unknown
 from evenhand.text import SIMULATED, format_percent
-from evenhand.view import drawing
 from evenhand.view.charts.groups import draw_groups, plot_groups
-from evenhand.view.drawing import LIGHT, Block, Dot, Label, Panel, Row, RowChart, Spec
+from evenhand.view.drawing.axis import percentages, spread
+from evenhand.view.drawing.rows import Block, Dot, Label, Panel, Row, RowChart, together
+from evenhand.view.drawing.theme import LIGHT, Spec, finish_chart, mark_layer
 
 if TYPE_CHECKING:
-    from evenhand.auditing import AuditResult
+    from evenhand.auditing.result import AuditResult
 
 
 def draw_flips(result: IndividualResult) -> RowChart:
@@ -20,7 +22,7 @@ def draw_flips(result: IndividualResult) -> RowChart:
     known = [(rate, number) for rate in result.rates if not isinstance(number := rate.headline.rate, Unknown)]
     rows = tuple(Row(_name(rate), (_marks(quantity),)) for rate, quantity in known)
     top = max((getattr(quantity, "high", quantity.value) for _, quantity in known), default=0.0) or 0.01
-    axis = drawing.spread(0.0, top, drawing.percentages, about=4, whole=True)
+    axis = spread(0.0, top, percentages, about=4, whole=True)
     parts = "; ".join(f"{_name(rate)}: {format_percent(one.value)} ({one.kind})" for rate, one in known)
     changing = "with these attributes" if result.compares_counterparts else "when only these attributes change"
     return RowChart(
@@ -62,11 +64,9 @@ def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
 
     blue = {"value": LIGHT["same"]}
     layers = [
-        drawing.mark_layer(rows, {"type": "rule", "strokeWidth": 2}, y=y, x=x("low"), x2={"field": "high"}, color=blue),
-        drawing.mark_layer(
-            rows, {"type": "point", "filled": True, "size": 70, "opacity": 1}, y=y, x=x("value"), color=blue
-        ),
-        drawing.mark_layer(
+        mark_layer(rows, {"type": "rule", "strokeWidth": 2}, y=y, x=x("low"), x2={"field": "high"}, color=blue),
+        mark_layer(rows, {"type": "point", "filled": True, "size": 70, "opacity": 1}, y=y, x=x("value"), color=blue),
+        mark_layer(
             rows,
             {"type": "text", "align": "left", "dx": 9},
             y=y,
@@ -76,7 +76,7 @@ def draw_text_flips(result: TextSearchResult, *, width: int = 880) -> Spec:
     ]
     said = "; ".join(f"{row['name']} {row['shown']}" for row in rows)
     description = f"Share of texts whose label flips when identity terms are swapped, observed. {said}."
-    return drawing.finish_chart({"layer": layers, "width": width - 200, "height": {"step": 28}}, description)
+    return finish_chart({"layer": layers, "width": width - 200, "height": {"step": 28}}, description)
 
 
 def plot_audit(audit: AuditResult) -> Spec | RowChart:
@@ -84,4 +84,4 @@ def plot_audit(audit: AuditResult) -> Spec | RowChart:
     if audit.groups.outcome is not None or audit.groups.by_label is not None:
         return plot_groups(audit.groups)
     flips = [] if audit.individual is None else [draw_flips(audit.individual)]
-    return drawing.together([draw_groups(audit.groups), *flips])
+    return together([draw_groups(audit.groups), *flips])

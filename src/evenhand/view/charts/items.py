@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from evenhand.genai import SequenceFinding
+    from evenhand.genai.assessment.result import SequenceFinding
 
 SHOWN = 240
 """Items of a sequence that are shown at most."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from evenhand.llm import GroupGap, LanguageModelAudit, LanguageModelComparison, show_gap
-from evenhand.stats import Quantity, Unknown
+from evenhand.llm.comparison import LanguageModelComparison
+from evenhand.llm.result import GroupGap, LanguageModelAudit
+from evenhand.llm.wording import show_gap
+from evenhand.stats.quantity import Quantity, Unknown
 from evenhand.text import format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import Bar, Block, Dot, Label, Line, Panel, Row, RowChart, Span
+from evenhand.view.drawing.axis import differences, percentages, spread
+from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Panel, Row, RowChart, Span, together
 
 CAUSES = (("noise", "open", "own noise"), ("names", "third", "names"), ("identity", "different", "identity"))
 """The parts of flips: field, colour, name."""
@@ -18,7 +20,7 @@ NAMES = 330
 def plot_language_audit(result: LanguageModelAudit) -> RowChart:
     """Plot the gaps above the causes of flips."""
     causes = [draw_causes(result)] if any(one.flips is not None for one in result.comparisons) else []
-    return drawing.together([draw_language_gaps(result), *causes])
+    return together([draw_language_gaps(result), *causes])
 
 
 def draw_language_gaps(result: LanguageModelAudit) -> RowChart:
@@ -47,7 +49,7 @@ def _draw_gaps(result: LanguageModelAudit, rows: list[tuple[str, Quantity, int]]
     scale = 100.0 if result.outcome in ("rate", "score") else 1.0
     ends = [end for _, one, _ in rows if not isinstance(one, Unknown) for end in (one.value, *_ends(one))]
     reach = scale * max((abs(end) for end in ends), default=0.0) or scale * 0.01
-    panel = Panel(drawing.spread(-reach, reach, drawing.differences), lines=(Line(0.0, dashed=False),))
+    panel = Panel(spread(-reach, reach, differences), lines=(Line(0.0, dashed=False),))
     said = "; ".join(f"{name}: {show_gap(result, one).text}" for name, one, _ in rows)
     drawn = tuple(_gap_row(name, one, indent, scale, show_gap(result, one).text) for name, one, indent in rows)
     return RowChart(f"{description}. {said}.", (Block(rows=drawn, panels=(panel,), names=NAMES, height=32),))
@@ -74,7 +76,7 @@ def draw_causes(result: LanguageModelAudit) -> RowChart:
     """Draw one bar per pair of groups: noise, names and identity, with the interval of identity at its end."""
     split = [one for one in result.comparisons if one.flips is not None]
     top = max((_bar_end(one) for one in split), default=0.0) or 0.01
-    panel = Panel(drawing.spread(0.0, top, drawing.percentages, about=4, whole=True))
+    panel = Panel(spread(0.0, top, percentages, about=4, whole=True))
     said = "; ".join(f"{one.name}: {_causes_in_words(one)}" for one in split)
     rows = tuple(Row(one.name, (_cause_marks(one),)) for one in split)
     legend = tuple((role, name) for _, role, name in CAUSES)

@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evenhand.mitigation import (
-    PART_TITLES,
-    AlternativesResult,
-    CandidateResult,
-    ChangeVerdict,
-    ComparisonLine,
-    MitigationResult,
-)
-from evenhand.stats import Observed, Quantity, Unknown
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Axis, Spec
+from evenhand.mitigation.alternatives.result import AlternativesResult
+from evenhand.mitigation.result import PART_TITLES, CandidateResult, ChangeVerdict, ComparisonLine, MitigationResult
+from evenhand.stats.quantity import Observed, Quantity, Unknown
+from evenhand.view.drawing.axis import Axis, percentages, spread
+from evenhand.view.drawing.fonts import text_width
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer, stack_charts
 
 NAMES, VERDICTS, APART = 350, 92, 22
 """Pixels for names, for verdicts, and between panels."""
@@ -35,7 +30,7 @@ Y: Spec = {"field": "row", "type": "nominal", "axis": None, "sort": None}
 def plot_mitigation(result: MitigationResult) -> Spec:
     """Plot before and after under every candidate."""
     parts = [draw_candidate(candidate) for candidate in result.candidates]
-    return drawing.stack_charts(parts)
+    return stack_charts(parts)
 
 
 def draw_candidate(candidate: CandidateResult, *, width: int = WIDE) -> Spec:
@@ -54,7 +49,7 @@ def draw_candidate(candidate: CandidateResult, *, width: int = WIDE) -> Spec:
         if _is_drawn(line)
     )
     name = f"{candidate.method}, {candidate.words}"
-    return drawing.finish_chart({"vconcat": parts, "spacing": 18}, f"Before and after: {name}. {said}.")
+    return finish_chart({"vconcat": parts, "spacing": 18}, f"Before and after: {name}. {said}.")
 
 
 def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
@@ -64,7 +59,7 @@ def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
     lines = [line for line in lines if _is_drawn(line)]
     names = ["given model", *(candidate.method for candidate in result.candidates)]
     beside = width >= WIDE
-    taken = math.ceil(max(map(drawing.text_width, names))) + 20
+    taken = math.ceil(max(map(text_width, names))) + 20
     beside = beside and len(lines) <= 4
     each = (width - taken - 20) // len(lines) - 24 if beside else width - taken - 48
     panels = []
@@ -83,7 +78,7 @@ def draw_candidates(result: MitigationResult, *, width: int = WIDE) -> Spec:
         + ", ".join(f"{line.words} {_quantity_value(line.after):.3f}" for line in matching_lines(candidate, lines))
         for name, candidate in zip(names[1:], result.candidates, strict=True)
     )
-    return drawing.finish_chart(together | {"spacing": 24}, f"Candidates beside each other. {said}.")
+    return finish_chart(together | {"spacing": 24}, f"Candidates beside each other. {said}.")
 
 
 def matching_lines(candidate: CandidateResult, lines: Sequence[ComparisonLine]) -> list[ComparisonLine]:
@@ -141,7 +136,7 @@ def _part_panel(lines: Sequence[ComparisonLine], title: str, width: int) -> Spec
 
 
 def _text_column(rows: Sequence[Spec], field: str, width: int) -> Spec:
-    text = drawing.mark_layer(
+    text = mark_layer(
         rows,
         {"type": "text", "align": "left", "limit": width, "color": LIGHT["ink"]},
         y=Y,
@@ -152,7 +147,7 @@ def _text_column(rows: Sequence[Spec], field: str, width: int) -> Spec:
 
 
 def _empty_panel(rows: Sequence[Spec], width: int) -> Spec:
-    return drawing.mark_layer(rows, {"type": "point", "opacity": 0}, y=Y) | {"width": width, "height": {"step": ROW}}
+    return mark_layer(rows, {"type": "point", "opacity": 0}, y=Y) | {"width": width, "height": {"step": ROW}}
 
 
 def _before_after_dots(rows: Sequence[Spec], width: int, scale: int, *, beside: bool) -> Spec:
@@ -169,12 +164,10 @@ def _before_after_dots(rows: Sequence[Spec], width: int, scale: int, *, beside: 
         domain = {"domain": [low, high], "nice": False, "zero": False}
         return {"field": field, "type": "quantitative", "scale": domain, "axis": axis}
 
-    color = drawing.literal_color("color")
+    color = literal_color("color")
     layers = [
-        drawing.mark_layer(
-            rows, {"type": "rule", "strokeWidth": 2}, y=Y, x=x("before"), x2={"field": "after"}, color=color
-        ),
-        drawing.mark_layer(
+        mark_layer(rows, {"type": "rule", "strokeWidth": 2}, y=Y, x=x("before"), x2={"field": "after"}, color=color),
+        mark_layer(
             rows,
             {"type": "tick", "thickness": 3, "size": 13, "color": LIGHT["faint"], "opacity": 1},
             y=Y,
@@ -184,7 +177,7 @@ def _before_after_dots(rows: Sequence[Spec], width: int, scale: int, *, beside: 
     ]
     if not beside:
         mark = {"type": "text", "align": "left", "dy": -15, "limit": width, "color": LIGHT["ink"]}
-        layers.append(drawing.mark_layer(rows, mark, y=Y, x={"value": 0}, text={"field": "both", "type": "nominal"}))
+        layers.append(mark_layer(rows, mark, y=Y, x={"value": 0}, text={"field": "both", "type": "nominal"}))
     return {"layer": layers, "width": width, "height": {"step": ROW if beside else TALL_ROW}}
 
 
@@ -206,11 +199,11 @@ def _change_intervals(rows: Sequence[Spec], width: int, scale: int) -> Spec:
         domain = {"domain": [-reach, reach], "nice": False}
         return {"field": field, "type": "quantitative", "scale": domain, "axis": axis}
 
-    color = drawing.literal_color("color")
+    color = literal_color("color")
     layers = [
-        drawing.mark_layer([{"row": row["row"]} for row in rows], {"type": "point", "opacity": 0}, y=Y),
-        drawing.mark_layer([{"at": 0}], {"type": "rule", "color": LIGHT["muted"]}, x=x("at")),
-        drawing.mark_layer(
+        mark_layer([{"row": row["row"]} for row in rows], {"type": "point", "opacity": 0}, y=Y),
+        mark_layer([{"at": 0}], {"type": "rule", "color": LIGHT["muted"]}, x=x("at")),
+        mark_layer(
             cut,
             {"type": "rule", "strokeWidth": 2, "strokeCap": "round"},
             y=Y,
@@ -224,14 +217,14 @@ def _change_intervals(rows: Sequence[Spec], width: int, scale: int) -> Spec:
 
 
 def _draw_mark(rows: Sequence[Spec], x: Spec) -> Spec:
-    return drawing.mark_layer(
+    return mark_layer(
         rows,
         {"type": "point", "size": 62, "opacity": 1, "strokeWidth": 1.8},
         y=Y,
         x=x,
-        stroke=drawing.literal_color("color"),
-        fill=drawing.literal_color("fill"),
-        shape=drawing.literal_color("shape"),
+        stroke=literal_color("color"),
+        fill=literal_color("fill"),
+        shape=literal_color("shape"),
     )
 
 
@@ -268,10 +261,10 @@ def _model_panel(rows: Sequence[Spec], names: Sequence[str], width: int, *, name
         axis = {"format": "~%", "tickCount": 4, "title": None, "labelSeparation": 8}
         return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
-    color = drawing.literal_color("color")
+    color = literal_color("color")
     layers = [
-        drawing.mark_layer(rows[:1], {"type": "rule", "strokeDash": [4, 3], "color": LIGHT["muted"]}, x=x("after")),
-        drawing.mark_layer(
+        mark_layer(rows[:1], {"type": "rule", "strokeDash": [4, 3], "color": LIGHT["muted"]}, x=x("after")),
+        mark_layer(
             rows,
             {"type": "rule", "strokeWidth": 2, "strokeCap": "round"},
             y=y,
@@ -328,17 +321,17 @@ def draw_alternatives(result: AlternativesResult, *, width: int = FRONTIER_WIDTH
 def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, width: int) -> Spec:
     """Draw accuracy against a gap, points with their intervals, those on the frontier joined by a line."""
     both = [*rows, *given]
-    x = drawing.spread(
+    x = spread(
         0.0,
         max((row["gap_high"] for row in both), default=0.0) or 0.01,
-        drawing.percentages,
+        percentages,
         about=max(3, width // 90),
         whole=True,
     )
     low, high = (
         end([row[name] for row in both], default=0.5) for end, name in ((min, "accuracy_low"), (max, "accuracy_high"))
     )
-    y = drawing.spread(low, high if high > low else low + 0.01, drawing.percentages, about=6)
+    y = spread(low, high if high > low else low + 0.01, percentages, about=6)
     across, up = (
         {
             "field": field,
@@ -354,24 +347,24 @@ def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, wid
     on = sorted((row for row in rows if row["on"]), key=lambda row: (row["gap"], row["accuracy"]))
     names = place_names([row for row in both if row["name"]], x, y, width - SCALE)
     layers = [
-        drawing.mark_layer(
+        mark_layer(
             both,
             {"type": "rule", "color": LIGHT["open"]},
             x={**across, "field": "gap_low"},
             x2={"field": "gap_high"},
             y=up,
         ),
-        drawing.mark_layer(
+        mark_layer(
             both,
             {"type": "rule", "color": LIGHT["open"]},
             x=across,
             y={**up, "field": "accuracy_low"},
             y2={"field": "accuracy_high"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             on, {"type": "line", "color": LIGHT["same"], "strokeWidth": 1.5}, x=across, y=up, order={"field": "gap"}
         ),
-        drawing.mark_layer(
+        mark_layer(
             [row for row in rows if not row["on"]],
             {
                 "type": "point",
@@ -385,17 +378,17 @@ def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, wid
             x=across,
             y=up,
         ),
-        drawing.mark_layer(
+        mark_layer(
             on, {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["same"]}, x=across, y=up
         ),
-        drawing.mark_layer(
+        mark_layer(
             given,
             {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["different"]},
             x=across,
             y=up,
         ),
         *(
-            drawing.mark_layer(
+            mark_layer(
                 own,
                 {"type": "text", "align": align, "dx": dx, "dy": dy, "color": LIGHT["ink"]},
                 x=across,
@@ -405,7 +398,7 @@ def _draw_trade(rows: list[Spec], given: list[Spec], title: str, about: str, wid
             for (align, dx, dy), own in names.items()
         ),
     ]
-    return drawing.finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, about)
+    return finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, about)
 
 
 SIDES = (("left", 8, -8), ("right", -8, -8), ("left", 8, 12), ("right", -8, 12))
@@ -420,7 +413,7 @@ def place_names(rows: Sequence[Spec], x: Axis, y: Axis, width: int) -> dict[tupl
     placed: dict[tuple[str, int, int], list[Spec]] = {side: [] for side in SIDES}
     taken: list[tuple[float, float, float]] = []
     for row in reversed(rows):
-        room = drawing.text_width(row["name"]) + 4
+        room = text_width(row["name"]) + 4
         for align, dx, dy in SIDES:
             left = width * x.at(row["gap"]) / 100 + dx - (room if align == "right" else 0)
             line = HEIGHT * (1 - y.at(row["accuracy"]) / 100) + dy

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.view import drawing
-from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer
 
 if TYPE_CHECKING:
-    from evenhand.groups import GroupMetrics
+    from evenhand.groups.result import GroupMetrics
 
 MAX_LINES = len(SERIES)
 """Groups drawn at most: the largest."""
@@ -30,7 +29,7 @@ def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
     legend = {"columns": 1 if width < 600 else 3}
     colours = {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]}
     dashes = {"domain": names, "range": [list(dash) for dash in DASHES[: len(names)]]}
-    line = drawing.mark_layer(
+    line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
         x={
@@ -52,4 +51,4 @@ def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
         f"{name}: median {one.values[len(one.values) // 2]:,.4g}" for name, one in zip(names, drawn, strict=True)
     )
     spec = {"layer": [line], "width": width - 84, "height": 240}
-    return drawing.finish_chart(spec, f"Quantile curves of {result.outcome.name} by {by}: {medians}.")
+    return finish_chart(spec, f"Quantile curves of {result.outcome.name} by {by}: {medians}.")

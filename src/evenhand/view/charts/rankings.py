@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from evenhand.groups import rankings
+from evenhand.groups.rankings.result import RankingResult
 from evenhand.text import join_names
-from evenhand.view import drawing
-from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 SCALE = 70
 """Pixels left of a panel for its scale."""
@@ -15,13 +14,13 @@ HIGHEST = 3.0
 """Where bands are cut off, so that groups with few candidates leave the others room; values are never."""
 
 
-def plot_rankings(result: rankings.RankingResult) -> Spec:
+def plot_rankings(result: RankingResult) -> Spec:
     """Return one panel per attribute: each group's share of the first k places, divided by that of even orders."""
     panels = [draw_selection(result, place) for place in range(len(result.breakdowns))]
-    return drawing.stack_charts(panels, "Shares of the first places by group.")
+    return stack_charts(panels, "Shares of the first places by group.")
 
 
-def draw_selection(result: rankings.RankingResult, place: int, *, width: int = WIDE) -> Spec:
+def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> Spec:
     """Draw each group's share of the first k places, divided by that of even orders, over k.
 
     With many lists the band is an interval around each line; with few it is the range of even orders around 1.
@@ -70,21 +69,17 @@ def draw_selection(result: rankings.RankingResult, place: int, *, width: int = W
 
     band = {"type": "area", "opacity": 0.2} if len(places) > 1 else {"type": "rule", "strokeWidth": 6, "opacity": 0.3}
     layers = [
-        drawing.mark_layer(rows, band, x=x, y=y("low"), y2={"field": "high"}, color=color),
-        drawing.mark_layer(
-            [{"value": 1.0}], {"type": "rule", "color": LIGHT["ink"], "strokeDash": [3, 3]}, y=y("value")
-        ),
-        drawing.mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
-        drawing.mark_layer(
-            rows, {"type": "point", "filled": True, "size": 36, "opacity": 1}, x=x, y=y("value"), color=color
-        ),
+        mark_layer(rows, band, x=x, y=y("low"), y2={"field": "high"}, color=color),
+        mark_layer([{"value": 1.0}], {"type": "rule", "color": LIGHT["ink"], "strokeDash": [3, 3]}, y=y("value")),
+        mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
+        mark_layer(rows, {"type": "point", "filled": True, "size": 36, "opacity": 1}, x=x, y=y("value"), color=color),
     ]
     said = "; ".join(
         f"{name} " + ", ".join(f"{row['value']:.2f} at {row['k']:,}" for row in rows if row["name"] == name)
         for name in names
     )
     description = f"Share of the first places divided by that of even orders, by {join_names(breakdown.by)}: {said}."
-    return drawing.finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, description)
+    return finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, description)
 
 
 def _apart(places: list[int], width: int) -> list[int]:

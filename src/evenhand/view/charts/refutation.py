@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from evenhand.mitigation import RefutationResult
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, Spec
+from evenhand.mitigation.refutation.result import RefutationResult
+from evenhand.view.drawing.axis import percentages, spread
+from evenhand.view.drawing.theme import LIGHT, Spec, finish_chart, mark_layer
 
 WIDTH, HEIGHT, SCALE = 690, 320, 66
 """Pixels across and up, and for the numbers and the title of the upright axis."""
@@ -29,8 +29,8 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
     accuracies = [row["accuracy"] for row in points]
     low, high = min(accuracies, default=0.0), max(accuracies, default=1.0)
     room = 0.03 * (high - low) or 0.01
-    x = drawing.spread(low - room, min(1.0, high + room), drawing.percentages, about=max(3, width // 110))
-    y = drawing.spread(0.0, max((row["gap"] for row in points), default=0.0) or 0.01, drawing.percentages, whole=True)
+    x = spread(low - room, min(1.0, high + room), percentages, about=max(3, width // 110))
+    y = spread(0.0, max((row["gap"] for row in points), default=0.0) or 0.01, percentages, whole=True)
     across, up = (
         {
             "field": field,
@@ -44,31 +44,31 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
     # Names stand on the side where there is room for them.
     named, middle = [*(own if result.witness is not None else []), *given], (x.low + x.high) / 2
     layers = [
-        drawing.mark_layer(
+        mark_layer(
             line, steps | {"type": "area", "color": LIGHT["open"], "opacity": 0.35}, x=across, y=up, y2={"datum": 0}
         ),
-        drawing.mark_layer(line, steps | {"type": "line", "color": LIGHT["same"], "strokeWidth": 2}, x=across, y=up),
-        drawing.mark_layer(
+        mark_layer(line, steps | {"type": "line", "color": LIGHT["same"], "strokeWidth": 2}, x=across, y=up),
+        mark_layer(
             own,
             {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 3},
             x=across,
             y={**up, "field": "low"},
             y2={"field": "gap"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             own if result.witness is not None else [],
             {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["ink"]},
             x=across,
             y=up,
         ),
-        drawing.mark_layer(
+        mark_layer(
             given,
             {"type": "point", "shape": "square", "filled": True, "size": 80, "opacity": 1, "color": LIGHT["different"]},
             x=across,
             y=up,
         ),
         *(
-            drawing.mark_layer(
+            mark_layer(
                 [row for row in named if (row["accuracy"] > middle) == (side < 0)],
                 {"type": "text", "align": align, "dx": 9 * side, "dy": -8, "color": LIGHT["ink"]},
                 x=across,
@@ -85,4 +85,4 @@ def draw_refutation(result: RefutationResult, *, width: int = WIDTH) -> Spec:
     about = f"No decisions by the features have a smaller gap: {said}."
     for row in (*own, *given):
         about += f" {row['name'].capitalize()}: accuracy {row['accuracy']:.1%}, gap {row['gap']:.1%}."
-    return drawing.finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, about.replace("%", " %"))
+    return finish_chart({"layer": layers, "width": width - SCALE, "height": HEIGHT}, about.replace("%", " %"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from evenhand.individual import AttributeReading, SearchResult, ValueShare
+from evenhand.individual.search.reading import AttributeReading, ValueShare
+from evenhand.individual.search.result import SearchResult
 from evenhand.text import format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Block, Dot, Mark, Panel, Row, RowChart, Span, Spec
+from evenhand.view.drawing.axis import percentages, spread
+from evenhand.view.drawing.rows import Block, Dot, Mark, Panel, Row, RowChart, Span
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 ATTRIBUTES = 4
 """Attributes drawn: those that matter most."""
@@ -21,7 +23,7 @@ HEIGHT = 20
 def plot_search(result: SearchResult) -> Spec:
     """Return the distribution of gaps above the attributes that matter most."""
     gaps, attributes = draw_gaps(result), draw_attributes(result)
-    return drawing.stack_charts([gaps, attributes])
+    return stack_charts([gaps, attributes])
 
 
 def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
@@ -34,7 +36,7 @@ def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
     if most is not None:
         said += f": most ({most['profiles']:,} of {sum(counts):,}) lie between {most['low']:.2g} and {most['high']:.2g}"
     axis = {"title": "gap between the two scores", "format": ".1f", "tickCount": 6, "grid": False, "offset": 5}
-    bars = drawing.mark_layer(
+    bars = mark_layer(
         rows,
         {"type": "bar", "binSpacing": 1, "color": LIGHT["same"]},
         x={"field": "low", "type": "quantitative", "bin": "binned", "scale": {"domain": [0, 1]}, "axis": axis},
@@ -45,7 +47,7 @@ def draw_gaps(result: SearchResult, *, width: int = WIDE) -> Spec:
             "axis": {"title": "profiles", "tickCount": 4, "labelPadding": 8},
         },
     )
-    return drawing.finish_chart({"layer": [bars], "width": width - 70, "height": 130}, said + ".")
+    return finish_chart({"layer": [bars], "width": width - 70, "height": 130}, said + ".")
 
 
 def draw_attributes(result: SearchResult) -> RowChart:
@@ -59,7 +61,7 @@ def draw_attributes(result: SearchResult) -> RowChart:
 def _attribute_panel(read: AttributeReading) -> Block:
     shares = _commonest_values(read.shares)
     top = max(max(share.found, share.data or 0.0) for share in shares)
-    axis = drawing.spread(0.0, top, drawing.percentages, about=4, whole=True)
+    axis = spread(0.0, top, percentages, about=4, whole=True)
     rows = tuple(Row(share.value, (_marks(share),)) for share in shares)
     return Block(rows=rows, panels=(Panel(axis),), title=read.name, names=NAMES, place="left", height=HEIGHT)
 

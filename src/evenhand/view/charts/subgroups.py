@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from evenhand.subgroups import (
+from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.subgroups.wording import (
     CHILDREN,
-    Finding,
-    SubgroupResult,
     added_rules,
     comparison_group,
     describe_rate,
@@ -20,8 +19,8 @@ from evenhand.subgroups import (
     reason_unclear,
     select_findings,
 )
-from evenhand.view import drawing
-from evenhand.view.drawing import Bar, Block, Dot, Label, Line, Mark, Panel, Row, RowChart
+from evenhand.view.drawing.axis import differences, spread, whole_numbers
+from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Mark, Panel, Row, RowChart, together
 
 MOST = 24
 """Subgroups drawn: the first of the ranking."""
@@ -35,7 +34,7 @@ HEIGHT = 36
 
 def plot_subgroups(result: SubgroupResult) -> RowChart:
     """Plot the gaps above where they sit."""
-    return drawing.together([draw_gaps(result), draw_nesting(result)])
+    return together([draw_gaps(result), draw_nesting(result)])
 
 
 def draw_gaps(result: SubgroupResult) -> RowChart:
@@ -49,7 +48,7 @@ def draw_gaps(result: SubgroupResult) -> RowChart:
     margin = scale * result.margin
     lines = [Line(0.0, dashed=False)]
     lines += [Line(end, role="faint") for end in (-margin, margin) if margin > 0]
-    panel = Panel(drawing.spread(-reach, reach, drawing.differences), lines=tuple(lines))
+    panel = Panel(spread(-reach, reach, differences), lines=tuple(lines))
     rows = [_row(result, finding, finding.words, (_dot(result, finding, scale),)) for finding in findings]
     said = "; ".join(_gap_in_words(result, finding) for finding in findings)
     gaps = f"Gaps to {comparison_group(result)} in the {describe_rate(result)}"
@@ -64,7 +63,7 @@ def draw_nesting(result: SubgroupResult) -> RowChart:
     """
     findings = nest_findings(result, CHILDREN)[:MOST]
     top = max((finding.size for finding, _ in findings), default=1)
-    panel = Panel(drawing.spread(0.0, float(top), drawing.whole_numbers, about=3))
+    panel = Panel(spread(0.0, float(top), whole_numbers, about=3))
     rows = [
         _row(result, finding, added_rules(result, finding), _bar(result, finding), depth) for finding, depth in findings
     ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evenhand.groups import Curve, RatesOfGroup, ThresholdCurves, ThresholdRates
+from evenhand.groups.threshold_rates import RatesOfGroup, ThresholdRates
+from evenhand.groups.thresholds import Curve, ThresholdCurves
 from evenhand.text import format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import DASHES, LIGHT, SERIES, WIDE, Spec
+from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, mark_layer, stack_charts
 
 SCALE = 70
 """Pixels left of a panel for its scale."""
@@ -109,7 +109,7 @@ def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
             for one in upper
         )
     )
-    return drawing.stack_charts([panel for panel in panels if panel], f"{description}.")
+    return stack_charts([panel for panel in panels if panel], f"{description}.")
 
 
 def _places(curves: ThresholdCurves) -> list[int]:
@@ -165,10 +165,8 @@ def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: s
 
     inside = [{"threshold": one} for one in own if curves.thresholds[0] <= one <= curves.thresholds[-1]]
     layers = [
-        drawing.mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2={"field": "high"}, color=color),
-        drawing.mark_layer(
-            inside, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1, "strokeDash": [3, 3]}, x=x
-        ),
-        drawing.mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
+        mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2={"field": "high"}, color=color),
+        mark_layer(inside, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1, "strokeDash": [3, 3]}, x=x),
+        mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
     ]
     return {"layer": layers, "width": width - SCALE, "height": HEIGHT}

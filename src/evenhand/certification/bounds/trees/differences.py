@@ -21,8 +21,8 @@ from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.differences import check_assignments
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, summation_error
 from evenhand.errors import OptionError
-from evenhand.models import TreeEnsemble
-from evenhand.population import ProductPopulation
+from evenhand.models.trees.ensemble import TreeEnsemble
+from evenhand.population.independent import ProductPopulation
 from evenhand.typing import Booleans, Floats, Integers
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.question import TreeQuery, protected_flags
-from evenhand.core import check_time
+from evenhand.core.time_limit import check_time
 from evenhand.errors import ModelError
 from evenhand.kernels import compile_kernel
 from evenhand.typing import Floats, Integers

@@ -20,25 +20,24 @@ from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.enumeration import Enumeration, classify_points, decode_points, point_masses
 from evenhand.certification.query.question import MAX_CLASSES, AskedDomain, Question
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, log_odds, resolution_of, summation_error
-from evenhand.core import check_time
+from evenhand.core.time_limit import check_time
 from evenhand.errors import OptionError
-from evenhand.models import (
-    ZERO_THRESHOLD,
+from evenhand.models.additive.cells import (
     Cell,
     ListedCell,
     RampCell,
-    StepTerm,
-    TableTerm,
-    TreeEnsemble,
-    TreeNodes,
     evaluate_cell,
     first_true,
-    goes_left,
     is_listed,
     plain_inputs,
 )
-from evenhand.population import Marginal, ProductPopulation, UniformMarginal
-from evenhand.schema import Attribute, Runs, Schema, Value
+from evenhand.models.additive.network import StepTerm, TableTerm
+from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, goes_left
+from evenhand.models.trees.nodes import TreeNodes
+from evenhand.population.independent import Marginal, ProductPopulation, UniformMarginal
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.schema import Schema
+from evenhand.schema.subdomain import Runs
 from evenhand.typing import Booleans, Floats, Integers
 
 MAX_FLAGS = 2**28

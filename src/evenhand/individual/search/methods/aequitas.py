@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.individual.search.methods import MethodOptions
-from evenhand.individual.search.methods.choice import cut_into_waves
+from evenhand.individual.search.methods.choice import MethodOptions, cut_into_waves
 from evenhand.individual.search.oracle import Oracle
 from evenhand.typing import Booleans, Floats, Integers
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.individual.search.methods import MethodOptions
+from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.moves import Codes, Moves
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.individual.search.methods import MethodOptions
+from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.moves import Codes, Moves
 from evenhand.individual.search.oracle import ModelAnswers, Oracle
 from evenhand.typing import Floats

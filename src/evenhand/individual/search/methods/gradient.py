@@ -25,8 +25,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.individual.search.methods import MethodOptions
-from evenhand.individual.search.methods.choice import cut_into_waves
+from evenhand.individual.search.methods.choice import MethodOptions, cut_into_waves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
 from evenhand.typing import Floats, Integers
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.individual.search.methods import MethodOptions
+from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.typing import Floats, Integers

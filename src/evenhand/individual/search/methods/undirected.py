@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.individual.search.methods import MethodOptions
+from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.oracle import Oracle
 from evenhand.typing import Floats
 

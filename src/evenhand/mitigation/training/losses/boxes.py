@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evenhand.certification import relax_constant, relax_relu, relax_weights
+from evenhand.certification.bounds.relu import relax_constant, relax_relu, relax_weights
 from evenhand.mitigation.training.encoding import FeatureEncoding
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from evenhand.errors import OptionError
 from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.network import TrainableNetwork
-from evenhand.schema import Schema
+from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.genai import AnswerStatus, GuardedAnswer, add_usage
+from evenhand.genai.backends.generator import add_usage
+from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer
 from evenhand.genai.enforcement.supply import PartFailure
 from evenhand.service.api.context import Here, ServiceContext
 from evenhand.service.api.error_handlers import (

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.genai import Item, detect_media_type
+from evenhand.genai.backends.generator import Item
+from evenhand.genai.backends.openai_service import detect_media_type
 from evenhand.service.api.context import Here, ServiceContext
 from evenhand.service.api.error_handlers import ServiceHTTPException
 from evenhand.service.api.json_bodies import JsonRoute

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.errors import DecisionError
-from evenhand.monitoring import Alarm
+from evenhand.monitoring.result import Alarm
 from evenhand.service.api.context import Here, ServiceContext
 from evenhand.service.api.json_bodies import JsonRoute
 from evenhand.service.auth.keys import Caller, require_scope

@@ -29,7 +29,7 @@ from evenhand.service.api.routes.shield_bodies import (
 from evenhand.service.auth.keys import Caller, RequiredScope, require_scope
 from evenhand.service.shields import DecisionReply, ServedShield
 from evenhand.service.store.database import read_head_and_state
-from evenhand.shields import DecisionReason
+from evenhand.shields.runtime.shield import DecisionReason
 
 router = APIRouter(prefix="/v1/shields", tags=["shields"], route_class=JsonRoute)
 

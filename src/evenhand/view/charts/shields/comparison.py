@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from evenhand.shields import ShieldComparisonResult
+from evenhand.shields.simulation.comparison import ShieldComparisonResult
 from evenhand.text import format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Spec
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 HEIGHT = 72
 """Of the panel of one shield."""
@@ -53,17 +52,15 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
 
         line = [{"from": 0, "to": last, "bound": kappa}]
         layers = [
-            drawing.mark_layer(
+            mark_layer(
                 rows,
                 {"type": "area", "opacity": 0.3, "clip": True, "color": color},
                 x=x,
                 y=y("low"),
                 y2={"field": "high"},
             ),
-            drawing.mark_layer(
-                rows, {"type": "line", "strokeWidth": 2, "clip": True, "color": color}, x=x, y=y("middle")
-            ),
-            drawing.mark_layer(
+            mark_layer(rows, {"type": "line", "strokeWidth": 2, "clip": True, "color": color}, x=x, y=y("middle")),
+            mark_layer(
                 line,
                 {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2},
                 x=x | {"field": "from"},
@@ -74,5 +71,5 @@ def draw_comparison(result: ShieldComparisonResult, *, width: int = WIDE) -> Spe
         said = [*said, f"{format_percent(beyond)} of the time above {kappa:g}"]
         title = {"text": name, "subtitle": said, "frame": "bounds"}
         spec = {"layer": layers, "width": width - 84, "height": HEIGHT, "title": title}
-        parts.append(drawing.finish_chart(spec, f"{name}: {', '.join(said)}."))
-    return drawing.stack_charts(parts)
+        parts.append(finish_chart(spec, f"{name}: {', '.join(said)}."))
+    return stack_charts(parts)

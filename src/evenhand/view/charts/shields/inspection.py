@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Spec
+from evenhand.view.drawing.fonts import cut_text, text_width
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer, stack_charts
 
 if TYPE_CHECKING:
-    from evenhand.shields import ActionStretch, HeatmapCell, ShieldInspection
+    from evenhand.shields.simulation.inspection import ActionStretch, HeatmapCell, ShieldInspection
 
 
 STRENGTH_STEPS = (
@@ -41,7 +41,7 @@ ACTIONS = {
 def plot_shield_inspection(result: ShieldInspection) -> Spec:
     """Return the heat map, and below it the actions by counters."""
     parts = [draw_intervention_heatmap(result), draw_action_maps(result)]
-    return drawing.stack_charts(parts)
+    return stack_charts(parts)
 
 
 def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) -> Spec:
@@ -70,7 +70,7 @@ def draw_intervention_heatmap(result: ShieldInspection, *, width: int = WIDE) ->
     for role, word in (("same", "accepted"), ("different", "rejected")):
         strong = [(text, role, strength) for _, strength, text in reversed(STRENGTH_STEPS)]
         legend.append([(f"{word}: {strong[0][0]}", role, strong[0][2]), *strong[1:]])
-    return drawing.finish_chart(
+    return finish_chart(
         {"vconcat": [_draw_legend(legend, width - SCALE), maps], "spacing": 14},
         f"Interventions in {result.horizon} decisions, expected numbers: {words}.",
     )
@@ -94,7 +94,7 @@ def draw_action_maps(result: ShieldInspection, *, width: int = WIDE) -> Spec:
     used = [name for name in ACTIONS if any(one.action == name for one in result.stretches)]
     legend = _draw_legend([[ACTIONS[name] for name in used]], width - SCALE)
     words = ", ".join(ACTIONS[name][0] for name in used)
-    return drawing.finish_chart(
+    return finish_chart(
         {"vconcat": [legend, *rows], "spacing": 16},
         f"What is done with the next person after {', '.join(map(str, times))} decisions, by accepted people of both "
         f"groups: {words}.",
@@ -121,9 +121,9 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
     titles = [f"rate of {others[0]}", f"less rate of {others[1]}"]
     if result.property == "disparate_impact":
         titles = ["1 less ratio of the rates, signed"]
-    title = [drawing.cut_text(one, HEATMAP_HEIGHT) for one in titles] if first else None
+    title = [cut_text(one, HEATMAP_HEIGHT) for one in titles] if first else None
     marks = [
-        drawing.mark_layer(
+        mark_layer(
             rows,
             {"type": "rect", "strokeWidth": 0},
             x={"field": "start", **x, "axis": {"title": "decisions made", "grid": False, "tickCount": 5, "offset": 5}},
@@ -134,15 +134,15 @@ def _draw_heatmap(result: ShieldInspection, cells: list[HeatmapCell], name: str,
                 "axis": {"title": title, "grid": False, "tickCount": 5, "format": "+.2~f", "offset": 5},
             },
             y2={"field": "high"},
-            color=drawing.literal_color("color"),
+            color=literal_color("color"),
             opacity={"field": "opacity", "type": "quantitative", "scale": None},
         ),
-        drawing.mark_layer(
+        mark_layer(
             [{"y": kappa}, {"y": -kappa}],
             {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.2, "color": LIGHT["ink"]},
             y={"field": "y", **y},
         ),
-        drawing.mark_layer(
+        mark_layer(
             _usual_range(cells),
             {"type": "line", "strokeWidth": 1.6, "color": LIGHT["ink"]},
             x={"field": "time", **x},
@@ -171,24 +171,24 @@ def _draw_action_map(stretches: list[ActionStretch], t: int, names: list[str], w
     def axis(name: str, most: int) -> Spec:
         scale = {"domain": [-0.5, most + 0.5], "nice": False}
         whole = list(range(0, most + 1, max(1, -(-most // 4))))
-        title = [drawing.cut_text(name, width), f"accepted, of {most}"]
+        title = [cut_text(name, width), f"accepted, of {most}"]
         ticks = {"title": title, "grid": False, "values": whole, "format": "d"}
         return {"type": "quantitative", "scale": scale, "axis": ticks}
 
     return {
-        **drawing.mark_layer(
+        **mark_layer(
             rows,
             {"type": "rect", "strokeWidth": 0},
             x={"field": "left", **axis(names[1], n_b)},
             x2={"field": "right"},
             y={"field": "low", **axis(names[0], n_a)},
             y2={"field": "high"},
-            color=drawing.literal_color("color"),
+            color=literal_color("color"),
             opacity={"field": "opacity", "type": "quantitative", "scale": None},
         ),
         "width": width,
         "height": width,
-        "title": {"text": [drawing.cut_text(f"next: {who}", 0.93 * width), f"after {t}"], "offset": 4},
+        "title": {"text": [cut_text(f"next: {who}", 0.93 * width), f"after {t}"], "offset": 4},
     }
 
 
@@ -212,7 +212,7 @@ def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) 
     """Squares with words, line by line or in more if need be; each has words, the role of a colour and its strength."""
     rows, x, y = [], 0, -20
     for i, (text, role, strength) in ((i, entry) for line in lines for i, entry in enumerate(line)):
-        needed = 34 + round(drawing.text_width(text))
+        needed = 34 + round(text_width(text))
         if i == 0 or x + needed > width:
             x, y = 0, y + 20
         rows.append(
@@ -232,17 +232,17 @@ def _draw_legend(lines: Sequence[Sequence[tuple[str, str, float]]], width: int) 
     place: Spec = {"type": "quantitative", "scale": None, "axis": None}
     return {
         "layer": [
-            drawing.mark_layer(
+            mark_layer(
                 rows,
                 {"type": "rect"},
                 x={"field": "x", **place},
                 x2={"field": "x2"},
                 y={"field": "y", **place},
                 y2={"field": "y2"},
-                color=drawing.literal_color("color"),
+                color=literal_color("color"),
                 opacity={"field": "opacity", "type": "quantitative", "scale": None},
             ),
-            drawing.mark_layer(
+            mark_layer(
                 rows,
                 {"type": "text", "align": "left", "baseline": "middle"},
                 x={"field": "text_x", **place},

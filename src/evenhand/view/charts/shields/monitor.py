@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from evenhand.monitoring import MonitorResult
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Spec
+from evenhand.monitoring.result import MonitorResult
+from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 SCALE = 76
 """Pixels left of the course for its scale."""
@@ -21,7 +20,7 @@ def plot_monitor(result: MonitorResult) -> Spec:
     counts = [0, *(len(course.gaps) for course in result.histories)]
     ranked = sorted(places, key=lambda place: result.gaps[sum(counts[: place[0] + 1]) + place[1]].alarm or math.inf)
     charts = [draw_course(result, *place) for place in ranked[:8]]
-    return drawing.stack_charts(charts)
+    return stack_charts(charts)
 
 
 def draw_course(result: MonitorResult, number: int, comparison: int, *, width: int = WIDE) -> Spec:
@@ -71,30 +70,28 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
     band: list[Spec] = [{"n": n, "low": max(tolerated[0], low), "high": min(tolerated[1], high)} for n in (0, end)]
     line = {"type": "line", "strokeWidth": 2.2}
     layers = [
-        drawing.mark_layer(
-            band, {"type": "area", "color": LIGHT["grid"]}, x=x, y=y | {"field": "low"}, y2={"field": "high"}
-        ),
-        drawing.mark_layer(
+        mark_layer(band, {"type": "area", "color": LIGHT["grid"]}, x=x, y=y | {"field": "low"}, y2={"field": "high"}),
+        mark_layer(
             rows,
             {"type": "area", "opacity": 0.25, "color": LIGHT["same"]},
             x=x,
             y=y | {"field": "low"},
             y2={"field": "high"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             rows,
             line | {"color": LIGHT["third"], "strokeDash": [5, 3], "strokeWidth": 1.6},
             x=x,
             y=y | {"field": "recent"},
         ),
-        drawing.mark_layer(rows, line | {"color": LIGHT["same"]}, x=x, y=y | {"field": "mean"}),
+        mark_layer(rows, line | {"color": LIGHT["same"]}, x=x, y=y | {"field": "mean"}),
     ]
     if gap.alarm is not None:
         mark = [{"n": gap.alarm, "text": f"alarm at {gap.alarm:,}"}]
         right = gap.alarm > 0.7 * end
         layers += [
-            drawing.mark_layer(mark, {"type": "rule", "color": LIGHT["different"], "strokeWidth": 2}, x=x),
-            drawing.mark_layer(
+            mark_layer(mark, {"type": "rule", "color": LIGHT["different"], "strokeWidth": 2}, x=x),
+            mark_layer(
                 mark,
                 {
                     "type": "text",
@@ -113,7 +110,7 @@ def draw_course(result: MonitorResult, number: int, comparison: int, *, width: i
         last = known[-1]
         said = f"{last[1]:.2f}" if ratio else f"{last[1]:+.1f} points"
     alarm = "no alarm" if gap.alarm is None else f"an alarm at decision {gap.alarm:,}"
-    return drawing.finish_chart(
+    return finish_chart(
         {"layer": layers, "width": width - SCALE, "height": HEIGHT},
         f"{gap.by}, {gap.first} and {gap.second}: {said} after {end:,} decisions, {alarm}.",
     )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from evenhand.shields import BiasQuantiles, ShieldSimulationResult
+from evenhand.shields.simulation.result import BiasQuantiles, ShieldSimulationResult
 from evenhand.text import format_percent
-from evenhand.view import drawing
-from evenhand.view.drawing import LIGHT, WIDE, Spec
+from evenhand.view.drawing.theme import DASHES, LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 SHIELDED, UNSHIELDED = "after the shield", "before the shield"
 NAMES = (SHIELDED, UNSHIELDED)
 ROLES = {SHIELDED: "same", UNSHIELDED: "different"}
-DASH = {SHIELDED: drawing.DASHES[0], UNSHIELDED: drawing.DASHES[1]}
+DASH = {SHIELDED: DASHES[0], UNSHIELDED: DASHES[1]}
 
 
 def plot_shield_simulation(result: ShieldSimulationResult) -> Spec:
     """Plot bias over time above the distribution of the normalised bias."""
     parts = [draw_over_time(result), draw_normalised(result)]
-    return drawing.stack_charts(parts)
+    return stack_charts(parts)
 
 
 def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec:
@@ -58,7 +57,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
         for edge in ("low", "high")
     ]
     layers = [
-        drawing.mark_layer(
+        mark_layer(
             band,
             {"type": "rect", "color": LIGHT["grid"], "opacity": 0.6},
             x=x | {"field": "from"},
@@ -66,7 +65,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             y=y("low"),
             y2={"field": "high"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             filled,
             {"type": "area", "opacity": 0.25, "clip": True},
             x=x,
@@ -74,7 +73,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             y2={"field": "high"},
             color=color,
         ),
-        drawing.mark_layer(
+        mark_layer(
             edges,
             {"type": "line", "strokeWidth": 1, "clip": True},
             x=x,
@@ -83,14 +82,14 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
             detail={"field": "edge", "type": "nominal"},
         ),
-        drawing.mark_layer(
+        mark_layer(
             band,
             {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2},
             x=x | {"field": "from"},
             x2={"field": "to"},
             y=y("high"),
         ),
-        drawing.mark_layer(
+        mark_layer(
             rows,
             {"type": "line", "strokeWidth": 2.2, "clip": True},
             x=x,
@@ -98,7 +97,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
             color=color,
             strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
         ),
-        drawing.mark_layer(
+        mark_layer(
             dots,
             {"type": "point", "size": 45, "filled": True, "opacity": 1, "clip": True},
             x=x,
@@ -113,7 +112,7 @@ def draw_over_time(result: ShieldSimulationResult, *, width: int = WIDE) -> Spec
     title = {"text": "Bias over time", "subtitle": said, "frame": "bounds"}
     spec = {"layer": layers, "width": width - 84, "height": 230, "title": title}
     ends = "; ".join(f"{name} {_format_triple(_quantile_triple(result.over_time[-1], name))}" for name in NAMES)
-    return drawing.finish_chart(
+    return finish_chart(
         spec,
         f"Bias over {last:,} decisions, median and the band that holds nine of ten runs; fair is at most {kappa:g}. "
         f"At the end: {ends}.",
@@ -142,7 +141,7 @@ def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spe
         mark = {"type": "bar", "color": LIGHT[ROLES[name]], "stroke": LIGHT["paper"], "strokeWidth": 0.8}
         line = [{"low": bound, "said": "unfair beyond"}]
         layers = [
-            drawing.mark_layer(
+            mark_layer(
                 rows,
                 mark,
                 x=x | {"bin": "binned"},
@@ -154,8 +153,8 @@ def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spe
                     "axis": {"format": "~%", "title": "runs", "tickCount": 3, "offset": 5},
                 },
             ),
-            drawing.mark_layer(line, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2}, x=x),
-            drawing.mark_layer(
+            mark_layer(line, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1.2}, x=x),
+            mark_layer(
                 line,
                 {"type": "text", "align": "left", "baseline": "top", "dx": 5, "y": 0},
                 x=x,
@@ -169,7 +168,7 @@ def draw_normalised(result: ShieldSimulationResult, *, width: int = WIDE) -> Spe
         f"{name}, {format_percent(sum(counts[_fair_class_count(result) :]) / result.runs)} of runs end above it"
         for name, counts in zip(NAMES, (histogram.shielded, histogram.unshielded), strict=True)
     )
-    return drawing.finish_chart(
+    return finish_chart(
         spec, f"Distribution of the bias at the end of {result.runs:,} runs, divided by the bound: {ends}."
     )
 

@@ -1,0 +1,15 @@
+from .check import check_certificate
+from .reading import CertificateClaim, CertificateError, read_certificate
+from .refutation import RefutationCheck, check_refutation
+from .result import CertificateCheck, UnconfirmedBox
+
+__all__ = [
+    "CertificateCheck",
+    "CertificateClaim",
+    "CertificateError",
+    "RefutationCheck",
+    "UnconfirmedBox",
+    "check_certificate",
+    "check_refutation",
+    "read_certificate",
+]

@@ -1,0 +1,35 @@
+from .analysis import GroupConfig, measure_decisions, measure_groups, measure_recorded_decisions
+from .breakdown import Breakdown, Gap, Group
+from .custom import BootstrapSettings
+from .label_result import LabelMetrics
+from .labels.analysis import measure_labels, measure_recorded_labels
+from .numbers import measure_numbers, measure_recorded_numbers
+from .proxies.rates import measure_proxies
+from .proxies.result import ProxyRates
+from .rankings.analysis import measure_rankings
+from .rankings.config import RankingConfig
+from .rankings.result import RankingResult
+from .result import GroupMetrics, NumberOutcome
+
+__all__ = [
+    "BootstrapSettings",
+    "Breakdown",
+    "Gap",
+    "Group",
+    "GroupConfig",
+    "GroupMetrics",
+    "LabelMetrics",
+    "NumberOutcome",
+    "ProxyRates",
+    "RankingConfig",
+    "RankingResult",
+    "measure_decisions",
+    "measure_groups",
+    "measure_labels",
+    "measure_numbers",
+    "measure_proxies",
+    "measure_rankings",
+    "measure_recorded_decisions",
+    "measure_recorded_labels",
+    "measure_recorded_numbers",
+]

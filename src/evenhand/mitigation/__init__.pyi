@@ -1,0 +1,31 @@
+from .alternatives.analysis import find_alternatives
+from .alternatives.config import AlternativesConfig
+from .alternatives.result import AlternativesResult
+from .analysis import mitigate
+from .comparison import compare_candidates
+from .config import MitigationConfig
+from .findings import Findings
+from .refutation.analysis import refute_alternatives
+from .refutation.config import RefutationConfig
+from .refutation.model import read_search_record, save_witness
+from .refutation.result import RefutationResult
+from .result import CandidateResult, MitigationResult
+from .training.fair_classifier import FairClassifier
+
+__all__ = [
+    "AlternativesConfig",
+    "AlternativesResult",
+    "CandidateResult",
+    "FairClassifier",
+    "Findings",
+    "MitigationConfig",
+    "MitigationResult",
+    "RefutationConfig",
+    "RefutationResult",
+    "compare_candidates",
+    "find_alternatives",
+    "mitigate",
+    "read_search_record",
+    "refute_alternatives",
+    "save_witness",
+]

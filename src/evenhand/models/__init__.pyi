@@ -1,0 +1,36 @@
+from .additive.network import AdditiveNetwork
+from .blackbox.estimator import wrap_estimator
+from .blackbox.text_model import TextModel, load_text_model
+from .language.file import ScreeningFile, read_screening_file
+from .language.model import ChatQuestion, LanguageModel
+from .ledger import QuestionLedger
+from .load import load_model, load_regressor
+from .outputs import OutputKind
+from .scorer import Scorer, favourable_score, predict_labels
+from .subject import Subject
+from .thresholds import ThresholdScorer
+from .trees.ensemble import TreeEnsemble
+from .white_box import extract_white_box, load_white_box
+
+__all__ = [
+    "AdditiveNetwork",
+    "ChatQuestion",
+    "LanguageModel",
+    "OutputKind",
+    "QuestionLedger",
+    "Scorer",
+    "ScreeningFile",
+    "Subject",
+    "TextModel",
+    "ThresholdScorer",
+    "TreeEnsemble",
+    "extract_white_box",
+    "favourable_score",
+    "load_model",
+    "load_regressor",
+    "load_text_model",
+    "load_white_box",
+    "predict_labels",
+    "read_screening_file",
+    "wrap_estimator",
+]

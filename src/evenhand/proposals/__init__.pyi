@@ -1,0 +1,3 @@
+from .propose import add_proposals, propose_rules
+
+__all__ = ["add_proposals", "propose_rules"]

@@ -1,0 +1,38 @@
+from .attribute import Attribute
+from .constraint import Constraint, parse_constraint
+from .counterparts import counterparts_of
+from .decisions import DecisionRoles, RecordedDecisions
+from .infer import infer_schema, propose_columns
+from .people import People, decode, encode
+from .recorded.rankings import RankingRoles
+from .rules import Dependency
+from .schema import Schema, read_schema, schema_to_yaml, write_schema
+from .subdomain import Subdomain, parse_subdomain
+from .target import Target
+from .weights import PeopleWeights, SampleRoles, read_weights
+
+__all__ = [
+    "Attribute",
+    "Constraint",
+    "DecisionRoles",
+    "Dependency",
+    "People",
+    "PeopleWeights",
+    "RankingRoles",
+    "RecordedDecisions",
+    "SampleRoles",
+    "Schema",
+    "Subdomain",
+    "Target",
+    "counterparts_of",
+    "decode",
+    "encode",
+    "infer_schema",
+    "parse_constraint",
+    "parse_subdomain",
+    "propose_columns",
+    "read_schema",
+    "read_weights",
+    "schema_to_yaml",
+    "write_schema",
+]

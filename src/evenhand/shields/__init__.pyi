@@ -1,0 +1,51 @@
+from .policy.file import load_policy, save_policy
+from .policy.nudging import long_run_bias
+from .policy.periodic import PeriodicShield, always_ends_fair
+from .policy.policy import ShieldPolicy
+from .runtime.certificate import ShieldCertificate
+from .runtime.log import ShieldReplay, read_log, replay_log
+from .runtime.shield import Shield
+from .runtime.state import FiniteShieldState
+from .simulation.comparison import ShieldComparisonResult, compare_shields
+from .simulation.inspection import inspect_policy
+from .simulation.result import ShieldSimulationResult
+from .simulation.simulate import ShieldRunsConfig, simulate_runs, simulate_shield
+from .spec.configuration import read_plan
+from .spec.plan import Inputs, Nudging, PlanKind, ShieldPlan
+from .spec.properties import FairnessProperty
+from .synthesis.plans import synthesize
+from .synthesis.separable import cheapest_bounds, synthesize_separable
+from .synthesis.solve import SynthesisProblem, solve_problem
+
+__all__ = [
+    "FairnessProperty",
+    "FiniteShieldState",
+    "Inputs",
+    "Nudging",
+    "PeriodicShield",
+    "PlanKind",
+    "Shield",
+    "ShieldCertificate",
+    "ShieldComparisonResult",
+    "ShieldPlan",
+    "ShieldPolicy",
+    "ShieldReplay",
+    "ShieldRunsConfig",
+    "ShieldSimulationResult",
+    "SynthesisProblem",
+    "always_ends_fair",
+    "cheapest_bounds",
+    "compare_shields",
+    "inspect_policy",
+    "load_policy",
+    "long_run_bias",
+    "read_log",
+    "read_plan",
+    "replay_log",
+    "save_policy",
+    "simulate_runs",
+    "simulate_shield",
+    "solve_problem",
+    "synthesize",
+    "synthesize_separable",
+]

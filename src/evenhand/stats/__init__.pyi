@@ -1,0 +1,38 @@
+from .combined import combined_share
+from .contingency import StratifiedOdds, fisher_exact, mantel_haenszel
+from .distribution import quantile_interval
+from .level import bonferroni
+from .mean import student_interval
+from .paired import auc_difference, mcnemar, paired_difference
+from .permutation import benjamini_yekutieli, holm
+from .proportion import clopper_pearson, difference_interval, ratio_interval
+from .quantity import Estimated, Known, Observed, Proved, Quantity, Unknown
+from .score_difference import miettinen_nurminen
+from .sequential.betting import betting_bounds, sequential_rate
+
+__all__ = [
+    "Estimated",
+    "Known",
+    "Observed",
+    "Proved",
+    "Quantity",
+    "StratifiedOdds",
+    "Unknown",
+    "auc_difference",
+    "benjamini_yekutieli",
+    "betting_bounds",
+    "bonferroni",
+    "clopper_pearson",
+    "combined_share",
+    "difference_interval",
+    "fisher_exact",
+    "holm",
+    "mantel_haenszel",
+    "mcnemar",
+    "miettinen_nurminen",
+    "paired_difference",
+    "quantile_interval",
+    "ratio_interval",
+    "sequential_rate",
+    "student_interval",
+]
