@@ -11,7 +11,7 @@ from evenhand import individual, subgroups
 from evenhand.certification import Certificate
 from evenhand.errors import DataError
 from evenhand.individual import find_flips, search
-from evenhand.individual.flips import labels_by_assignment
+from evenhand.individual.flips import build_variants
 from evenhand.mitigation import Findings
 from evenhand.mitigation.findings import parse_entry, profiles_from_table
 from evenhand.models import Subject
@@ -35,7 +35,8 @@ def compared():
 
 def flips(profiles):
     columns, assignments = SCHEMA.positions(profiles.protected), SCHEMA.assignments(profiles.protected)
-    return find_flips(labels_by_assignment(BIASED, profiles.individuals, columns, assignments))
+    labels = BIASED.predict(build_variants(profiles.individuals, columns, assignments))
+    return find_flips(labels.reshape(len(profiles.individuals), -1))
 
 
 def written(path, result):

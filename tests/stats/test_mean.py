@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import f_oneway, norm, ttest_1samp, ttest_ind
+from scipy.stats import norm, ttest_1samp, ttest_ind
 
 from evenhand.stats import student_interval
 from evenhand.stats.mean import (
     SampleMoments,
     adjusted_mean_interval,
-    equal_means_p_value,
     observed_means,
     welch_interval,
 )
@@ -155,16 +154,3 @@ def test_every_group_is_counted_and_says_how():
     assert (varied.n, varied.value, varied.confidence) == (40, 0.5, 0.95)
     assert (varied.low, varied.high) == pytest.approx(tuple(adjusted_mean_interval(0.5, 0.04, 40)))
     assert constant.high - constant.low < varied.high - varied.low
-
-
-def test_equal_means_are_tested_as_by_scipy():
-    rng = np.random.default_rng(5)
-    groups = [rng.normal(shift, 1.0, size).tolist() for shift, size in ((0.0, 7), (0.4, 12), (1.0, 5))]
-    assert equal_means_p_value(groups) == pytest.approx(f_oneway(*groups).pvalue, rel=1e-9)
-    pair = groups[:2]
-    assert equal_means_p_value(pair) == pytest.approx(ttest_ind(*pair).pvalue, rel=1e-9)
-
-
-def test_groups_without_any_spread_are_alike_or_not():
-    assert equal_means_p_value([[1.0, 1.0], [1.0, 1.0]]) == 1.0
-    assert equal_means_p_value([[1.0, 1.0], [2.0, 2.0]]) == 0.0

@@ -27,12 +27,6 @@ def build_variants(individuals: Floats, columns: list[int], assignments: Floats)
     return repeated
 
 
-def labels_by_assignment(scorer: Scorer, individuals: Floats, columns: list[int], assignments: Floats) -> Integers:
-    """Return the label of every individual under every assignment, shape (n, assignments)."""
-    asked = build_variants(individuals, columns, assignments)
-    return predict_labels(scorer, asked).reshape(len(individuals), len(assignments))
-
-
 def find_flips(labels: Integers, compared: Booleans | None = None) -> Booleans:
     """Find the individuals (rows of labels by assignment) that some assignment decides differently, shape (n,).
 

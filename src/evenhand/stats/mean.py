@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -137,29 +136,6 @@ def welch_interval(
     half = np.where(usable, half, _hoeffding_width(1 / n1 + 1 / n2, confidence, upper - lower))
     widest = upper - lower
     return as_interval(np.maximum(mean1 - mean2 - half, -widest), np.minimum(mean1 - mean2 + half, widest))
-
-
-def equal_means_p_value(groups: Sequence[Sequence[float]]) -> float:
-    """Return the p-value of the hypothesis that all groups have one mean: one-way analysis of variance.
-
-    ``F = (between / (k - 1)) / (within / (n - k))`` of the sums of squares of k groups and n values (Fisher,
-    *Statistical Methods for Research Workers*, 1925), which assumes independent, nearly normal values of one variance;
-    of two groups it is Student's two-sided t-test.
-
-    Args:
-        groups: two or more, with more values in all than groups.
-    """
-    from scipy.special import fdtrc
-
-    means = [float(np.mean(group)) for group in groups]
-    sizes = [len(group) for group in groups]
-    n, k = sum(sizes), len(groups)
-    middle = sum(size * mean for size, mean in zip(sizes, means, strict=True)) / n
-    between = sum(size * (mean - middle) ** 2 for size, mean in zip(sizes, means, strict=True))
-    within = sum(float(np.sum((np.asarray(group) - mean) ** 2)) for group, mean in zip(groups, means, strict=True))
-    if within == 0:
-        return 1.0 if between == 0 else 0.0
-    return float(fdtrc(k - 1, n - k, (between / (k - 1)) / (within / (n - k))))
 
 
 def _sample_arrays(mean: ArrayLike, variance: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats, Floats]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -171,15 +170,3 @@ def tail_scales(skewness: ArrayLike) -> tuple[Floats, Floats]:
     """
     shift = np.asarray(skewness, dtype=np.float64) * (FAR**2 - 1) / 6
     return np.asarray(FAR / np.maximum(FAR + shift, 1.0)), np.asarray(FAR / np.maximum(FAR - shift, 1.0))
-
-
-# A total over strata, some proved and some sampled.
-
-
-class StratifiedTotal(NamedTuple):
-    """A mass with its two-sided interval; ``n`` is the size of all samples together."""
-
-    value: float
-    low: float
-    high: float
-    n: int

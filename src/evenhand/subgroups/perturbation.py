@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Floats
 
 WHOLE_STEP = 1.0
 """How far an integer moves, and a category by its position in the schema (the published default)."""
@@ -45,19 +45,7 @@ class Perturbation:
         nudged = individuals.copy()
         if len(self.columns):
             which = rng.integers(0, len(self.columns), size=len(nudged))
-            self._move_entries(nudged, which, rng.choice(np.array([-1.0, 1.0]), size=len(nudged)))
+            direction = rng.choice(np.array([-1.0, 1.0]), size=len(nudged))
+            at = np.arange(len(nudged)), self.columns[which]
+            nudged[at] = np.clip(nudged[at] + direction * self.steps[which], self.first[which], self.last[which])
         return nudged
-
-    def all_outcomes(self, individual: Floats) -> Floats:
-        """List every outcome for one individual (attributes,), all equally likely, shape (2 * movable, attributes)."""
-        if not len(self.columns):
-            return individual[None, :].copy()
-        nudged = np.tile(individual, (2 * len(self.columns), 1))
-        self._move_entries(
-            nudged, np.tile(np.arange(len(self.columns)), 2), np.repeat(np.array([-1.0, 1.0]), len(self.columns))
-        )
-        return nudged
-
-    def _move_entries(self, rows: Floats, which: Integers, direction: Floats) -> None:
-        at = np.arange(len(rows)), self.columns[which]
-        rows[at] = np.clip(rows[at] + direction * self.steps[which], self.first[which], self.last[which])
