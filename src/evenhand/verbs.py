@@ -273,7 +273,7 @@ def audit_rankings(
         query: which list each candidate is in, such as a search, shape (n,); left out, all are in one list.
         relevance: how much attention each candidate deserves, such as clicks or grades, at least 0, shape (n,).
         settings: ``schema`` and ``accept_proposals`` (see ``evenhand.schema.RankingRoles``); ``data_name``; fields of
-            ``evenhand.groups.rankings.RankingConfig``, above all ``at``, how many places count as selected.
+            ``evenhand.groups.RankingConfig``, above all ``at``, how many places count as selected.
 
     Returns:
         The result; ``result.breakdowns`` has the groups and the gaps between them, ``result.to_frame()`` all numbers.

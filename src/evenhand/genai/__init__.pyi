@@ -1,16 +1,18 @@
 from .assessment.assess import assess_sequences
 from .assessment.live import assess_live
+from .assessment.prompts import estimate_prompt_bias
 from .assessment.result import GenaiAssessment
 from .assessment.sequences import RecordedSequence, read_sequences
-from .backends.generator import Generator, Item, Playback
+from .backends.generator import Generator, Item, Playback, add_instruction
 from .backends.local_diffusion import LocalDiffusion
 from .backends.openai_service import OpenAIChat, OpenAIImages
+from .backends.studio import Studio, StudioPixels
 from .classifiers.classifier import ChatClassifier, Classifier, FunctionClassifier, LexiconClassifier
-from .classifiers.confusion import ConfusionMatrix, measure_confusion
+from .classifiers.confusion import ConfusionMatrix, count_confusion, measure_confusion
 from .classifiers.onnx_pictures import OnnxPictures, PictureHead
-from .config import AssessmentConfig, BiasMethod, ConfusionConfig
+from .config import AssessmentConfig, ConfusionConfig
 from .enforcement.enforcer import Admission, Enforcer
-from .enforcement.guard import AttemptLimits, Guard, GuardedAnswer
+from .enforcement.guard import Guard, GuardedAnswer
 from .enforcement.supply import ItemSupply
 from .games.feasibility import check_feasibility
 from .judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
@@ -22,8 +24,6 @@ from .spec.specification import GenerationConfig, Requirement, SimulationConfig,
 __all__ = [
     "Admission",
     "AssessmentConfig",
-    "AttemptLimits",
-    "BiasMethod",
     "ChatClassifier",
     "ChatJudge",
     "Classifier",
@@ -55,6 +55,9 @@ __all__ = [
     "Requirement",
     "SimulationConfig",
     "Specification",
+    "Studio",
+    "StudioPixels",
+    "add_instruction",
     "assess_live",
     "assess_sequences",
     "build_classifier",
@@ -62,6 +65,8 @@ __all__ = [
     "build_pipeline",
     "check_feasibility",
     "compare_policies",
+    "count_confusion",
+    "estimate_prompt_bias",
     "measure_confusion",
     "read_sequences",
     "simulate_requests",

@@ -1,7 +1,7 @@
 from .policy.file import load_policy, save_policy
 from .policy.nudging import long_run_bias
 from .policy.periodic import PeriodicShield, always_ends_fair
-from .policy.policy import ShieldPolicy
+from .policy.policy import ACCEPT, REJECT, ShieldPolicy
 from .runtime.certificate import ShieldCertificate
 from .runtime.log import ShieldReplay, read_log, replay_log
 from .runtime.shield import Shield
@@ -12,12 +12,15 @@ from .simulation.result import ShieldSimulationResult
 from .simulation.simulate import ShieldRunsConfig, simulate_runs, simulate_shield
 from .spec.configuration import read_plan
 from .spec.plan import Inputs, Nudging, PlanKind, ShieldPlan
-from .spec.properties import FairnessProperty
+from .spec.properties import EmptyGroupRule, FairnessProperty
 from .synthesis.plans import synthesize
 from .synthesis.separable import cheapest_bounds, synthesize_separable
 from .synthesis.solve import SynthesisProblem, solve_problem
 
 __all__ = [
+    "ACCEPT",
+    "REJECT",
+    "EmptyGroupRule",
     "FairnessProperty",
     "FiniteShieldState",
     "Inputs",

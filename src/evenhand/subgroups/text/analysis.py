@@ -53,7 +53,7 @@ def find_text_subgroups(
         config: the settings.
         protected: the categories: names of lists that come with the package (``gender``, ``religion``, ...;
             ``published`` for the 48 terms of the paper in four categories) or lists of your own
-            (``evenhand.datasets.identity.read_categories``); all of the package's if left out.
+            (``evenhand.datasets.read_categories``); all of the package's if left out.
         truth: the true label of each text, for error rates.
         clusters: which texts belong together, such as those made from one template or written by one author; by default
             those that are the same once identity terms are cut out.
