@@ -110,8 +110,9 @@ class ServiceConnection:
         except (TypeError, ValueError, RecursionError) as error:
             raise OptionError(f"what is asked of {self.url} cannot be written as JSON: {error}") from None
         answer, said = None, b""
+        headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
         for _ in range(1 + self.retries * self.repeatable):
-            said = await call(self.send, path, asked, "application/json", key=key)
+            said = await self._ask("POST", self.url.rstrip("/") + path, asked, headers)
             try:
                 answer = parse_json_response(said)
                 break
