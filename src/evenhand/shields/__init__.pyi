@@ -10,6 +10,7 @@ from .simulation.comparison import ShieldComparisonResult, compare_shields
 from .simulation.inspection import inspect_policy
 from .simulation.result import ShieldSimulationResult
 from .simulation.simulate import ShieldRunsConfig, simulate_runs, simulate_shield
+from .simulation.streams import source_from_people
 from .spec.configuration import read_plan
 from .spec.plan import Inputs, Nudging, PlanKind, ShieldPlan
 from .spec.properties import EmptyGroupRule, FairnessProperty
@@ -49,6 +50,7 @@ __all__ = [
     "simulate_runs",
     "simulate_shield",
     "solve_problem",
+    "source_from_people",
     "synthesize",
     "synthesize_separable",
 ]

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -226,38 +227,46 @@ def generate_items(
     if isinstance(pipeline.generator, Resumable):
         pipeline.generator.resume(kept.made)
     earlier = kept.begin(prompts, again=again)
-    crew = _Crew(pipeline, enforcer, counted, in_flight)
-    tally = _StatusCounts()
     interrupted = False
+    done, in_vain = earlier, 0
     try:
         for start in range(earlier, len(prompts), in_flight):
             before = counted.made
-            answered = crew.answer(prompts[start : start + in_flight])
+            answered = _answer_together(pipeline, enforcer, counted, prompts[start : start + in_flight])
+            kept.keep(answered, enforcer, made=counted.made - before, done=start + len(answered))
             done = start + len(answered)
-            kept.keep(answered, enforcer, made=counted.made - before, done=done)
             for _prompt, answer in answered:
-                tally.add(answer)
+                in_vain = 0 if answer.item is not None else in_vain + 1
+                if in_vain == MAX_VAIN_ANSWERS:
+                    raise ModelError(
+                        f"{MAX_VAIN_ANSWERS} requests in a row came to nothing, the last because {answer.reason}",
+                        hint="what was made before is kept; the same command goes on after it",
+                    )
             if progress is not None:
                 progress("answering prompts", done / len(prompts))
     except KeyboardInterrupt:
-        if not tally.statuses.total():
+        if done == earlier:
             raise
         interrupted = True
         kept.read()
+    all_rows = kept.rows_of_run()
+    rows = all_rows[earlier:]
+    statuses = Counter(row["status"] for row in rows)
+    reasons = Counter(row["reason"] for row in rows if row["reason"])
     return GenerationRun(
         requests=len(prompts),
         earlier=earlier,
-        statuses={status: tally.statuses[status] for status in STATUSES},
-        items=tally.items,
-        changed=tally.changed,
+        statuses={status: statuses[status] for status in STATUSES},
+        items=sum(row["file"] != "" for row in rows),
+        changed=sum(row["sent"] != row["prompt"] for row in rows),
         calls=counted.calls,
         interrupted=interrupted,
         table=kept.table.path,
         rows=kept.rows,
         guarantee=enforcer.guarantee(),
-        outcomes=kept.outcomes(),
+        outcomes=Counter(row["status"] for row in all_rows),
         missed=sum(one["missed"] for one in enforcer.counts.values()),
-        reasons=tuple(tally.reasons.most_common(5)),
+        reasons=tuple(reasons.most_common(5)),
     )
 
 
@@ -278,29 +287,23 @@ class _CountingGenerator:
         return item
 
 
-class _Crew:
-    """Answers a few prompts at once, and puts the answers in the order of their slots."""
-
-    def __init__(self, pipeline: Pipeline, enforcer: Enforcer, generator: Generator, in_flight: int) -> None:
-        self._pipeline, self._enforcer, self._generator = pipeline, enforcer, generator
-        self._in_flight = in_flight
-        self._lock = Lock()
-        self._places = count()
-
-    def answer(self, prompts: Sequence[str]) -> list[tuple[str, GuardedAnswer]]:
-        """Return prompts and their answers, once all of them are complete."""
-        keepers = [_PlacedKeeper(self._enforcer, self._lock, self._places) for _ in prompts]
-        guards = [self._pipeline.guard(keeper, generator=self._generator) for keeper in keepers]
-        if len(prompts) == 1:
-            return [(prompts[0], guards[0].answer(prompts[0]))]
-        pool = ThreadPoolExecutor(self._in_flight, thread_name_prefix="evenhand-generate")
-        try:
-            answers = list(pool.map(lambda guard, prompt: guard.answer(prompt), guards, prompts))
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        # A request that was never admitted has no slot, and stands behind those that have.
-        order = sorted(range(len(prompts)), key=lambda k: (keepers[k].place is None, keepers[k].place or 0))
-        return [(prompts[k], answers[k]) for k in order]
+def _answer_together(
+    pipeline: Pipeline, enforcer: Enforcer, generator: Generator, prompts: Sequence[str]
+) -> list[tuple[str, GuardedAnswer]]:
+    """Return prompts and their answers in the order of their slots, once all of them are complete."""
+    lock, places = Lock(), count()
+    keepers = [_PlacedKeeper(enforcer, lock, places) for _ in prompts]
+    guards = [pipeline.guard(keeper, generator=generator) for keeper in keepers]
+    if len(prompts) == 1:
+        return [(prompts[0], guards[0].answer(prompts[0]))]
+    pool = ThreadPoolExecutor(len(prompts), thread_name_prefix="evenhand-generate")
+    try:
+        answers = list(pool.map(lambda guard, prompt: guard.answer(prompt), guards, prompts))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    # A request that was never admitted has no slot, and stands behind those that have.
+    order = sorted(range(len(prompts)), key=lambda k: (keepers[k].place is None, keepers[k].place or 0))
+    return [(prompts[k], answers[k]) for k in order]
 
 
 class _PlacedKeeper:
@@ -328,36 +331,15 @@ class _PlacedKeeper:
             return self._enforcer.admit(conditions, fixed=fixed, prefer=prefer)
 
     def complete(self, admission: Admission, values: ItemValues) -> ItemOutcome:
-        with self._lock:
-            self.place = next(self._places) if self.place is None else self.place
-            return self._enforcer.complete(admission, values)
+        return self._settle(partial(self._enforcer.complete, admission, values))
 
     def fail(self, admission: Admission) -> ItemOutcome:
+        return self._settle(partial(self._enforcer.fail, admission))
+
+    def _settle(self, settle: Callable[[], ItemOutcome]) -> ItemOutcome:
         with self._lock:
             self.place = next(self._places) if self.place is None else self.place
-            return self._enforcer.fail(admission)
-
-
-class _StatusCounts:
-    """What requests came to."""
-
-    def __init__(self) -> None:
-        self.statuses: Counter[AnswerStatus] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self.items = self.changed = self._in_vain = 0
-
-    def add(self, answer: GuardedAnswer) -> None:
-        self.statuses[answer.status] += 1
-        self.changed += answer.changed
-        self.items += answer.item is not None
-        if answer.reason:
-            self.reasons[answer.reason] += 1
-        self._in_vain = 0 if answer.item is not None else self._in_vain + 1
-        if self._in_vain == MAX_VAIN_ANSWERS:
-            raise ModelError(
-                f"{MAX_VAIN_ANSWERS} requests in a row came to nothing, the last because {answer.reason}",
-                hint="what was made before is kept; the same command goes on after it",
-            )
+            return settle()
 
 
 @dataclass
@@ -454,11 +436,9 @@ class _RunDirectory:
         self.run = {"prompts": _digest(prompts), "requests": len(prompts), "answered": answered}
         return answered
 
-    def outcomes(self) -> dict[str, int]:
-        """Count what the requests of this run came to."""
-        return dict(
-            Counter(row["status"] for row in self.table.rows[self.rows - int(self.run["answered"]) : self.rows])
-        )
+    def rows_of_run(self) -> list[dict[str, str]]:
+        """Return the rows of the prompts that are answered now, those answered earlier included."""
+        return self.table.rows[self.rows - int(self.run["answered"]) : self.rows]
 
     def keep(self, answered: Sequence[tuple[str, GuardedAnswer]], enforcer: Enforcer, *, made: int, done: int) -> None:
         """Store requests that are complete: their items and rows, and then the state that refers to them."""

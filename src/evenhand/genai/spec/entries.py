@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
+
+from evenhand.core.configuration import FileModel
 
 
-class ConfigPart(BaseModel):
+class ConfigPart(FileModel, strict=True):
     """Some entries of a configuration: read strictly, with no others beside them, and never changed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def list_to_tuple(given: object) -> object:

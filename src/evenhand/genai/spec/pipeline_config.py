@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -70,7 +70,7 @@ class RemoteConfig(ConfigPart):
     url: Address
     model: Name
     key: Variable | None = None
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    timeout: Annotated[float, Field(gt=0)] = 60.0
     options: Options = Field(default_factory=dict)
 
 
@@ -90,7 +90,7 @@ class StudioGeneratorConfig(ConfigPart):
     """The built-in studio; see ``Studio``."""
 
     kind: Literal["studio"]
-    bias: dict[Name, dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]]] = Field(default_factory=dict)
+    bias: dict[Name, dict[Name, Annotated[float, Field(ge=0)]]] = Field(default_factory=dict)
     obeys: Share = 1.0
     unrecognised: Share = 0.0
     seed: Annotated[int, Field(ge=0)] = 0
@@ -311,47 +311,25 @@ class GuardConfig(ConfigPart):
         return self
 
 
-AnyGeneratorConfig: TypeAlias = (
+GeneratorConfig: TypeAlias = Annotated[
     StudioGeneratorConfig
     | ImagesGeneratorConfig
     | ChatGeneratorConfig
     | DiffusersGeneratorConfig
-    | RecordedGeneratorConfig
-)
-AnyClassifierConfig: TypeAlias = (
+    | RecordedGeneratorConfig,
+    Field(discriminator="kind"),
+]
+ClassifierConfig: TypeAlias = Annotated[
     StudioClassifierConfig
     | ChatClassifierConfig
     | OnnxClassifierConfig
     | LexiconClassifierConfig
-    | FunctionClassifierConfig
-)
-AnyJudgeConfig: TypeAlias = KeywordJudgeConfig | ChatJudgeConfig | FunctionJudgeConfig
-GeneratorConfig: TypeAlias = Annotated[AnyGeneratorConfig, Field(discriminator="kind")]
-ClassifierConfig: TypeAlias = Annotated[AnyClassifierConfig, Field(discriminator="kind")]
-JudgeConfig: TypeAlias = Annotated[AnyJudgeConfig, Field(discriminator="kind")]
-
-
-def pipeline_entries() -> dict[str, list[str]]:
-    """Return the entries known at every place, by place and kind."""
-    found = {
-        "guard": list(GuardConfig.model_fields),
-        "classifier.chat.cache": list(CacheConfig.model_fields),
-        "judge.chat.cache": list(CacheConfig.model_fields),
-        "guard.price": list(PriceConfig.model_fields),
-        "guard.budget": list(BudgetConfig.model_fields),
-        "guard.instruction": list(InstructionConfig.model_fields),
-        "guard.instruction.rewrite": list(RemoteConfig.model_fields),
-    }
-    for place, kinds in (
-        ("generator", AnyGeneratorConfig),
-        ("classifier", AnyClassifierConfig),
-        ("judge", AnyJudgeConfig),
-    ):
-        for part in get_args(kinds):
-            kind = get_args(part.model_fields["kind"].annotation)[0]
-            # `kind` first, as it is written.
-            found[f"{place}.{kind}"] = sorted(part.model_fields, key=lambda name: name != "kind")
-    return found
+    | FunctionClassifierConfig,
+    Field(discriminator="kind"),
+]
+JudgeConfig: TypeAlias = Annotated[
+    KeywordJudgeConfig | ChatJudgeConfig | FunctionJudgeConfig, Field(discriminator="kind")
+]
 
 
 def check_pipeline(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from evenhand.core.configuration import check_configuration, read_configuration
+from evenhand.core.configuration import check_configuration, known_entries, read_configuration
 from evenhand.errors import OptionError
 from evenhand.genai.spec.entries import (
     ConfigPart,
@@ -29,7 +29,6 @@ from evenhand.genai.spec.pipeline_config import (
     JudgeConfig,
     StudioGeneratorConfig,
     check_pipeline,
-    pipeline_entries,
 )
 
 MAX_COMBINATIONS = 10_000
@@ -210,7 +209,7 @@ class GenerationConfig(ConfigPart):
             return read
 
         read = check_configuration(
-            make, location=None if place is None else str(place), entries=KNOWN_ENTRIES, hints=HINTS
+            make, location=None if place is None else str(place), entries=known_entries(cls), hints=HINTS
         )
         if place is None:
             return read
@@ -441,14 +440,3 @@ def _check_unique(names: list[str], location: str, what: str) -> None:
         if name in seen:
             raise OptionError(f"the {what} {name!r} is there twice", location=location, hint="give each its own name")
         seen.add(name)
-
-
-KNOWN_ENTRIES: dict[str, list[str]] = {
-    "": list(GenerationConfig.model_fields),
-    "conditions": list(RequestCondition.model_fields),
-    "specifications": list(Specification.model_fields),
-    "simulation": list(SimulationConfig.model_fields),
-    "tolerated": list(ToleranceConfig.model_fields),
-    **pipeline_entries(),
-}
-"""The entries known at every place of a configuration."""

@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field
 from evenhand.errors import OptionError
 from evenhand.genai.spec.entries import ConfigPart, list_to_tuple
 
-Money: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Cap: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Money: TypeAlias = Annotated[float, Field(ge=0)]
+Cap: TypeAlias = Annotated[float, Field(gt=0)]
 
 
 class PriceConfig(ConfigPart):

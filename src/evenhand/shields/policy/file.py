@@ -47,7 +47,10 @@ def save_policy(policy: ShieldPolicy, path: str | Path) -> int:
         OptionError: it cannot be written; there is then no file half-written.
     """
     data = policy_to_bytes(policy)
-    write_policy_file(data, Path(path))
+    try:
+        write_atomically(Path(path), data)
+    except OSError as error:
+        raise OptionError(f"the policy cannot be written: {error.strerror or error}", location=str(path)) from None
     return len(data)
 
 
@@ -314,18 +317,6 @@ def unpack_container(data: bytes, *, location: str) -> tuple[dict[str, Any], dic
         arrays[one["name"]] = _unpack_array(one, body[at : at + one["bytes"]], location)
         at += one["bytes"]
     return head, arrays
-
-
-def write_policy_file(data: bytes, path: Path) -> None:
-    """Write a file beside its place first, so that it is never half there.
-
-    Raises:
-        OptionError: it cannot be written.
-    """
-    try:
-        write_atomically(path, data)
-    except OSError as error:
-        raise OptionError(f"the policy cannot be written: {error.strerror or error}", location=str(path)) from None
 
 
 def read_policy_bytes(path: str | Path) -> bytes:

@@ -343,7 +343,7 @@ class PeriodicShieldState:
             bound, how = self._bound(), "whatever people come in this period"
         if exact and bound is not None and not done and (course.has_guarantee or not self.labelled):
             outcomes: Integers = course.outcomes()
-            bound, _ = worst_bias_among(
+            bound = worst_bias_among(
                 kept, reachable_end_states(course.policy, course.step, outcomes) + np.array(self.past)
             )
             attained, how = True, "the largest over everything that can still come in this period"

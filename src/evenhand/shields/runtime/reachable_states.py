@@ -170,20 +170,10 @@ def _encode_states(states: Integers, lowest: Integers, shape: tuple[int, ...]) -
     return codes
 
 
-def worst_end_bias(policy: ShieldPolicy, step: int, states: Integers) -> tuple[Fraction, Counters]:
-    """The largest bias at the horizon over every future, with what was counted before, and counters that have it.
-
-    Raises:
-        LimitError: there are too many states on the way.
-    """
-    plan = policy.plan
-    return worst_bias_among(plan.property, reachable_end_states(policy, step, states) + np.array(plan.start))
-
-
-def worst_bias_among(kept: FairnessProperty, counters: Integers) -> tuple[Fraction, Counters]:
-    """Return the largest bias among counters (n, 4), exact, and the first that have it."""
+def worst_bias_among(kept: FairnessProperty, counters: Integers) -> Fraction:
+    """Return the largest bias among counters (n, 4), exact."""
     n_a, a, n_b, b = counters.T
     bias = kept.bias_of_rates(a / np.maximum(n_a, 1), b / np.maximum(n_b, 1))
     bias = np.where(np.minimum(n_a, n_b) < kept.empty_group.needed_count, 0, bias)
     candidates: list[list[Any]] = counters[bias >= bias.max() - TIE_DISTANCE].tolist()
-    return max(((kept.bias(*found), tuple(found)) for found in candidates), key=lambda pair: pair[0])
+    return max(kept.bias(*found) for found in candidates)

@@ -258,10 +258,6 @@ class Shield:
         """Whether labels follow the decisions, so that each needs an id."""
         return self._needs_id
 
-    def awaits_label(self, id: Id | None = None) -> bool:
-        """Return whether the label of this decision is awaited; without an id, whether any label is."""
-        return bool(self._pending) if id is None else id in self._pending
-
     def plan_ahead(
         self, state: Mapping[str, Any] | None = None, *, label: tuple[Id, int] | None = None
     ) -> Callable[[], None] | None:

@@ -13,7 +13,13 @@ from evenhand.errors import DecisionError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.runtime.certificate import OpenLabels, ShieldCertificate, worst_bias
-from evenhand.shields.runtime.reachable_states import LiveStates, find_live_states, has_live_states, worst_end_bias
+from evenhand.shields.runtime.reachable_states import (
+    LiveStates,
+    find_live_states,
+    has_live_states,
+    reachable_end_states,
+    worst_bias_among,
+)
 from evenhand.shields.spec.ends import EndValues, end_values_of, why_nothing_is_required
 from evenhand.shields.spec.plan import Counters
 from evenhand.typing import Integers
@@ -371,7 +377,8 @@ class FiniteShieldState:
             bound, attained = None, False
             how = "labels came too late" if self.sound else "this kind of shield guarantees nothing"
         elif exact:
-            bound, _ = worst_end_bias(self.policy, self.step, self.outcomes())
+            ends = reachable_end_states(self.policy, self.step, self.outcomes())
+            bound = worst_bias_among(kept, ends + np.array(carried))
             attained, how = True, "the largest over everything that can still come"
         else:
             nothing = why_nothing_is_required(plan)

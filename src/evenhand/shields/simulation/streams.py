@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evenhand.errors import DataError, OptionError
 from evenhand.shields.spec.plan import Inputs
@@ -266,109 +265,3 @@ def _widening_arrivals(counts: RunCounters, rng: np.random.Generator) -> tuple[I
 
     raising = rate_change(ahead, 1) > rate_change(behind, 0)
     return np.where(raising, ahead, behind), raising.astype(np.int64)
-
-
-# Who will come, estimated from data.
-
-COST_BINS = 10
-"""Of costs, as in the paper's experiments."""
-
-
-def estimate_inputs(
-    groups: tuple[str, ...],
-    group: ArrayLike,
-    recommendation: ArrayLike,
-    *,
-    label: ArrayLike | None = None,
-    cost: ArrayLike | None = None,
-    bins: int = COST_BINS,
-) -> Inputs:
-    """Return the inputs as frequent as in given decisions.
-
-    Args:
-        groups: their names.
-        group: (n,) positions in ``groups``.
-        recommendation: (n,) 0 or 1.
-        label: (n,) 0 or 1, if labels play a part.
-        cost: (n,) of overriding each; 1 if left out.
-        bins: of equal width that costs are sorted into. Each stands for its largest cost, so that a cost at run time
-            belongs to the bin it was counted in; expected costs are too high by at most the width of a bin.
-
-    Raises:
-        DataError: a group without people, arrays of different lengths, or invalid entries.
-    """
-    if bins < 1:
-        raise OptionError(f"{bins} bins for the costs", location="bins", hint="1 or more")
-    who, accepted = np.asarray(group), np.asarray(recommendation)
-    known = None if label is None else np.asarray(label)
-    price = np.ones(len(who)) if cost is None else np.asarray(cost, dtype=np.float64)
-    for name, values in (("recommendation", accepted), ("label", known), ("cost", price)):
-        if values is not None and values.shape != who.shape:
-            raise DataError(f"{values.shape} values for {who.shape} individuals", location=name)
-    for name, values in (("recommendation", accepted), ("label", known)):
-        if values is not None and not np.isin(values, (0, 1)).all():
-            raise DataError("entries are 0 or 1", location=name)
-    if not (np.isfinite(price) & (price >= 0)).all():
-        raise DataError("costs are finite numbers of 0 or more", location="cost")
-    counts = [int((who == position).sum()) for position in range(len(groups))]
-    if sum(counts) != len(who):
-        raise DataError(f"positions of groups lie between 0 and {len(groups) - 1}", location="group")
-    if 0 in counts:
-        raise DataError(f"no one is in group {groups[counts.index(0)]!r}", location="group")
-    costs, cell = _bin_costs(price, bins)
-    rate = [count / len(who) for count in counts]
-    accept = [float(accepted[who == position].mean()) for position in range(len(groups))]
-    weights = []
-    for position in range(len(groups)):
-        rows = []
-        for decided in (0, 1):
-            tally = np.bincount(cell[(who == position) & (accepted == decided)], minlength=len(costs))
-            # Of a recommendation that never came, any costs will do.
-            shares = tally / tally.sum() if tally.sum() else np.full(len(costs), 1 / len(costs))
-            rows.append(tuple(float(share) for share in shares))
-        weights.append((rows[0], rows[1]))
-    return Inputs(
-        groups=tuple(groups),
-        rate=tuple(rate),
-        accept=tuple(accept),
-        label=None if known is None else tuple(float(known[who == i].mean()) for i in range(len(groups))),
-        costs=costs,
-        weights=tuple(weights),
-    )
-
-
-def estimate_inputs_from_data(
-    people: People,
-    scorer: Scorer,
-    attribute: str,
-    *,
-    groups: tuple[str, ...] | None = None,
-    cost: float | None = None,
-    bins: int = COST_BINS,
-) -> Inputs:
-    """Return the inputs as frequent as a model's recommendations on people in data.
-
-    Args:
-        attribute: the categorical or ordinal attribute whose values are the groups.
-        groups: values of it that take part; all unless given.
-        cost: of every override; None makes it the model's confidence, the distance of its score from a half.
-        bins: see ``estimate_inputs``.
-
-    Raises:
-        OptionError: there is no such attribute, it has no such value, or it is a number.
-        DataError: a group has no people in the data.
-    """
-
-    source = source_from_people(people, scorer, attribute, groups=groups, cost=cost)
-    return estimate_inputs(
-        source.groups, source.group, source.recommendation, label=source.label, cost=source.cost, bins=bins
-    )
-
-
-def _bin_costs(price: Any, bins: int) -> tuple[tuple[float, ...], Any]:
-    """Return the largest cost of every bin that has any, and the bin of each."""
-    low, high = float(price.min()), float(price.max())
-    width = (high - low) / bins
-    cell = np.minimum(((price - low) / width).astype(np.int64), bins - 1) if width > 0 else np.zeros(len(price), int)
-    used, cell = np.unique(cell, return_inverse=True)
-    return tuple(float(price[cell == position].max()) for position in range(len(used))), cell

@@ -10,9 +10,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from evenhand.core.configuration import check_configuration, read_configuration, unknown_entry
+from evenhand.core.configuration import (
+    FileModel,
+    check_configuration,
+    known_entries,
+    read_configuration,
+    unknown_entry,
+)
 from evenhand.errors import OptionError
 from evenhand.shields.spec.ends import why_nothing_is_required
 from evenhand.shields.spec.plan import (
@@ -48,7 +54,6 @@ def _raise_as_value_error(make: Callable[[], object]) -> object:
         raise ValueError(error.message) from None
 
 
-Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Exact: TypeAlias = Annotated[Fraction, BeforeValidator(_parse_exact), Field(strict=False)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -74,11 +79,7 @@ LABELLED_PROPERTIES = {
 """Why they are refused, by name."""
 
 
-class _StrictModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
-
-
-class ShieldGroupConfig(_StrictModel):
+class ShieldGroupConfig(FileModel, strict=True):
     """What is expected of one group.
 
     Attributes:
@@ -95,16 +96,16 @@ class ShieldGroupConfig(_StrictModel):
     costs_if_accepted: list[Share] | None = None
 
 
-class EnergyConfig(_StrictModel):
+class EnergyConfig(FileModel, strict=True):
     """How probable an override is by the bias; see `Nudging`. What is left out is certain from kappa on."""
 
-    free: Annotated[Number, Field(ge=0, le=1)] = 0.0
-    full: Annotated[Number, Field(ge=0, le=1)] | None = None
+    free: Annotated[float, Field(ge=0, le=1)] = 0.0
+    full: Annotated[float, Field(ge=0, le=1)] | None = None
     power: Annotated[int, Field(ge=1, le=16)] = 2
     first: Annotated[int, Field(alias="from", ge=0)] = 0
 
 
-class LabelConfig(_StrictModel):
+class LabelConfig(FileModel, strict=True):
     """How labels arrive.
 
     Attributes:
@@ -114,7 +115,7 @@ class LabelConfig(_StrictModel):
     wait: Annotated[int, Field(ge=1)] = LABEL_WAIT
 
 
-class ShieldConfig(_StrictModel):
+class ShieldConfig(FileModel, strict=True):
     """A whole configuration; see ``docs/reference/shield-file.md`` for what every entry means."""
 
     property: Annotated[PropertyKind, BeforeValidator(_check_property)]
@@ -122,8 +123,8 @@ class ShieldConfig(_StrictModel):
     horizon: Annotated[int, Field(ge=1)]
     kind: PlanKind = "finite"
     empty_group: Annotated[str, BeforeValidator(_parse_empty_group)] = "zero"
-    cost: Annotated[Number, Field(ge=0)] | None = None
-    costs: Annotated[list[Annotated[Number, Field(ge=0)]], Field(min_length=1)] | None = None
+    cost: Annotated[float, Field(ge=0)] | None = None
+    costs: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] | None = None
     groups: Annotated[dict[Name, ShieldGroupConfig], Field(min_length=2)]
     checks: Literal["end", "anytime"] | list[int] = "end"
     terminal: TerminalKind = "strict"
@@ -255,13 +256,7 @@ def plan_from_mapping(described: Mapping[str, Any], *, location: str | None) -> 
     def make() -> ShieldPlan:
         return ShieldConfig.model_validate(described).plan()
 
-    entries = {
-        "": ShieldConfig.model_fields,
-        "groups": ShieldGroupConfig.model_fields,
-        "energy": ("free", "full", "power", "from"),
-        "labels": LabelConfig.model_fields,
-    }
-    return check_configuration(make, location=location, entries=entries, hints=HINTS)
+    return check_configuration(make, location=location, entries=known_entries(ShieldConfig), hints=HINTS)
 
 
 def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -153,10 +153,6 @@ class WelfareBounds:
         low = accepted * self.lower.denominator >= seen * self.lower.numerator
         high = accepted * self.upper.denominator <= seen * self.upper.numerator
         return np.asarray(low & high)
-
-    def acceptances_to_track(self, seen: int) -> int:
-        """Return how many to have accepted of so many: within the bounds from ``least`` on, one decision at a time."""
-        return floor(self.upper * seen)
 
     def words(self) -> str:
         """For people."""
