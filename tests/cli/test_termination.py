@@ -97,14 +97,14 @@ def test_a_stop_before_there_is_any_result_says_so(evenhand, case, monkeypatch, 
 STOPPING = """
 import os, signal, threading
 
-calls = 0
-
 def decide(frame):
-    global calls
-    calls += 1
-    if calls == 7 and os.getppid() != int(os.environ["TEST_PROCESS"]):  # a worker asks about findings again
-        os.kill(os.getppid(), getattr(signal, os.environ["STOP_BY"]))
-        threading.Event().wait()
+    if os.getppid() != int(os.environ["TEST_PROCESS"]):  # in a worker
+        asked = os.open("asked", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.write(asked, b".")
+        os.close(asked)
+        if os.path.getsize("asked") == int(os.environ["STOP_AT"]):
+            os.kill(os.getppid(), getattr(signal, os.environ["STOP_BY"]))
+            threading.Event().wait()
     return (frame["grade"] + 4 * (frame["sex"] == "m") > 12).map({True: "yes", False: "no"})
 """
 
@@ -123,7 +123,7 @@ def test_a_search_by_workers_that_is_stopped_writes_its_result(case, folder, nam
         text=True,
         cwd=folder,
         env=os.environ
-        | {"STOP_BY": name, "TEST_PROCESS": str(os.getpid()), "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+        | {"STOP_BY": name, "STOP_AT": "7", "TEST_PROCESS": str(os.getpid()), "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
     )
     assert (ran.returncode, ran.stderr) == (code, "")
     found = json.loads((folder / "found.json").read_text())
