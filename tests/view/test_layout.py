@@ -15,10 +15,9 @@ from layout import Face, Placed
 from pictured import PICTURED, collect_figures, document, pictured
 
 from evenhand.core.document import Figure
-from evenhand.view import drawing
 from evenhand.view.charts import FIGURES, draw
 from evenhand.view.charts.mitigation import place_names
-from evenhand.view.drawing import axis, fonts
+from evenhand.view.drawing import axis, fonts, theme
 from evenhand.view.drawing.axis import Axis
 from evenhand.view.drawing.rows import Block, RowChart
 from evenhand.view.drawing.theme import NARROW, WIDE, finish_chart, mark_layer, to_svg
@@ -99,7 +98,7 @@ def test_texts_of_drawings_keep_clear_of_each_other(name):
 @pytest.mark.parametrize("name", PICTURED)
 def test_texts_in_notebooks_keep_clear_of_each_other(name, monkeypatch):
     # What Altair would check against its schema is checked elsewhere, in a second for each chart.
-    monkeypatch.setattr(drawing, "to_altair", lambda chart: chart if isinstance(chart, dict) else chart.spec)
+    monkeypatch.setattr(theme, "to_altair", lambda chart: chart if isinstance(chart, dict) else chart.spec)
     assert complaints(to_svg(pictured(name).plot(), name="x"), NOTEBOOK) == []
 
 

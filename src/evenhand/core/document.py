@@ -4,7 +4,7 @@ An engine builds the document of its result and writes the words. How it looks i
 ``evenhand.view`` renders every document as text for a terminal, as a page, as a fragment for a notebook, and as
 Markdown.
 
-    >>> from evenhand.core import Document, Heading, Metric, NextStep, ReportedNumber
+    >>> from evenhand.core.document import Document, Heading, Metric, NextStep, ReportedNumber
     >>> rate = ReportedNumber("6.2 %", 0.062, "estimated", low=0.058, high=0.065, ends="5.8 to 6.5 %", confidence=0.95)
     >>> document = Document("Search of a model", blocks=(
     ...     Metric("counterfactual flip rate", rate, ("from 1,002 sampled people",)),
