@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -31,14 +31,6 @@ from evenhand.text import join_names, list_some
 from evenhand.typing import Floats, Integers
 
 AnyGap = TypeVar("AnyGap", bound=Gap)
-
-
-class _Extremes(NamedTuple):
-    best: int
-    worst: int
-    difference: float
-    ratio: float | None
-    people: int
 
 
 class GroupComparison(NamedTuple):
@@ -110,7 +102,7 @@ def widest_gap(
     """
     values = compared[0]
     low, high = largest_difference(*compared)
-    best, worst = int(np.argmax(values)), len(values) - 1 - int(np.argmin(values[::-1]))
+    best, worst = _find_extremes(values)
     difference = float(values[best] - values[worst])
     return Gap(
         name=name,
@@ -151,53 +143,28 @@ def compute_gaps(comparison: GroupComparison) -> tuple[Gap, ...]:
 def difference_gap(name: str, metric: str, comparison: GroupComparison, *, comparisons: int = 1) -> Gap:
     """Return the gap of a rate between the groups, one of so many ``comparisons`` that are to hold together."""
     counts = comparison.counted.rates[metric]
-    usable, left_out = comparison.split(counts.n)
-    reason = comparison.why_unknown(usable, metric)
-    if reason is not None:
-        return _unknown_gap(name, metric, comparison, left_out, reason)
+    k, n = counts.k, counts.n
     confidence = bonferroni(comparison.confidence, comparisons)
-    k, n = counts.k[usable], counts.n[usable]
-    method = DIFFERENCE_METHOD + comparison.note(len(usable), comparisons)
-    if comparison.reference is not None:
-        own = int(np.searchsorted(usable, comparison.reference))
-        distances = _Distances(k / n - k[own] / n[own], differences_from_reference(k, n, own, confidence), method)
-        return _reference_gap(name, metric, comparison, usable, counts.people, distances, left_out)
-    ends = _find_extremes(k / n, counts.people[usable])
-    low, high = largest_difference_of_proportions(k, n, confidence)
-    value = Observed(
-        value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
+    bounds = _Bounds(
+        DIFFERENCE_METHOD,
+        lambda usable: k[usable] / n[usable],
+        lambda usable: largest_difference_of_proportions(k[usable], n[usable], confidence),
+        lambda usable, own: differences_from_reference(k[usable], n[usable], own, confidence),
     )
-    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+    return _compare_numbers(name, metric, comparison, n, counts.people, bounds, comparisons=comparisons)
 
 
 def _ratio_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
     counts = comparison.counted.rates[metric]
-    usable, left_out = comparison.split(counts.n)
-    reason = comparison.why_unknown(usable, metric)
-    if reason is not None:
-        return _unknown_gap(name, metric, comparison, left_out, reason)
-    k, n = counts.k[usable], counts.n[usable]
-    method = RATIO_METHOD + comparison.note(len(usable))
-    if comparison.reference is not None:
-        own = int(np.searchsorted(usable, comparison.reference))
-        if k[own] == 0:
-            reason = f"the rate of {comparison.reference_label} is 0, and nothing can be divided by it"
-            return _unknown_gap(name, metric, comparison, left_out, reason)
-        distances = _Distances(
-            (k / n) / (k[own] / n[own]),
-            ratios_to_reference(k, n, own, comparison.confidence),
-            method,
-            ratio=True,
-        )
-        return _reference_gap(name, metric, comparison, usable, counts.people, distances, left_out)
-    ends = _find_extremes(k / n, counts.people[usable])
-    value: Observed | Unknown = Unknown(reason="the highest rate is 0, and nothing can be divided by it")
-    if ends.ratio is not None:
-        low, high = smallest_ratio_of_proportions(k, n, comparison.confidence)
-        value = Observed(
-            value=ends.ratio, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
-        )
-    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+    k, n, confidence = counts.k, counts.n, comparison.confidence
+    bounds = _Bounds(
+        RATIO_METHOD,
+        lambda usable: k[usable] / n[usable],
+        lambda usable: smallest_ratio_of_proportions(k[usable], n[usable], confidence),
+        lambda usable, own: ratios_to_reference(k[usable], n[usable], own, confidence),
+        ratio=True,
+    )
+    return _compare_numbers(name, metric, comparison, n, counts.people, bounds)
 
 
 def _equalized_odds_gap(comparison: GroupComparison) -> Gap:
@@ -239,28 +206,19 @@ def _drop_sign(distance: Observed) -> tuple[float, float]:
 
 def mean_gap(name: str, metric: str, comparison: GroupComparison) -> Gap:
     """Compute the gap of a mean between the groups."""
-    moments = comparison.counted.moments[metric]
-    usable, left_out = comparison.split(moments.effective)
-    reason = comparison.why_unknown(usable, metric)
-    if reason is not None:
-        return _unknown_gap(name, metric, comparison, left_out, reason)
-    mean, variance, size = moments.mean[usable], moments.variance[usable], moments.effective[usable]
-    method = "squared and added limits of Student's t, observations added" + comparison.note(len(usable))
-    if comparison.reference is not None:
-        own = int(np.searchsorted(usable, comparison.reference))
-        limits = mean_differences_from_reference(
-            (mean, variance, size), own, comparison.confidence, lower=moments.lower, upper=moments.upper
-        )
-        distances = _Distances(mean - mean[own], limits, method)
-        return _reference_gap(name, metric, comparison, usable, moments.people, distances, left_out)
-    low, high = largest_difference_of_means(
-        mean, variance, size, comparison.confidence, lower=moments.lower, upper=moments.upper
+    moments, confidence = comparison.counted.moments[metric], comparison.confidence
+    ends = {"lower": moments.lower, "upper": moments.upper}
+
+    def sample(usable: Integers) -> tuple[Floats, Floats, Floats | Integers]:
+        return moments.mean[usable], moments.variance[usable], moments.effective[usable]
+
+    bounds = _Bounds(
+        "squared and added limits of Student's t, observations added",
+        lambda usable: moments.mean[usable],
+        lambda usable: largest_difference_of_means(*sample(usable), confidence, **ends),
+        lambda usable, own: mean_differences_from_reference(sample(usable), own, confidence, **ends),
     )
-    ends = _find_extremes(mean, moments.people[usable])
-    value = Observed(
-        value=ends.difference, n=ends.people, low=low, high=high, confidence=comparison.confidence, method=method
-    )
-    return _known_gap(name, metric, value, comparison, usable, ends, left_out)
+    return _compare_numbers(name, metric, comparison, moments.effective, moments.people, bounds)
 
 
 def add_cautions(gaps: Iterable[AnyGap], groups: Iterable[Group | LabelGroup]) -> tuple[AnyGap, ...]:
@@ -277,13 +235,74 @@ def add_cautions(gaps: Iterable[AnyGap], groups: Iterable[Group | LabelGroup]) -
     return tuple(gap.model_copy(update={"caution": caution(gap)}) for gap in gaps)
 
 
-class _Distances(NamedTuple):
-    """How far groups lie from the reference: that of every group, and the limits of all but the reference."""
+class _Bounds(NamedTuple):
+    """How a number of groups is compared, from the positions of those that are.
 
-    values: Floats
-    limits: tuple[Floats, Floats]
+    Attributes:
+        method: of the intervals.
+        values: the number of each group.
+        among: limits of the largest difference, or smallest ratio, of two groups.
+        against: limits of the difference or ratio of each group to the reference, which is at a position among them.
+        ratio: whether numbers are divided, not subtracted.
+    """
+
     method: str
+    values: Callable[[Integers], Floats]
+    among: Callable[[Integers], tuple[float, float]]
+    against: Callable[[Integers, int], tuple[Floats, Floats]]
     ratio: bool = False
+
+
+def _compare_numbers(
+    name: str,
+    metric: str,
+    comparison: GroupComparison,
+    n: Floats | Integers,
+    people: Integers,
+    bounds: _Bounds,
+    *,
+    comparisons: int = 1,
+) -> Gap:
+    """Return the gap of a number between the groups that it can be compared of.
+
+    Args:
+        name, metric: of the gap.
+        comparison: the groups.
+        n: what the number of each group rests on.
+        people: how many that are.
+        bounds: the numbers, and how they are compared.
+        comparisons: how many gaps are to hold together.
+    """
+    usable, left_out = comparison.split(n)
+    reason = comparison.why_unknown(usable, metric)
+    if reason is not None:
+        return _unknown_gap(name, metric, comparison, left_out, reason)
+    values, method = bounds.values(usable), bounds.method + comparison.note(len(usable), comparisons)
+    if comparison.reference is not None:
+        own = int(np.searchsorted(usable, comparison.reference))
+        if bounds.ratio and values[own] == 0:
+            reason = f"the rate of {comparison.reference_label} is 0, and nothing can be divided by it"
+            return _unknown_gap(name, metric, comparison, left_out, reason)
+        distances = values / values[own] if bounds.ratio else values - values[own]
+        limits = bounds.against(usable, own)
+        return _reference_gap(
+            name, metric, comparison, usable, people, distances, limits, method, left_out, ratio=bounds.ratio
+        )
+    best, worst = _find_extremes(values)
+    high, low = float(values[best]), float(values[worst])
+    value: Observed | Unknown = Unknown(reason="the highest rate is 0, and nothing can be divided by it")
+    if high > 0 or not bounds.ratio:
+        least, most = bounds.among(usable)
+        value = Observed(
+            value=low / high if bounds.ratio else high - low,
+            n=int(people[usable].sum()),
+            low=least,
+            high=most,
+            confidence=comparison.confidence,
+            method=method,
+        )
+    first, last = (comparison.labels[usable[position]] for position in (best, worst))
+    return Gap(name=name, metric=metric, value=value, best=first, worst=last, not_assessable=left_out)
 
 
 def _reference_gap(
@@ -292,8 +311,12 @@ def _reference_gap(
     comparison: GroupComparison,
     usable: Integers,
     people: Integers,
-    distances: _Distances,
+    distances: Floats,
+    limits: tuple[Floats, Floats],
+    method: str,
     left_out: dict[str, int],
+    *,
+    ratio: bool,
 ) -> Gap:
     """Return the furthest that a group lies from the reference (of ratios the smallest), with that of every group.
 
@@ -307,18 +330,18 @@ def _reference_gap(
             low=low,
             high=high,
             confidence=comparison.confidence,
-            method=distances.method,
+            method=method,
         )
         for i, value, low, high in zip(
             others.tolist(),
-            distances.values[usable != comparison.reference].tolist(),
-            distances.limits[0].tolist(),
-            distances.limits[1].tolist(),
+            distances[usable != comparison.reference].tolist(),
+            limits[0].tolist(),
+            limits[1].tolist(),
             strict=True,
         )
     }
     own = comparison.reference_label
-    if distances.ratio:
+    if ratio:
         label, furthest = min(by_group.items(), key=lambda pair: pair[1].value)
         ends = [(one.low, one.high) for one in by_group.values()]
         low, high = (min(side) for side in zip(*ends, strict=True))
@@ -341,19 +364,6 @@ def _reference_gap(
     )
 
 
-def _known_gap(
-    name: str,
-    metric: str,
-    value: Observed | Unknown,
-    comparison: GroupComparison,
-    usable: Integers,
-    ends: _Extremes,
-    left_out: dict[str, int],
-) -> Gap:
-    best, worst = (comparison.labels[usable[i]] for i in (ends.best, ends.worst))
-    return Gap(name=name, metric=metric, value=value, best=best, worst=worst, not_assessable=left_out)
-
-
 def _unknown_gap(name: str, metric: str, comparison: GroupComparison, left_out: dict[str, int], reason: str) -> Gap:
     return Gap(
         name=name,
@@ -366,11 +376,9 @@ def _unknown_gap(name: str, metric: str, comparison: GroupComparison, left_out: 
     )
 
 
-def _find_extremes(values: Floats, n: Integers) -> _Extremes:
-    best = int(np.argmax(values))
-    worst = len(values) - 1 - int(np.argmin(values[::-1]))  # on a tie of all, another one than the best
-    high, low = float(values[best]), float(values[worst])
-    return _Extremes(best, worst, high - low, low / high if high > 0 else None, int(n.sum()))
+def _find_extremes(values: Floats) -> tuple[int, int]:
+    """Return where the highest and the lowest are; on a tie of all, two different ones."""
+    return int(np.argmax(values)), len(values) - 1 - int(np.argmin(values[::-1]))
 
 
 # Gaps in words: what is compared, how large it is, and every group against a reference.

@@ -333,12 +333,8 @@ def cross_tabulate(
         scores: probability of the favourable label, in [0, 1], shape (n,).
         weights: of each person.
     """
-    columns = [(membership.codes, len(membership.labels)) for membership in memberships]
-    if scores is not None:
-        columns.append((np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1), TENTHS))
-    labels = np.full(len(selected), UNKNOWN_LABEL) if true_labels is None else true_labels
-    columns += [(selected.astype(np.int64), 2), (labels - UNKNOWN_LABEL, 3)]
-    kind, keys = number_combinations(columns)
+    tenth = None if scores is None else np.minimum((scores * TENTHS).astype(np.int64), TENTHS - 1)
+    kind, keys = _find_kinds(memberships, tenth, selected, true_labels)
     n = np.bincount(kind, minlength=len(keys))
     mean: Floats | None = None
     spread: Floats | None = None
@@ -347,17 +343,8 @@ def cross_tabulate(
         # A second pass over the distances: sums of squares would cancel where scores hardly differ.
         distances = np.square(scores - mean[kind])
         spread = np.asarray(np.bincount(kind, weights=distances, minlength=len(keys)), dtype=np.float64)
-    protected = len(memberships)
-    return ContingencyTable(
-        cells=keys[:, :protected],
-        tenth=np.zeros(len(keys), dtype=np.int64) if scores is None else keys[:, protected],
-        selected=keys[:, -2] == 1,
-        true_labels=None if true_labels is None else keys[:, -1] + UNKNOWN_LABEL,
-        n=n,
-        mean=mean,
-        spread=spread,
-        weights=None if weights is None else _add_weights(weights.values, scores, kind, len(keys)),
-    )
+    sums = None if weights is None else _add_weights(weights.values, scores, kind, len(keys))
+    return _tabulate(keys, len(memberships), n, mean, spread, sums, labelled=true_labels is not None)
 
 
 def cross_tabulate_counts(
@@ -376,25 +363,43 @@ def cross_tabulate_counts(
         counts: people in each, shape (cells,).
         sums: of their scores from 0 to 1.
     """
-    columns = [(membership.codes, len(membership.labels)) for membership in memberships]
-    if sums is not None:
-        columns.append((sums.tenth, TENTHS))
-    labels = np.full(len(selected), UNKNOWN_LABEL) if true_labels is None else true_labels
-    columns += [(selected.astype(np.int64), 2), (labels - UNKNOWN_LABEL, 3)]
-    kind, keys = number_combinations(columns)
-
+    kind, keys = _find_kinds(memberships, None if sums is None else sums.tenth, selected, true_labels)
     n = np.zeros(len(keys), dtype=np.int64)
     np.add.at(n, kind, counts)
     mean, spread = (None, None) if sums is None else sums.moments(kind, n)
-    protected = len(memberships)
+    return _tabulate(keys, len(memberships), n, mean, spread, labelled=true_labels is not None)
+
+
+def _find_kinds(
+    memberships: Sequence[Membership], tenth: Integers | None, selected: Booleans, true_labels: Integers | None
+) -> tuple[Integers, Integers]:
+    """Return the kind of each person or cell, and what each kind is: groups, tenth of the score, decision, label."""
+    columns = [(membership.codes, len(membership.labels)) for membership in memberships]
+    if tenth is not None:
+        columns.append((tenth, TENTHS))
+    labels = np.full(len(selected), UNKNOWN_LABEL) if true_labels is None else true_labels
+    return number_combinations([*columns, (selected.astype(np.int64), 2), (labels - UNKNOWN_LABEL, 3)])
+
+
+def _tabulate(
+    keys: Integers,
+    protected: int,
+    n: Integers,
+    mean: Floats | None,
+    spread: Floats | None,
+    weights: WeightSums | None = None,
+    *,
+    labelled: bool,
+) -> ContingencyTable:
     return ContingencyTable(
         cells=keys[:, :protected],
-        tenth=np.zeros(len(keys), dtype=np.int64) if sums is None else keys[:, protected],
+        tenth=np.zeros(len(keys), dtype=np.int64) if mean is None else keys[:, protected],
         selected=keys[:, -2] == 1,
-        true_labels=None if true_labels is None else keys[:, -1] + UNKNOWN_LABEL,
+        true_labels=keys[:, -1] + UNKNOWN_LABEL if labelled else None,
         n=n,
         mean=mean,
         spread=spread,
+        weights=weights,
     )
 
 
