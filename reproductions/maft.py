@@ -22,7 +22,6 @@ from evenhand.individual.search.methods.gradient import (
 )
 from evenhand.individual.search.oracle import ModelAnswers, Oracle
 from evenhand.stats.level import student_quantile
-from evenhand.stats.mean import equal_means_p_value
 from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import (
     Context,
@@ -983,3 +982,26 @@ PAPER = Paper(
         "Equal budgets": compare_budgets,
     },
 )
+
+
+def equal_means_p_value(groups: Sequence[Sequence[float]]) -> float:
+    """Return the p-value of the hypothesis that all groups have one mean: one-way analysis of variance.
+
+    ``F = (between / (k - 1)) / (within / (n - k))`` of the sums of squares of k groups and n values (Fisher,
+    *Statistical Methods for Research Workers*, 1925), which assumes independent, nearly normal values of one variance;
+    of two groups it is Student's two-sided t-test.
+
+    Args:
+        groups: two or more, with more values in all than groups.
+    """
+    from scipy.special import fdtrc
+
+    means = [float(np.mean(group)) for group in groups]
+    sizes = [len(group) for group in groups]
+    n, k = sum(sizes), len(groups)
+    middle = sum(size * mean for size, mean in zip(sizes, means, strict=True)) / n
+    between = sum(size * (mean - middle) ** 2 for size, mean in zip(sizes, means, strict=True))
+    within = sum(float(np.sum((np.asarray(group) - mean) ** 2)) for group, mean in zip(groups, means, strict=True))
+    if within == 0:
+        return 1.0 if between == 0 else 0.0
+    return float(fdtrc(k - 1, n - k, (between / (k - 1)) / (within / (n - k))))
