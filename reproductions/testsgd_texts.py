@@ -20,8 +20,9 @@ from evenhand import datasets
 from evenhand.datasets import IdentityCategory
 from evenhand.datasets.identity.lists import resolve_categories
 from evenhand.datasets.identity.swapping import TermSwapper
-from evenhand.datasets.store import find_table
-from evenhand.errors import MissingExtraError
+from evenhand.datasets.store import data_home
+from evenhand.datasets.tables import COMPRESSIONS
+from evenhand.errors import FetchError, MissingExtraError
 from evenhand.subgroups import TextSubgroupResult
 from evenhand.subgroups.text.analysis import find_text_subgroups
 from evenhand.typing import Booleans, Floats, Integers
@@ -144,6 +145,19 @@ def read_collection(collection: TextCollection, home: Path | None, seed: int) ->
     trained = np.random.default_rng(seed).random(len(texts)) >= HELD_OUT
     sampled = [cut_text(one) for one in searched] if collection.cut else searched
     return LabelledTexts(texts, np.asarray(frame[file.label] == file.favourable), trained, searched, sampled)
+
+
+def find_table(names: Sequence[str], home: Path | None, hint: str = "") -> Path:
+    """Return the first of some files that is in the folder of data files, plain or compressed.
+
+    Raises:
+        FetchError: none of them is there.
+    """
+    folder = data_home(home)
+    for path in (folder / (name + suffix) for name in names for suffix in ("", *COMPRESSIONS)):
+        if path.is_file():
+            return path
+    raise FetchError(f"none of these files is in {folder}: {', '.join(names)}", hint=hint or "put one of them there")
 
 
 def cut_text(given: str) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -122,15 +119,6 @@ def test_requests_at_the_same_time_are_counted_and_limited(connection: Any) -> N
             service.post("/elsewhere", {})
 
 
-def test_a_batch_file_is_answered_as_single_requests_are() -> None:
-    lines = [json.dumps({"custom_id": f"{n}", "body": body("x")}) for n in range(20)]
-    found = {one["custom_id"]: one["response"]["body"] for one in map(json.loads, FakeChat().answer_batch(lines))}
-    assert list(found) == [f"{n}" for n in reversed(range(20))]
-    assert {key: said(one) for key, one in found.items()} == {
-        f"{n}": said(FakeChat().complete(body("x"), f"{n}")) for n in range(20)
-    }
-
-
 def test_chances_by_words() -> None:
     chance = chance_by_words(0.5, {"Lakisha": -1.0, "led": 0.5})
     assert chance("anything") == pytest.approx(0.5)
@@ -163,15 +151,3 @@ def test_the_client_of_openai_understands_it() -> None:
             client.models.list()
         client.close()
     assert (len(chat.received), len(chat.paid)) == (3, 2)
-
-
-def test_it_runs_as_a_process() -> None:
-    command = [sys.executable, "-m", "evenhand.testing", "0.9", "Lakisha=-20"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        service = ServiceConnection(process.stdout.readline().strip())
-        try:
-            assert {said(service.post("/chat/completions", body("Lakisha"))) for _ in range(5)} == {"no"}
-        finally:
-            service.close()
-            process.kill()

@@ -47,6 +47,12 @@ class EvenhandError(Exception):
         return f"{text}\n  -> {self.hint}" if self.hint else text
 
 
+class _CodedError(EvenhandError):
+    def __init__(self, message: str, *, code: str, location: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, location=location, hint=hint)
+        self.code = code
+
+
 class SchemaError(EvenhandError, ValueError):
     """The description of an individual is wrong or incomplete."""
 
@@ -67,7 +73,7 @@ class OptionError(EvenhandError, ValueError):
     """An option or expression given by the user makes no sense."""
 
 
-class DecisionError(EvenhandError, ValueError):
+class DecisionError(_CodedError, ValueError):
     """A decision, a label or a state that a running shield cannot take; its state is unchanged.
 
     Args:
@@ -75,12 +81,8 @@ class DecisionError(EvenhandError, ValueError):
             ``label``, ``contradiction``, ``horizon`` or ``state``.
     """
 
-    def __init__(self, message: str, *, code: str, location: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message, location=location, hint=hint)
-        self.code = code
 
-
-class DossierError(EvenhandError, ValueError):
+class DossierError(_CodedError, ValueError):
     """People, outcomes or a configuration of which no dossier can be made.
 
     Args:
@@ -91,21 +93,16 @@ class DossierError(EvenhandError, ValueError):
     def __init__(
         self, message: str, *, code: str, location: str | None = None, hint: str | None = None, **place: object
     ) -> None:
-        super().__init__(message, location=location, hint=hint)
-        self.code = code
+        super().__init__(message, code=code, location=location, hint=hint)
         self.place = place
 
 
-class AccessError(EvenhandError, PermissionError):
+class AccessError(_CodedError, PermissionError):
     """A caller of the service may not do this, or not now.
 
     Args:
         code: one word for programs: ``key``, ``scope``, ``origin``, ``rate``, ``busy``, ``size``, ``slow``.
     """
-
-    def __init__(self, message: str, *, code: str, location: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message, location=location, hint=hint)
-        self.code = code
 
 
 class TrustError(EvenhandError, PermissionError):

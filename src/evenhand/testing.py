@@ -1,19 +1,13 @@
-"""Doubles of services for tests: a language model with known chances that speaks like OpenAI's, on this machine.
-
-As a process, it prints its URL and answers until it is stopped::
-
-    python -m evenhand.testing 0.5 Lakisha=-0.5
-"""
+"""Doubles of services for tests: a language model with known chances that speaks like OpenAI's, on this machine."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from statistics import NormalDist
@@ -197,15 +191,6 @@ class FakeChat(LocalServer):
         head = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": asked.get("model", "")}
         return {**head, "choices": [choice], "usage": usage}
 
-    def answer_batch(self, lines: Iterable[str]) -> list[str]:
-        """Return the lines of a result file for those of a batch file, last request first: providers keep no order."""
-        answered = []
-        for line in lines:
-            asked = json.loads(line)
-            said = {"status_code": 200, "request_id": "", "body": self.complete(asked["body"], asked["custom_id"])}
-            answered.append({"id": "", "custom_id": asked["custom_id"], "response": said, "error": None})
-        return [json.dumps(one) for one in reversed(answered)]
-
     def _chances_of(self, text: str) -> Mapping[str, float]:
         found = self.chances(text) if callable(self.chances) else self.chances
         return found if isinstance(found, Mapping) else {"yes": found, "no": 1 - found}
@@ -309,19 +294,3 @@ def _handler(server: LocalServer) -> type[BaseHTTPRequestHandler]:
             """Print nothing."""
 
     return Handler
-
-
-def main() -> None:
-    """Answer as a process, until it is stopped."""
-    parser = argparse.ArgumentParser(description="A language model with known chances, for tests.")
-    parser.add_argument("base", type=float, help="the chance of yes")
-    parser.add_argument("effects", nargs="*", metavar="WORD=LOGIT", help="what words add to its logit")
-    given = parser.parse_args()
-    parts = [effect.rpartition("=") for effect in given.effects]
-    with FakeChat(chance_by_words(given.base, {word: float(effect) for word, _, effect in parts})) as chat:
-        print(chat.url, flush=True)
-        threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -32,7 +32,6 @@ def test_the_documented_file_reads(contract):
     assert schema.names == ("age", "workclass", "sex", "gain", "housing")
     assert schema.protected == ("sex",)
     assert schema["housing"].values == ("no", "yes", "true")  # words, not booleans
-    assert schema.domain_size is None
     assert schema.width == 5
     assert schema.assignments().tolist() == [[0], [1]]
 
@@ -130,15 +129,6 @@ def test_assignments_are_bounded_and_need_two_values(contract):
     wide["attributes"][0] |= {"upper": 10}
     with pytest.raises(OptionError, match="one value only"):
         Schema.parse(wide).assignments(["age"])
-
-
-def test_domain_size_beyond_doubles_is_exact():
-    attribute = {"kind": "integer", "lower": 0, "upper": 999_999}
-    names = ["a", "b", "c", "d"]
-    schema = Schema.parse(
-        {"target": {"name": "y", "favourable": 1}, "attributes": [{"name": n} | attribute for n in names]}
-    )
-    assert schema.domain_size == 10**24
 
 
 FRAME = pd.DataFrame(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from evenhand.cli.factory import grouped
-from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_places, open_data
+from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_places, choose_folder, open_data
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.files import write_atomically
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from evenhand.dossier.result import DataFile, DossierName, DossierResult
 
 T = TypeVar("T")
-
-DEFAULT_OUT = Path("evenhand-dossier")
 
 
 @grouped
@@ -84,9 +82,7 @@ def dossier(
     if config is None:
         hint = f"print one to fill: evenhand dossier --template {names[0]}"
         raise OptionError("a dossier needs --config", hint=hint)
-    folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise OptionError(f"{folder} is a file, not a folder", location="--out")
+    folder = choose_folder(out, output.json, "evenhand-dossier")
     described, day = read_dossier_config(config), _read_day(as_of)
 
     def compute(frame: Any, source: DataFile) -> DossierResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ from evenhand.cli.options import (
     OutputOptions,
     PeopleOptions,
     TableOptions,
+    require_agreement,
 )
 from evenhand.errors import OptionError
 
@@ -60,10 +60,8 @@ class AskOptions:
         if self.yes or config.calls is not None or config.money is not None:
             return
         message = "; ".join(one.sentence for one in forecasts)
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            hint = "agree with --yes, or set a ceiling: --budget CALLS or --money AMOUNT"
-            raise OptionError(f"{message}; this needs your agreement", hint=hint)
-        typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
+        hint = "agree with --yes, or set a ceiling: --budget CALLS or --money AMOUNT"
+        require_agreement(message, "; this needs your agreement", hint)
 
 
 @grouped

@@ -338,10 +338,8 @@ class ConsentOptions:
             "rows which", "rows, which"
         )
         if not self.yes:
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                hint = "agree with --yes, or set a ceiling: --budget ROWS"
-                raise OptionError(f"{message}, and needs your agreement", hint=hint)
-            typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
+            hint = "agree with --yes, or set a ceiling: --budget ROWS"
+            require_agreement(message, ", and needs your agreement", hint)
         return forecast
 
 
@@ -551,6 +549,35 @@ def check_places(places: Mapping[str, Path | None]) -> None:
             raise OptionError(f"there is no folder {path.absolute().parent}", location=option, hint="make it first")
         if path is not None and path.is_dir():
             raise OptionError(f"{path} is a folder, not a file", location=option)
+
+
+def choose_folder(out: Path | None, json: str | None, default: str) -> Path | None:
+    """Return the folder for the files of a command: none by default where JSON is written.
+
+    Raises:
+        OptionError: a file is in its place.
+    """
+    folder = out if out is not None else None if json is not None else Path(default)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise OptionError(f"{folder} is a file, not a folder", location="--out")
+    return folder
+
+
+def require_agreement(message: str, unanswered: str, hint: str) -> None:
+    """Ask a person at the terminal to agree to what a message says.
+
+    Args:
+        message: without a full stop.
+        unanswered: the error where no one can be asked, after the message.
+        hint: of that error.
+
+    Raises:
+        OptionError: there is no one to ask.
+        typer.Abort: the person said no.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise OptionError(message + unanswered, hint=hint)
+    typer.confirm(f"{message}. Go on?".capitalize(), err=True, abort=True)
 
 
 def emit_json(text: str, destination: str | None) -> None:

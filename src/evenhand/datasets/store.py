@@ -32,33 +32,8 @@ def data_home(folder: str | Path | None = None) -> Path:
 
 def find_file(card: DatasetCard, home: Path) -> Path | None:
     """Find the file of a data set in a folder: under a recognised name, plain, compressed, or zipped as published."""
-    downloads = (path for path in _download_paths(card, home) if path.is_file())
-    return _first_file(card.files, home) or next(downloads, None)
-
-
-def find_table(names: Sequence[str], home: str | Path | None = None, *, hint: str = "") -> Path:
-    """Find the first existing file in the folder of data files, plain or compressed.
-
-    Args:
-        names: File names without a compression suffix, in order of preference.
-        home: Folder of data files. Default: ``$EVENHAND_DATA_HOME`` or the user's cache folder.
-        hint: Instruction for obtaining the files, for the error message.
-
-    Raises:
-        FetchError: None of the files exists.
-    """
-    folder = data_home(home)
-    path = _first_file(names, folder)
-    if path is None:
-        raise FetchError(
-            f"none of these files is in {folder}: {', '.join(names)}", hint=hint or "put one of them there"
-        )
-    return path
-
-
-def _first_file(names: Sequence[str], folder: Path) -> Path | None:
-    paths = (folder / (name + suffix) for name in names for suffix in ("", *COMPRESSIONS))
-    return next((path for path in paths if path.is_file()), None)
+    named = (home / (name + suffix) for name in card.files for suffix in ("", *COMPRESSIONS))
+    return next((path for path in (*named, *_download_paths(card, home)) if path.is_file()), None)
 
 
 def manual_path(card: DatasetCard, home: Path) -> Path:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BudgetError
 from evenhand.models.ledger import ask_model
-from evenhand.models.scorer import Scorer, predict_labels
-from evenhand.schema.attribute import Value
+from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
@@ -219,55 +218,28 @@ def compare(model: Scorer, white_box: Scorer | None, individuals: Floats) -> Dec
     return Decisions(model, white_box, compared=int(clear.sum())) if alike else Decisions(model)
 
 
-@dataclass(frozen=True)
-class WhiteBoxScorer:
-    """The model with its white box in front: it alone is asked, but where its rounding could decide.
+class WhiteBoxScorer(WrappedScorer):
+    """The white box of a model: it answers for the model, but where its rounding could decide.
 
     Attributes:
         scorer: the model itself.
-        white_box: gives the model's own scores, but for rounding.
+        model: its white box, which gives the model's own scores, but for rounding.
         close: distance between the two highest scores below which the model is asked.
     """
 
-    scorer: Scorer
-    white_box: Scorer
-    close: float
-
-    @property
-    def schema(self) -> Schema:
-        """What its individuals are."""
-        return self.scorer.schema
-
-    @property
-    def classes(self) -> tuple[Value, ...]:
-        """The labels it can give."""
-        return self.scorer.classes
-
-    @property
-    def favourable(self) -> int:
-        """Position of the favourable label."""
-        return self.scorer.favourable
-
-    @property
-    def label_only(self) -> bool:
-        """Whether scores are only labels."""
-        return self.scorer.label_only
-
-    @property
-    def name(self) -> str:
-        """How to call it."""
-        return self.scorer.name
+    def __init__(self, scorer: Scorer, white_box: Scorer, close: float) -> None:
+        self.scorer, self.model, self.close = scorer, white_box, close
 
     def scores(self, individuals: Floats) -> Floats:
         """Return scores, shape (n, classes)."""
-        _, clear, scores = _clear(self.white_box, individuals, self.close)
+        _, clear, scores = _clear(self.model, individuals, self.close)
         if not clear.all():
             scores[~clear] = self.scorer.scores(individuals[~clear])
         return scores
 
     def predict(self, individuals: Floats) -> Integers:
         """Return labels, shape (n,)."""
-        labels, clear, _ = _clear(self.white_box, individuals, self.close)
+        labels, clear, _ = _clear(self.model, individuals, self.close)
         if not clear.all():
             labels[~clear] = self.scorer.predict(individuals[~clear])
         return labels

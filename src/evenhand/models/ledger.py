@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BudgetError
-from evenhand.models.replies import Reply
+from evenhand.models.replies import Reply, join_replies
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer
 from evenhand.typing import Floats, Integers
 
@@ -107,12 +107,8 @@ def answers_per_row(scorer: Scorer) -> int:
 
 def ask_people(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
     """Return scores and labels of any number of individuals (n, attributes), asked once, in batches (``ask_model``)."""
-    parts = [
-        ask_model(scorer, individuals[at : at + BATCH_ROWS], ledger) for at in range(0, len(individuals), BATCH_ROWS)
-    ]
-    scores = np.concatenate([np.empty((0, len(scorer.classes))), *(part.scores for part in parts)])
-    labels = np.concatenate([np.empty(0, dtype=np.int64), *(part.labels for part in parts)])
-    return Reply(scores, labels, scorer.label_only)
+    batches = (individuals[at : at + BATCH_ROWS] for at in range(0, len(individuals), BATCH_ROWS))
+    return join_replies(scorer, (ask_model(scorer, batch, ledger) for batch in batches))
 
 
 def ask_model(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:

@@ -9,7 +9,7 @@ generator that is seeded per call would repeat its numbers by position.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -18,14 +18,12 @@ from evenhand.core.document import Note
 from evenhand.core.time_limit import NEVER, TimeLimit
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
 from evenhand.models.regressor import Regressor
-from evenhand.models.replies import Reply, ReplyingScorer
-from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, predict_labels
+from evenhand.models.replies import Reply, ReplyingScorer, join_replies
+from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, predict_labels, unwrap_scorer
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, format_interval, format_value
 from evenhand.text import format_count
 from evenhand.typing import Floats, Integers
-
-ModelT = TypeVar("ModelT")
 
 CHECKED = 300
 """People asked about twice, at most. If all answers are alike, at most 1.2 % of people change (95 %)."""
@@ -145,7 +143,7 @@ def can_vary(model: Scorer | Regressor) -> bool:
 
     A model says so itself by an attribute ``can_vary``; what is read from weights computes the same each time.
     """
-    return bool(getattr(_unwrap(model), "can_vary", False))
+    return bool(getattr(unwrap_scorer(model), "can_vary", False))
 
 
 def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None = None) -> Reply:
@@ -156,20 +154,11 @@ def ask_again(scorer: Scorer, individuals: Floats, ledger: QuestionLedger | None
         individuals: whom about.
         ledger: is charged if the model has none of its own.
     """
-    scorer = _unwrap(scorer)
+    scorer = unwrap_scorer(scorer)
     again = getattr(scorer, "reply_again", None) or partial(ask_model, scorer, ledger=ledger)
     batch = int(getattr(scorer, "batch", BATCH_ROWS))
-    parts = [again(individuals[start : start + batch]) for start in range(0, len(individuals), batch)]
-    none = Reply(np.empty((0, len(scorer.classes))), np.empty(0, dtype=np.int64), scorer.label_only)
-    scores, labels = (np.concatenate([getattr(part, name) for part in (none, *parts)]) for name in ("scores", "labels"))
-    return Reply(scores, labels, scorer.label_only)
-
-
-def _unwrap(model: ModelT) -> Scorer | ModelT:
-    found: Scorer | ModelT = model
-    while isinstance(found, WrappedScorer):
-        found = found.model
-    return found
+    batches = (individuals[start : start + batch] for start in range(0, len(individuals), batch))
+    return join_replies(scorer, map(again, batches))
 
 
 class FreshScorer(ReplyingScorer, WrappedScorer):
@@ -189,7 +178,7 @@ class FreshScorer(ReplyingScorer, WrappedScorer):
     @property
     def ledger(self) -> QuestionLedger | None:
         """What the model charges."""
-        return find_ledger(_unwrap(self.model))
+        return find_ledger(unwrap_scorer(self.model))
 
     @property
     def batch(self) -> int:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from evenhand.errors import OptionError
 from evenhand.models.ledger import answers_per_row, ask_model, find_ledger
-from evenhand.models.replies import Reply
+from evenhand.models.replies import Reply, ReplyingScorer, join_replies
 from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.parallel import count_workers
-from evenhand.typing import Floats, Integers
+from evenhand.typing import Floats
 
 PIECE_ROWS = 2048
 """Rows of a piece, whatever the number of workers: the answers must not depend on it."""
@@ -26,7 +26,7 @@ PIECE_ROWS = 2048
 IMPORTABLE = "leave them out; a function has to stand in a module that workers can import"
 
 
-class ParallelScorer(WrappedScorer):
+class ParallelScorer(ReplyingScorer, WrappedScorer):
     """A model whose copies answer on workers; its rows are counted in this process.
 
     Args:
@@ -52,14 +52,6 @@ class ParallelScorer(WrappedScorer):
         self._packed = np.frombuffer(packed, dtype=np.uint8)
         self._key = hashlib.sha256(packed).hexdigest()
 
-    def scores(self, individuals: Floats) -> Floats:
-        """Return the model's scores, shape (n, classes)."""
-        return self.reply(individuals).scores
-
-    def predict(self, individuals: Floats) -> Integers:
-        """Return the model's labels, shape (n,)."""
-        return self.reply(individuals).labels
-
     def reply(self, individuals: Floats) -> Reply:
         """Return scores and labels, of the same answers."""
         ledger = find_ledger(self.model)
@@ -71,9 +63,7 @@ class ParallelScorer(WrappedScorer):
             replies: list[Reply] = self._pool(calls)
         except BrokenExecutor:  # a worker was lost, for instance because memory is short
             replies = [_answer_rows(self._key, self._packed, piece) for piece in pieces]
-        scores = np.concatenate([np.empty((0, len(self.classes))), *(reply.scores for reply in replies)])
-        labels = np.concatenate([np.empty(0, dtype=np.int64), *(reply.labels for reply in replies)])
-        return Reply(scores, labels, self.label_only)
+        return join_replies(self, replies)
 
 
 @contextmanager

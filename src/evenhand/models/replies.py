@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
-from evenhand.models.scorer import check_scores
+from evenhand.models.scorer import Scorer, check_scores
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
 from evenhand.typing import Floats, Integers
@@ -54,6 +54,14 @@ class ReplyingScorer(ABC):
     def predict(self, individuals: Floats) -> Integers:
         """Return the labels of individuals as positions in ``classes``, shape (n,); errors as ``reply``."""
         return self.reply(individuals).labels
+
+
+def join_replies(scorer: Scorer, replies: Iterable[Reply]) -> Reply:
+    """Return the replies of a model to batches as one, whose arrays are empty if there are none."""
+    none = Reply(np.empty((0, len(scorer.classes))), np.empty(0, dtype=np.int64), scorer.label_only)
+    parts = [none, *replies]
+    scores, labels = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "labels"))
+    return Reply(scores, labels, scorer.label_only)
 
 
 def target_labels(schema: Schema) -> tuple[tuple[Value, ...], int]:

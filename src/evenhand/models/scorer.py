@@ -54,8 +54,7 @@ class Scorer(Protocol):
 
 def find_caution(scorer: object) -> str:
     """Return the cautions about a model behind its wrappers, such as the column types that it receives."""
-    while isinstance(scorer, WrappedScorer):
-        scorer = scorer.model
+    scorer = unwrap_scorer(scorer)
     types: ColumnTypes = getattr(scorer, "types", AS_READ)
     return " ".join(filter(None, [types.describe(), getattr(scorer, "caution", "")]))
 
@@ -98,6 +97,14 @@ class WrappedScorer:
     def ledger(self) -> object:
         """What counts whom the model is asked about, if anything does (see ``find_ledger``)."""
         return getattr(self.model, "ledger", None)
+
+
+def unwrap_scorer(model: Part) -> Scorer | Part:
+    """Return the model behind its wrappers."""
+    found: Scorer | Part = model
+    while isinstance(found, WrappedScorer):
+        found = found.model
+    return found
 
 
 def change_templates(part: Part, change: Callable[[Any], Any]) -> Part:

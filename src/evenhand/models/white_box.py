@@ -19,7 +19,7 @@ from evenhand.models.blackbox.torch_module import TorchModule
 from evenhand.models.load import OBJECT_NAME, is_path, is_url, load_model, load_regressor
 from evenhand.models.outputs import OutputKind
 from evenhand.models.regressor import Regressor
-from evenhand.models.scorer import Scorer, WrappedScorer, find_caution
+from evenhand.models.scorer import Scorer, find_caution, unwrap_scorer
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
 
@@ -139,7 +139,4 @@ def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
         from evenhand.models.readers.torch_graph import read_torch
 
         return read_torch(scorer.source, scorer.schema, name=scorer.name, kind=_output_kind(scorer))
-    while isinstance(scorer, WrappedScorer):
-        scorer = scorer.model
-    kind = type(scorer).__name__
-    raise NotAdditiveError(f"this one only answers questions ({kind})")
+    raise NotAdditiveError(f"this one only answers questions ({type(unwrap_scorer(scorer)).__name__})")

@@ -202,12 +202,6 @@ class Schema(BaseModel):
             raise _to_schema_error(error, data, location) from None
 
     @cached_property
-    def domain_size(self) -> int | None:
-        """Number of individuals in the domain, protected attributes included; None with a real attribute."""
-        sizes = [attribute.size for attribute in self.attributes]
-        return None if None in sizes else math.prod(size for size in sizes if size is not None)
-
-    @cached_property
     def width(self) -> int:
         """Number of inputs of a network that takes plain numbers."""
         return sum(attribute.width for attribute in self.attributes)

@@ -13,7 +13,15 @@ from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.audits.rankings import RankingOptions, audit_rankings, refuse_for_rankings
 from evenhand.cli.certify import parse_edges
 from evenhand.cli.factory import ConfigOptions, grouped
-from evenhand.cli.options import ConsentOptions, DataOptions, DataSource, OutputOptions, PeopleOptions, open_data
+from evenhand.cli.options import (
+    ConsentOptions,
+    DataOptions,
+    DataSource,
+    OutputOptions,
+    PeopleOptions,
+    choose_folder,
+    open_data,
+)
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,8 +37,6 @@ if TYPE_CHECKING:
     from evenhand.typing import Booleans, Progress
 
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
-
-DEFAULT_OUT = Path("evenhand-report")
 
 BESIDE = ("ll144", "ugesp", "disparity")
 """Dossiers that need people and outcomes alone."""
@@ -135,9 +141,7 @@ def audit(
     output.check_places(**gating.places)
     rows.check()
     wanted = _read_dossiers(dossiers or [])
-    folder = out if out is not None else None if output.json is not None else DEFAULT_OUT
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise OptionError(f"{folder} is a file, not a folder", location="--out")
+    folder = choose_folder(out, output.json, "evenhand-report")
     if wanted and folder is None:
         raise OptionError("a dossier is written beside the report", location="--dossier", hint="name a folder: --out")
     if rankings.wanted:

@@ -103,11 +103,6 @@ def category_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in BUNDLED_LISTS.glob("*.yaml") if path.stem not in COLLECTIONS))
 
 
-def collection_names() -> tuple[str, ...]:
-    """Return the names of the bundled collections of several lists: ``published``."""
-    return COLLECTIONS
-
-
 @cache
 def categories_named(name: str) -> tuple[IdentityCategory, ...]:
     """Return the bundled list of a name, or the lists of a collection such as ``published``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -274,12 +274,8 @@ def wrap_estimator(
             continue
         if form == "frame" and like is not None:
             check_same_people(estimator.decide, schema, like, location=name)
-        if refused:
-            return with_caution(estimator, describe_retry(form, forms[0], refused))
-        if len(forms) > 1 and form != "frame" and learnt_form(model, schema) is None:
-            other = replace(estimator, form=forms[1])
-            return with_caution(estimator, describe_guess(estimator.predict, other.predict, people))
-        return estimator
+        caution = describe_form(estimator, model, forms, refused, lambda box: box.predict(people))
+        return with_caution(estimator, caution)
     raise refused or ModelError("the model cannot be asked", location=name)
 
 
@@ -382,6 +378,29 @@ def candidate_forms(model: Any, schema: Schema, columns: tuple[str, ...] | None,
             + ("; passthrough columns need a model that was fitted on a data frame" if schema.passthrough else ""),
         )
     return forms
+
+
+def describe_form(
+    box: Any,
+    model: Any,
+    forms: Sequence[InputForm],
+    refused: ModelError | None,
+    ask: Callable[[Any], Integers | Floats],
+) -> str:
+    """Say so where it is open whether a model is asked in the right form.
+
+    Args:
+        box: the model as it is asked.
+        model: the estimator itself.
+        forms: those in which it may be asked, the likeliest first.
+        refused: why it was not asked in that one.
+        ask: gives the answers of a box about some individuals.
+    """
+    if refused is not None:
+        return describe_retry(box.form, forms[0], refused)
+    if len(forms) > 1 and box.form != "frame" and learnt_form(model, box.schema) is None:
+        return describe_guess(lambda: ask(box), lambda: ask(replace(box, form=forms[1])))
+    return ""
 
 
 def learnt_form(model: Any, schema: Schema) -> InputForm | None:

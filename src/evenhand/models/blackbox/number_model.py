@@ -9,17 +9,15 @@ from typing import Any
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.estimator import (
     candidate_forms,
+    describe_form,
     input_columns,
     is_repeatable,
     learnt_classes,
-    learnt_form,
 )
 from evenhand.models.blackbox.learnt_types import learnt_inputs
 from evenhand.models.blackbox.questions import (
     InputForm,
     check_same_people,
-    describe_guess,
-    describe_retry,
     model_input,
     probe_individuals,
     refusal_error,
@@ -173,11 +171,7 @@ def wrap_regressor(
             refuse_guessed_codes(schema.attributes, name)
         if form == "frame" and like is not None:
             check_same_people(asked.predict_frame, schema, like, location=name)
-        if refused:
-            return with_caution(asked, describe_retry(form, forms[0], refused[0]))
-        if len(forms) > 1 and form != "frame" and learnt_form(source, schema) is None:
-            other = replace(asked, form=forms[1])
-            return with_caution(asked, describe_guess(asked.predict_numbers, other.predict_numbers, people))
-        return asked
+        first = refused[0] if refused else None
+        return with_caution(asked, describe_form(asked, source, forms, first, lambda box: box.predict_numbers(people)))
     tried = "; ".join(f"asked with {form}: {error.message}" for form, error in zip(forms, refused, strict=True))
     raise refused[0] if len(refused) == 1 else ModelError(tried, location=name, hint=refused[0].hint)

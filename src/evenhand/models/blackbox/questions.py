@@ -154,30 +154,26 @@ def describe_retry(asked: InputForm, refused: InputForm, error: ModelError) -> s
     )
 
 
-def describe_guess(
-    with_words: Callable[[Floats], Integers | Floats],
-    with_numbers: Callable[[Floats], Integers | Floats],
-    people: Floats,
-) -> str:
+def describe_guess(with_words: Callable[[], Integers | Floats], with_numbers: Callable[[], Integers | Floats]) -> str:
     """Say that a model takes words and numbers, that it answers differently, and which it is asked with.
 
     Args:
-        with_words, with_numbers: what it answers about individuals. people: about whom, shape (n, attributes).
+        with_words, with_numbers: give its answers about the same individuals.
 
     Returns:
         Nothing where it refuses the numbers, or its answers are the same.
     """
     try:
-        differ = int(_differ(with_words(people), with_numbers(people)).sum())
+        differs = _differ(with_words(), with_numbers())
     except ModelError:
         return ""
-    if not differ:
+    if not differs.any():
         return ""
     return (
         f"The model was fitted on a bare array, and nothing tells of what: it takes {FORMS['words']} and "
-        f"{FORMS['numbers']}, and answers differently about {differ} of {len(people)} individuals. It was asked with "
-        "the words. If it was trained on numbers, all that is said of it is wrong: fit it on a data frame, which names "
-        "its columns, or give it as module:function, which is asked with a data frame and encodes it itself."
+        f"{FORMS['numbers']}, and answers differently about {differs.sum()} of {len(differs)} individuals. It was "
+        "asked with the words. If it was trained on numbers, all that is said of it is wrong: fit it on a data frame, "
+        "which names its columns, or give it as module:function, which is asked with a data frame and encodes it itself."
     )
 
 

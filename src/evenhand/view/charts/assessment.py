@@ -9,7 +9,7 @@ from evenhand.genai.assessment.prompts import PromptBias, PromptFinding
 from evenhand.genai.assessment.result import GenaiAssessment, GroupFinding, ValueFinding, format_coverage
 from evenhand.stats.quantity import Observed
 from evenhand.text import format_count, format_percent
-from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer, stack_charts
+from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer, series_style, stack_charts
 
 LANE_HEIGHT = 46
 """Height of a lane; its name stands above its marks."""
@@ -152,8 +152,6 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
             "symbolStrokeWidth": 2.5,
             "columns": 1 if width < 500 else 3,
         }
-    colours = {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]}
-    dashes = {"domain": names, "range": [list(dash) for dash in DASHES[: len(names)]]}
     line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
@@ -169,8 +167,7 @@ def draw_coverage(result: GenaiAssessment, *, width: int = WIDE) -> Spec:
             "scale": {"domain": [0, 1]},
             "axis": {"title": None, "format": ".0%", "tickCount": 5},
         },
-        color={"field": "name", "type": "nominal", "scale": colours, "legend": legend},
-        strokeDash={"field": "name", "type": "nominal", "scale": dashes, "legend": legend},
+        **series_style("name", names, legend),
     )
     ways = known[0][1].ways
     more = f", the first {MAX_LINES} sequences" if len(every) > MAX_LINES else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer
+from evenhand.view.drawing.theme import SERIES, WIDE, Spec, finish_chart, mark_layer, series_style
 
 if TYPE_CHECKING:
     from evenhand.groups.result import GroupMetrics
@@ -27,8 +27,6 @@ def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
     ]
     unit = "" if result.outcome.unit is None else f" ({result.outcome.unit})"
     legend = {"columns": 1 if width < 600 else 3}
-    colours = {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]}
-    dashes = {"domain": names, "range": [list(dash) for dash in DASHES[: len(names)]]}
     line = mark_layer(
         rows,
         {"type": "line", "strokeWidth": 2.2, "interpolate": "step-after"},
@@ -44,8 +42,7 @@ def draw_quantiles(result: GroupMetrics, by: str, *, width: int = WIDE) -> Spec:
             "scale": {"zero": False},
             "axis": {"title": f"{result.outcome.name}{unit}, at most", "tickCount": 5, "offset": 5},
         },
-        color={"field": "group", "type": "nominal", "scale": colours, "legend": legend},
-        strokeDash={"field": "group", "type": "nominal", "scale": dashes, "legend": legend},
+        **series_style("group", names, legend),
     )
     medians = "; ".join(
         f"{name}: median {one.values[len(one.values) // 2]:,.4g}" for name, one in zip(names, drawn, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenhand.groups.rankings.result import RankingResult
 from evenhand.text import join_names
-from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer, stack_charts
+from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, finish_chart, line_style, mark_layer, stack_charts
 
 SCALE = 70
 """Pixels left of a panel for its scale."""
@@ -45,15 +45,7 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
     )
     rows = [row | {"high": min(row["high"], top), "low": min(row["low"], top)} for row in rows]
     places = sorted({row["k"] for row in rows})
-    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
-    if width < WIDE:
-        legend["direction"] = "vertical"
-
-    def looks(values: list[object]) -> Spec:
-        scale = {"domain": names, "range": values[: len(names)]}
-        return {"field": "name", "type": "nominal", "scale": scale, "legend": legend}
-
-    color, dash = looks([LIGHT[role] for role in SERIES]), looks([list(one) for one in DASHES])
+    style = line_style(names, width)
     span = {"type": "log"} if len(places) > 1 else {"domain": [0, 2 * (places or [1])[0]]}
     axis = {"title": "first k places", "grid": False, "values": _apart(places, width), "format": ",d", "offset": 5}
     x = {"field": "k", "type": "quantitative", "scale": span | {"nice": False}, "axis": axis}
@@ -69,10 +61,12 @@ def draw_selection(result: RankingResult, place: int, *, width: int = WIDE) -> S
 
     band = {"type": "area", "opacity": 0.2} if len(places) > 1 else {"type": "rule", "strokeWidth": 6, "opacity": 0.3}
     layers = [
-        mark_layer(rows, band, x=x, y=y("low"), y2={"field": "high"}, color=color),
+        mark_layer(rows, band, x=x, y=y("low"), y2={"field": "high"}, color=style["color"]),
         mark_layer([{"value": 1.0}], {"type": "rule", "color": LIGHT["ink"], "strokeDash": [3, 3]}, y=y("value")),
-        mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
-        mark_layer(rows, {"type": "point", "filled": True, "size": 36, "opacity": 1}, x=x, y=y("value"), color=color),
+        mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), **style),
+        mark_layer(
+            rows, {"type": "point", "filled": True, "size": 36, "opacity": 1}, x=x, y=y("value"), color=style["color"]
+        ),
     ]
     said = "; ".join(
         f"{name} " + ", ".join(f"{row['value']:.2f} at {row['k']:,}" for row in rows if row["name"] == name)

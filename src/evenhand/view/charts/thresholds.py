@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evenhand.groups.threshold_rates import RatesOfGroup, ThresholdRates
 from evenhand.groups.thresholds import Curve, ThresholdCurves
 from evenhand.text import format_percent
-from evenhand.view.drawing.theme import DASHES, LIGHT, SERIES, WIDE, Spec, mark_layer, stack_charts
+from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, line_style, mark_layer, stack_charts
 
 SCALE = 70
 """Pixels left of a panel for its scale."""
@@ -136,21 +136,7 @@ def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: s
         for i in places
     ]
     names = [name for name, _ in lines]
-    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
-    if width < WIDE:
-        legend["direction"] = "vertical"
-    color = {
-        "field": "name",
-        "type": "nominal",
-        "scale": {"domain": names, "range": [LIGHT[role] for role in SERIES[: len(names)]]},
-        "legend": legend,
-    }
-    dash = {
-        "field": "name",
-        "type": "nominal",
-        "scale": {"domain": names, "range": [list(one) for one in DASHES[: len(names)]]},
-        "legend": legend,
-    }
+    style = line_style(names, width)
     x = {
         "field": "threshold",
         "type": "quantitative",
@@ -165,8 +151,8 @@ def _panel(curves: ThresholdCurves, lines: Sequence[tuple[str, Curve]], title: s
 
     inside = [{"threshold": one} for one in own if curves.thresholds[0] <= one <= curves.thresholds[-1]]
     layers = [
-        mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2={"field": "high"}, color=color),
+        mark_layer(rows, {"type": "area", "opacity": 0.2}, x=x, y=y("low"), y2={"field": "high"}, color=style["color"]),
         mark_layer(inside, {"type": "rule", "color": LIGHT["ink"], "strokeWidth": 1, "strokeDash": [3, 3]}, x=x),
-        mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), color=color, strokeDash=dash),
+        mark_layer(rows, {"type": "line", "strokeWidth": 2.2}, x=x, y=y("value"), **style),
     ]
     return {"layer": layers, "width": width - SCALE, "height": HEIGHT}

@@ -99,6 +99,31 @@ def literal_color(field: str) -> Spec:
     return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
 
+def series_style(field: str, names: Sequence[str], legend: Spec | None = None) -> dict[str, Spec]:
+    """Return the encodings of lines by name: each has a colour and dashes of its own."""
+    ranges: dict[str, list[Any]] = {
+        "color": [LIGHT[role] for role in SERIES],
+        "strokeDash": [list(dash) for dash in DASHES],
+    }
+    return {
+        channel: {
+            "field": field,
+            "type": "nominal",
+            "scale": {"domain": list(names), "range": values[: len(names)]},
+            "legend": legend,
+        }
+        for channel, values in ranges.items()
+    }
+
+
+def line_style(names: Sequence[str], width: int) -> dict[str, Spec]:
+    """Return the encodings of lines by ``name`` with a legend, in a column on narrow screens."""
+    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeWidth": 2.5, "symbolOpacity": 1, "title": None}
+    if width < WIDE:
+        legend["direction"] = "vertical"
+    return series_style("name", names, legend)
+
+
 def finish_chart(spec: Spec, description: str) -> Spec:
     """Finish a chart: the house's look, and what it shows in words for those who cannot see it."""
     frame = {"background": "transparent", "padding": {"left": 2, "top": 4, "right": 2, "bottom": 4}, "config": THEME}
