@@ -173,7 +173,8 @@ def describe_guess(with_words: Callable[[], Integers | Floats], with_numbers: Ca
         f"The model was fitted on a bare array, and nothing tells of what: it takes {FORMS['words']} and "
         f"{FORMS['numbers']}, and answers differently about {differs.sum()} of {len(differs)} individuals. It was "
         "asked with the words. If it was trained on numbers, all that is said of it is wrong: fit it on a data frame, "
-        "which names its columns, or give it as module:function, which is asked with a data frame and encodes it itself."
+        "which names its columns, or give it as module:function, which is asked with a data frame and encodes it "
+        "itself."
     )
 
 
