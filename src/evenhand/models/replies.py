@@ -58,9 +58,9 @@ class ReplyingScorer(ABC):
 
 def join_replies(scorer: Scorer, replies: Iterable[Reply]) -> Reply:
     """Return the replies of a model to batches as one, whose arrays are empty if there are none."""
+    parts = list(replies)
     none = Reply(np.empty((0, len(scorer.classes))), np.empty(0, dtype=np.int64), scorer.label_only)
-    parts = [none, *replies]
-    scores, labels = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "labels"))
+    scores, labels = (np.concatenate([getattr(part, name) for part in (none, *parts)]) for name in ("scores", "labels"))
     return Reply(scores, labels, scorer.label_only)
 
 
