@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import f_oneway
 
 from reproductions import maft
 from reproductions import maft_networks as benchmarks
@@ -267,3 +268,11 @@ def test_a_quick_run_finds_the_networks_as_committed_and_names_those_that_need_a
     rows = {one["row"]: one for one in found["tables"]["Table 2"] if one["measure"] == "accuracy"}
     assert (rows["German Credit"]["verdict"], rows["Heart Health"]["verdict"]) == ("agrees", "not compared")
     assert "checkout" in rows["Students"]["note"]
+
+
+def test_equal_means_are_tested_as_by_scipy():
+    rng = np.random.default_rng(5)
+    groups = [rng.normal(shift, 1.0, size).tolist() for shift, size in ((0.0, 7), (0.4, 12), (1.0, 5))]
+    assert maft.equal_means_p_value(groups) == pytest.approx(f_oneway(*groups).pvalue, rel=1e-9)
+    assert maft.equal_means_p_value([[1.0, 1.0], [1.0, 1.0]]) == 1.0
+    assert maft.equal_means_p_value([[1.0, 1.0], [2.0, 2.0]]) == 0.0
