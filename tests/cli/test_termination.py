@@ -123,7 +123,12 @@ def test_a_search_by_workers_that_is_stopped_writes_its_result(case, folder, nam
         text=True,
         cwd=folder,
         env=os.environ
-        | {"STOP_BY": name, "STOP_AT": "7", "TEST_PROCESS": str(os.getpid()), "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+        | {
+            "STOP_BY": name,
+            "STOP_AT": "7",
+            "TEST_PROCESS": str(os.getpid()),
+            "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),
+        },
     )
     assert (ran.returncode, ran.stderr) == (code, "")
     found = json.loads((folder / "found.json").read_text())
