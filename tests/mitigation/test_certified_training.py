@@ -23,6 +23,7 @@ from evenhand.mitigation.training.losses.counterfactual import GROWN, Certified
 from evenhand.mitigation.training.losses.loss import TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
 from evenhand.models import AdditiveNetwork
+from evenhand.models.additive.network import network_fingerprint
 from evenhand.population import product_of_marginals
 from evenhand.schema import Schema, encode
 
@@ -106,8 +107,8 @@ def test_more_is_certified_and_less_undecided_at_equal_accuracy(german: Any) -> 
     harm = FlipMetric(german.train.schema.protected)
     assert harm.size(made, people) < harm.size(plain, people)
     # The same seed gives the same bits, another one others.
-    assert fit(german, "certified", 0.2).digest == made.digest
-    assert fit(german, "certified", 0.2, seed=1).digest != made.digest
+    assert network_fingerprint(fit(german, "certified", 0.2)) == network_fingerprint(made)
+    assert network_fingerprint(fit(german, "certified", 0.2, seed=1)) != network_fingerprint(made)
 
 
 def situation(parts: Any, given: Any, progress: Any = None, **settings: Any) -> MitigationTask:
