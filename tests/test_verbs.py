@@ -15,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 import evenhand
 from evenhand import verbs
 from evenhand.errors import OptionError
+from evenhand.schema.columns import ColumnRoles
 
 EXAMPLES = [test for test in doctest.DocTestFinder().find(verbs) if test.examples]
 
@@ -223,7 +224,7 @@ def test_certify_takes_the_same_arguments_without_data_as_with():
     hired = np.where(people["skill"] - 2 * people["female"] > 3, "yes", "no")
     model = LogisticRegression().fit(people, hired)
     with_data = evenhand.certify(model, people, hired, protected=["female"], favourable="yes", seed=3)
-    schema = evenhand.schema.ColumnRoles("hired", ["female"], "yes").read(people.assign(hired=hired)).schema
+    schema = ColumnRoles("hired", ["female"], "yes").read(people.assign(hired=hired)).schema
     first = evenhand.certify(model, schema=schema, seed=3)
     assert (first.certified, first.falsified) == (with_data.certified, with_data.falsified)
     named = evenhand.certify(model, schema=schema, seed=3, favorable="no", model_name="mine", trust=True)

@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import evenhand
 from evenhand.errors import ModelError, NotAdditiveError, OptionError
+from evenhand.individual.search.save import replay_profiles
 from serving import serving
 
 REFUSED = "Prefer not to say"
@@ -175,7 +176,7 @@ def test_saved_tests_ask_about_the_people_that_the_search_found(audited, tmp_pat
         asked.append(given)
         return model.predict(given)
 
-    decided = evenhand.individual.search.replay_profiles(again, saved["SCHEMA"], saved["CASES"], saved["PROTECTED"])
+    decided = replay_profiles(again, saved["SCHEMA"], saved["CASES"], saved["PROTECTED"])
     assert all(len(set(labels.values())) == 2 for labels in decided)
     assert [*asked[-1][["id", "applied", "text"]].drop_duplicates().itertuples(index=False)] == [
         tuple(frame[["id", "applied", "text"]].iloc[0])

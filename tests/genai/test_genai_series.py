@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from evenhand.coroutines import blocks, run_blocking
 from evenhand.errors import BudgetError, FetchError, OptionError
 from evenhand.genai import (
-    AttemptLimits,
     Enforcer,
     FunctionClassifier,
     GenerationConfig,
@@ -27,7 +26,7 @@ from evenhand.genai import (
     Item,
     KeywordJudge,
 )
-from evenhand.genai.enforcement.guard import AnswerSeries
+from evenhand.genai.enforcement.guard import AnswerSeries, AttemptLimits
 from evenhand.genai.enforcement.supply import SeveralGenerator, Spending
 from evenhand.genai.spec.spending_config import PriceConfig
 from support import scaled

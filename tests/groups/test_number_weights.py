@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import evenhand
 from evenhand.stats import quantile_interval
-from evenhand.stats.distribution import distribution_distances, number_moments, sample_quantile
+from evenhand.stats.distribution import distribution_distances, number_moments, sample_quantile, skewed_mean_interval
 
 
 def people(n=400, seed=0):
@@ -119,7 +119,7 @@ def test_weighted_intervals_of_numbers_hold(related):
         x, weights = x[drawn], 1 / chance[drawn]
         group = rng.integers(0, 2, len(x))
         moments = number_moments(x, group, 2, weights)
-        low, high = evenhand.stats.skewed_mean_interval(moments, reach=float(np.ptp(x)))
+        low, high = skewed_mean_interval(moments, reach=float(np.ptp(x)))
         held["mean"] += bool(low[0] <= np.exp(0.125) <= high[0])
         order = np.argsort(x)
         limits = quantile_interval(x[order], 0.5, weights=weights[order])

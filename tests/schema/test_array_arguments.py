@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import evenhand
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.schema.arrays import check_index, read_column, read_columns
+from evenhand.schema.probabilities import GroupProbabilities
 
 COLUMNS = {
     "list": list,
@@ -190,7 +191,7 @@ def shift(values):
         lambda: evenhand.groups.measure_decisions(pd.Series(DECISIONS), shift(TRUTH), {"sex": SEX}),
         lambda: evenhand.metrics.FairnessThreshold().fit(PEOPLE[["skill"]], shift(TRUTH), sensitive_features=SEX),
         lambda: evenhand.metrics.FairnessThreshold().fit(PEOPLE[["skill"]], TRUTH, sensitive_features=shift(SEX)),
-        lambda: evenhand.schema.GroupProbabilities.read("r", {"a": shift([0.5] * 100), "b": pd.Series([0.5] * 100)}),
+        lambda: GroupProbabilities.read("r", {"a": shift([0.5] * 100), "b": pd.Series([0.5] * 100)}),
     ],
 )
 def test_every_function_refuses_rows_in_a_different_order(call):

@@ -6,7 +6,7 @@ from .mean import student_interval
 from .paired import auc_difference, mcnemar, paired_difference
 from .permutation import benjamini_yekutieli, holm
 from .proportion import clopper_pearson, difference_interval, ratio_interval
-from .quantity import Estimated, Known, Observed, Proved, Quantity, Unknown
+from .quantity import Estimated, Known, Observed, Proved, Quantity, Unknown, format_quantity
 from .score_difference import miettinen_nurminen
 from .sequential.betting import betting_bounds, sequential_rate
 
@@ -26,6 +26,7 @@ __all__ = [
     "combined_share",
     "difference_interval",
     "fisher_exact",
+    "format_quantity",
     "holm",
     "mantel_haenszel",
     "mcnemar",
