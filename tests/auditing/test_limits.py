@@ -101,7 +101,7 @@ def test_results_without_a_time_limit_do_not_depend_on_the_clock(name: str, monk
 PARTS = {
     "evenhand.groups.measure_groups": "group metrics",
     "evenhand.population.choose_population": "simulated population",
-    "evenhand.models.extract_white_box": "certification",
+    "evenhand.auditing.analysis.extract_white_box": "certification",
     "evenhand.individual.measure_flips": "individual flip rates",
     "evenhand.subgroups.find_subgroups": "search for subgroups",
     "evenhand.individual.search.search": "search for individuals by sex",

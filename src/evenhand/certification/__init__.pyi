@@ -1,5 +1,5 @@
 from .analysis import certify, warm_up
-from .certificate.result import AttributeSlice, Certificate, Counterexample, OutcomeShare, ProgressPoint, Subregion
+from .certificate.result import AttributeSlice, Certificate, Counterexample, ProgressPoint, Subregion
 from .config import CertifyConfig
 
 __all__ = [
@@ -7,7 +7,6 @@ __all__ = [
     "Certificate",
     "CertifyConfig",
     "Counterexample",
-    "OutcomeShare",
     "ProgressPoint",
     "Subregion",
     "certify",

@@ -1,11 +1,10 @@
 from .check import check_certificate
-from .reading import CertificateClaim, CertificateError, read_certificate
+from .reading import CertificateError, read_certificate
 from .refutation import RefutationCheck, check_refutation
 from .result import CertificateCheck, UnconfirmedBox
 
 __all__ = [
     "CertificateCheck",
-    "CertificateClaim",
     "CertificateError",
     "RefutationCheck",
     "UnconfirmedBox",

@@ -13,7 +13,6 @@ from .classifiers.onnx_pictures import OnnxPictures, PictureHead
 from .config import AssessmentConfig, ConfusionConfig
 from .enforcement.enforcer import Admission, Enforcer
 from .enforcement.guard import Guard, GuardedAnswer
-from .enforcement.supply import ItemSupply
 from .games.feasibility import check_feasibility
 from .judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
 from .pipeline import Pipeline, build_classifier, build_judge, build_pipeline
@@ -39,7 +38,6 @@ __all__ = [
     "Guard",
     "GuardedAnswer",
     "Item",
-    "ItemSupply",
     "Judge",
     "KeywordJudge",
     "LexiconClassifier",

@@ -1,6 +1,6 @@
 from .analysis import GroupConfig, measure_decisions, measure_groups, measure_recorded_decisions
 from .breakdown import Breakdown, Gap, Group
-from .custom import BootstrapSettings
+from .custom import BootstrapSettings, add_metrics
 from .label_result import LabelMetrics
 from .labels.analysis import measure_labels, measure_recorded_labels
 from .numbers import measure_numbers, measure_recorded_numbers
@@ -23,6 +23,7 @@ __all__ = [
     "ProxyRates",
     "RankingConfig",
     "RankingResult",
+    "add_metrics",
     "measure_decisions",
     "measure_groups",
     "measure_labels",

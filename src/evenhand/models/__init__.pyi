@@ -5,7 +5,6 @@ from .language.file import ScreeningFile, read_screening_file
 from .language.model import ChatQuestion, LanguageModel
 from .ledger import QuestionLedger
 from .load import load_model, load_regressor
-from .outputs import OutputKind
 from .scorer import Scorer, favourable_score, predict_labels
 from .subject import Subject
 from .thresholds import ThresholdScorer
@@ -16,7 +15,6 @@ __all__ = [
     "AdditiveNetwork",
     "ChatQuestion",
     "LanguageModel",
-    "OutputKind",
     "QuestionLedger",
     "Scorer",
     "ScreeningFile",

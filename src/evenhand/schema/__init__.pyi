@@ -1,4 +1,5 @@
 from .attribute import Attribute
+from .columns import ColumnRoles
 from .constraint import Constraint, parse_constraint
 from .counterparts import counterparts_of
 from .decisions import DecisionRoles, RecordedDecisions
@@ -8,14 +9,16 @@ from .recorded.rankings import RankingRoles
 from .rules import Dependency
 from .schema import Schema, read_schema, schema_to_yaml, write_schema
 from .subdomain import Subdomain, parse_subdomain
-from .target import Target
+from .target import OutcomeRole, Target
 from .weights import PeopleWeights, SampleRoles, read_weights
 
 __all__ = [
     "Attribute",
+    "ColumnRoles",
     "Constraint",
     "DecisionRoles",
     "Dependency",
+    "OutcomeRole",
     "People",
     "PeopleWeights",
     "RankingRoles",

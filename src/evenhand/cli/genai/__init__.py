@@ -1,5 +1,3 @@
 """``evenhand genai ...``: generators that keep showing every value of what they are asked for."""
 
-from evenhand.cli.genai.commands import app
-
-__all__ = ["app"]
+from evenhand.cli.genai.commands import app as app

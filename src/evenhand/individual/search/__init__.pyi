@@ -2,7 +2,7 @@ from .analysis import search
 from .config import SearchConfig, TextSearchConfig
 from .methods.choice import MethodOptions
 from .result import SearchResult
-from .save import save_table, save_tests, save_text_tests
+from .save import replay_profiles, replay_texts, save_table, save_tests, save_text_tests
 from .texts import TextSearchResult, search_texts
 
 __all__ = [
@@ -11,6 +11,8 @@ __all__ = [
     "SearchResult",
     "TextSearchConfig",
     "TextSearchResult",
+    "replay_profiles",
+    "replay_texts",
     "save_table",
     "save_tests",
     "save_text_tests",
