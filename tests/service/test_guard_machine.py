@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from evenhand.errors import DecisionError, StoreError
+from evenhand.errors import DecisionError
 from evenhand.genai import Admission
 from evenhand.service import Database, Ledger, ServiceConfig
 from evenhand.service.generation.guards import build_guard_machine
@@ -173,17 +173,6 @@ def test_the_first_entry_of_a_log_builds_the_machine_again():
     again = rebuild_machine("guard", kept.digest, json.loads(json.dumps(kept.configuration)))
     assert again.digest == kept.digest
     assert again.state() == kept.state()
-
-
-def test_a_changed_configuration_of_the_same_name_is_told_with_what_changed(tmp_path):
-    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
-    Ledger(database, {"guard": machine()}).close()
-    with pytest.raises(StoreError) as refused:
-        Ledger(database, {"guard": machine(simulation={"retries": 1, "slack": 1})})
-    assert "simulation.slack" in str(refused.value)
-    assert "name" in str(refused.value.hint)
-    Ledger(database, {"guard": machine(tolerated={"labels": 0.2})}).close()
-    database.close()
 
 
 # ---- the whole: machine, ledger and keepers of several replicas

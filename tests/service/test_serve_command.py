@@ -261,7 +261,7 @@ def test_a_policy_that_cannot_be_loaded(refused, tmp_path):
         ({}, "is missing"),
         (
             {**FINITE, "groups": {"women": {"rate": [0.3, 0.5], **HALF}, "men": {"rate": [0.5, 0.7], **HALF}}},
-            "within ranges only",
+            "expected a number",
         ),
     ],
 )

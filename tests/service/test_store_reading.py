@@ -74,9 +74,7 @@ def test_a_page_is_found_without_going_through_the_log(database: Database) -> No
         f=0,
     )
     first = _plan(database, "SELECT min(number) FROM checkpoints WHERE stream = :s", s="a")
-    answer = _plan(
-        database, "SELECT * FROM answers WHERE stream = :s AND id IN (:one, :two)", s="a", one=b"1", two=b"2"
-    )
+    answer = _plan(database, "SELECT * FROM answers WHERE stream = :s AND id IN (:one, :two)", s="a", one="1", two="2")
     time = _plan(database, "SELECT count(*) FROM entries WHERE stream = :s AND at >= :t", s="a", t=5.0)
     for plan in (page, first, answer, time):
         assert "SEARCH" in plan or "Index" in plan
