@@ -18,7 +18,7 @@ from .judges import ChatJudge, FunctionJudge, Judge, KeywordJudge
 from .pipeline import Pipeline, build_classifier, build_judge, build_pipeline
 from .simulation.result import GenerationSimulationResult, PolicyComparisonResult
 from .simulation.simulate import compare_policies, simulate_requests
-from .spec.specification import GenerationConfig, Requirement, SimulationConfig, Specification
+from .spec.specification import GenerationConfig, SimulationConfig, Specification
 
 __all__ = [
     "Admission",
@@ -50,7 +50,6 @@ __all__ = [
     "Playback",
     "PolicyComparisonResult",
     "RecordedSequence",
-    "Requirement",
     "SimulationConfig",
     "Specification",
     "Studio",

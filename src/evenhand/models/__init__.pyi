@@ -1,4 +1,4 @@
-from .additive.network import AdditiveNetwork
+from .additive.network import AdditiveNetwork, network_from_dense
 from .blackbox.estimator import wrap_estimator
 from .blackbox.text_model import TextModel, load_text_model
 from .language.file import ScreeningFile, read_screening_file
@@ -8,12 +8,14 @@ from .load import load_model, load_regressor
 from .scorer import Scorer, favourable_score, predict_labels
 from .subject import Subject
 from .thresholds import ThresholdScorer
-from .trees.ensemble import TreeEnsemble
+from .trees.ensemble import TreeEnsemble, build_ensemble
+from .trees.nodes import DecisionTree
 from .white_box import extract_white_box, load_white_box
 
 __all__ = [
     "AdditiveNetwork",
     "ChatQuestion",
+    "DecisionTree",
     "LanguageModel",
     "QuestionLedger",
     "Scorer",
@@ -22,12 +24,14 @@ __all__ = [
     "TextModel",
     "ThresholdScorer",
     "TreeEnsemble",
+    "build_ensemble",
     "extract_white_box",
     "favourable_score",
     "load_model",
     "load_regressor",
     "load_text_model",
     "load_white_box",
+    "network_from_dense",
     "predict_labels",
     "read_screening_file",
     "wrap_estimator",

@@ -1,11 +1,10 @@
-from .independent import DataPopulation, Population, ProductPopulation, product_of_marginals, uniform_population
+from .independent import DataPopulation, ProductPopulation, product_of_marginals, uniform_population
 from .mixture import JointDistribution, MixturePopulation, choose_population, fit_mixture
 
 __all__ = [
     "DataPopulation",
     "JointDistribution",
     "MixturePopulation",
-    "Population",
     "ProductPopulation",
     "choose_population",
     "fit_mixture",

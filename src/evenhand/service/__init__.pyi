@@ -2,7 +2,6 @@ from .api.app import create_app
 from .api.context import open_service
 from .auth.keys import KeyStore, create_key
 from .replay.replay_store import replay_stored_logs
-from .server import run_server
 from .settings import ServiceConfig
 from .store.database import Database
 from .store.ledger import Ledger
@@ -18,5 +17,4 @@ __all__ = [
     "create_key",
     "open_service",
     "replay_stored_logs",
-    "run_server",
 ]
