@@ -13,7 +13,7 @@ from markdown.inlinepatterns import InlineProcessor
 from mkdocs.structure.files import File
 
 sys.path.insert(0, str(Path(__file__).parent))
-import reference
+import make_reference as reference
 
 if TYPE_CHECKING:
     import re

@@ -18,7 +18,7 @@ jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema, of the 
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import reference
+import make_reference as reference
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from support import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import reference
+import make_reference as reference
 
 COMMANDS = reference.list_commands()
 

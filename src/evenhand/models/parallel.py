@@ -96,4 +96,7 @@ def _answer_rows(key: str, packed: NDArray[np.uint8], individuals: Floats) -> Re
             raise OptionError(
                 f"a worker cannot load the model: {error}", location="`workers=`", hint=IMPORTABLE
             ) from None
+        copied = find_ledger(_models[key])
+        if copied is not None:
+            copied.budget = None  # the process that asks has paid
     return ask_model(_models[key], individuals)
