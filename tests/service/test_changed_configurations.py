@@ -341,7 +341,8 @@ def test_decisions_go_on_while_replicas_change_the_configuration(store_url: str)
 CRASH = """
 import os, signal, sys
 from sqlalchemy import Engine, event
-from evenhand.service import Database, ServiceConfig, open_service, read_heads, replay_stored_logs
+from evenhand.service import Database, ServiceConfig, open_service, replay_stored_logs
+from evenhand.service.store.database import read_heads
 url, plans = sys.argv[1], eval(sys.argv[2])
 
 def settings(n):
