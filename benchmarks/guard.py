@@ -277,7 +277,7 @@ async def measure_several(times: int, seconds: float) -> dict[str, Any]:
 
 
 async def measure(given: argparse.Namespace) -> dict[str, Any]:
-    from evenhand.http import close_loop_connections
+    from evenhand.core.http import close_loop_connections
 
     found: dict[str, Any] = {}
     if "service" in given.only:

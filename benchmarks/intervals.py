@@ -28,11 +28,11 @@ from rich.progress import track
 from rich.table import Table
 from scipy.stats import beta, norm
 
+from evenhand.core.typing import Booleans, Floats
 from evenhand.stats import student_interval
 from evenhand.stats.auc import auc
 from evenhand.stats.mean import SampleMoments, adjusted_mean_interval, welch_interval
 from evenhand.stats.proportion import largest_difference_of_means
-from evenhand.typing import Booleans, Floats
 
 RESULTS = Path(__file__).parent / "results" / "intervals.json"
 BASE_RATES = (0.01, 0.05, 0.2, 0.5)

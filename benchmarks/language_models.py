@@ -24,6 +24,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from evenhand.core.typing import Floats
 from evenhand.llm import LanguageModelConfig
 from evenhand.llm.asking import AskingPlan, ask_sweeps, tabulate
 from evenhand.llm.design import CHOICE, REFUSED, AnswerBatch, Design, Interviewer, QuestionBatch
@@ -32,7 +33,6 @@ from evenhand.llm.findings import sign_flip_p
 from evenhand.llm.stopping import LOOKS, DecisionRule
 from evenhand.stats import bonferroni
 from evenhand.stats.multiway import multiway_mean
-from evenhand.typing import Floats
 
 RESULTS = Path(__file__).parent / "results" / "language_models.json"
 TRUTH = 400_000

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.excess import FlipCounts, excess_over_noise
-from evenhand.typing import Booleans, Floats
 
 RESULTS = Path(__file__).parent / "results" / "noise.json"
 KINDS = ("fair coin", "rare noise", "some people", "beta", "biased coin", "biased few", "always biased")

@@ -26,11 +26,11 @@ from rich.table import Table
 
 from evenhand import datasets
 from evenhand.auditing import train_example
+from evenhand.core.typing import Booleans, Floats
 from evenhand.individual import FlipConfig, find_flips, measure_flips
 from evenhand.models import Scorer, load_model, predict_labels
 from evenhand.population import product_of_marginals
 from evenhand.schema import People, Schema, counterparts_of, encode
-from evenhand.typing import Booleans, Floats
 
 RESULTS = Path(__file__).parent / "results" / "plausible.json"
 SHARED = Path(os.environ.get("EVENHAND_SHARED", Path(__file__).parents[2] / "shared")) / "data"

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema import DecisionRoles, RecordedDecisions
 from evenhand.subgroups import find_subgroups_of_decisions
-from evenhand.typing import Booleans, Floats, Integers
 
 RESULTS = Path(__file__).parent / "results" / "subgroup_weights.json"
 NAMES = ["sex", "race", "age"]

@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import yaml
 
 from evenhand import __version__
+from evenhand.core.files import write_atomically
+from evenhand.core.text import format_duration, format_significant
+from evenhand.core.version import without_commit
 from evenhand.errors import DataError, FetchError, MissingExtraError, OptionError
-from evenhand.files import write_atomically
 from evenhand.stats import Proved, Quantity, Unknown
-from evenhand.text import format_duration, format_significant
-from evenhand.version import without_commit
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER / "data"

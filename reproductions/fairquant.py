@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 
 from evenhand.certification import CertifyConfig, certify
+from evenhand.core.typing import Floats
 from evenhand.datasets import data_home
 from evenhand.errors import DataError
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import network_from_dense
 from evenhand.schema import Schema
-from evenhand.typing import Floats
 from reproductions.common import (
     DATA,
     FOLDER,

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.individual import search
 from evenhand.individual.search.findings import FindingCollector
@@ -22,7 +23,6 @@ from evenhand.individual.search.methods.gradient import (
 )
 from evenhand.individual.search.oracle import ModelAnswers, Oracle
 from evenhand.stats.level import student_quantile
-from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import (
     Context,
     Figure,

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models import AdditiveNetwork
 from evenhand.models.additive.network import network_from_dense
 from evenhand.models.readers.keras_file import KerasLayer, read_keras_layers
 from evenhand.schema import People, Schema
-from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import DATA
 
 DATASETS = {

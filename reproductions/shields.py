@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.datasets import load_dataset
 from evenhand.shields import FairnessProperty, Inputs, PlanKind, ShieldPlan, simulate_runs, synthesize
 from evenhand.shields.simulation.streams import ArrivalSource
@@ -20,7 +21,6 @@ from evenhand.shields.spec.plan import TerminalKind
 from evenhand.shields.spec.properties import EmptyGroupRule
 from evenhand.stats.bootstrap import expanded_percentiles
 from evenhand.stats.proportion import estimated_rate
-from evenhand.typing import Floats, Integers
 from reproductions.common import (
     Context,
     Figure,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.interrupts import InterruptGuard
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.datasets import Dataset
-from evenhand.interrupts import InterruptGuard
 from evenhand.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import Values
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Booleans, Integers
 from evenhand.shields import Inputs
-from evenhand.typing import Booleans, Integers
 
 
 class RecursionResult(NamedTuple):

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from evenhand.core.text import format_count
+from evenhand.core.typing import Floats, Integers
 from evenhand.datasets.identity.lists import resolve_categories
 from evenhand.schema import People, Schema
 from evenhand.schema.attribute import Value
@@ -18,8 +20,6 @@ from evenhand.stats import clopper_pearson, difference_interval, student_interva
 from evenhand.stats.level import normal_quantile
 from evenhand.subgroups import SubgroupConfig, methods
 from evenhand.subgroups.perturbation import Perturbation
-from evenhand.text import format_count
-from evenhand.typing import Floats, Integers
 from reproductions.common import NOT_DONE, Context, Figure, Found, Own, Paper, Piece, Values, Verdict, compare, judge
 from reproductions.testsgd_people import (
     COMBINATIONS,

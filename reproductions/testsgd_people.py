@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evenhand import datasets, subgroups
+from evenhand.core.interrupts import InterruptGuard
+from evenhand.core.typing import Booleans
 from evenhand.errors import ModelError, OptionError
-from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation import Findings, MitigationConfig
 from evenhand.mitigation.candidate import MitigationTask
 from evenhand.mitigation.findings import FoundSubgroup
@@ -31,7 +32,6 @@ from evenhand.subgroups import Finding, Range, SubgroupResult
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.result import RefusedRuleSet
 from evenhand.subgroups.rules import Rules
-from evenhand.typing import Booleans
 from reproductions.common import Context, Values, read_published
 
 PUBLISHED = read_published("testsgd")

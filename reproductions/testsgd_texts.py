@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand import datasets
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.datasets import IdentityCategory
 from evenhand.datasets.identity.lists import resolve_categories
 from evenhand.datasets.identity.swapping import TermSwapper
@@ -25,7 +26,6 @@ from evenhand.datasets.tables import COMPRESSIONS
 from evenhand.errors import FetchError, MissingExtraError
 from evenhand.subgroups import TextSubgroupResult
 from evenhand.subgroups.text.analysis import find_text_subgroups
-from evenhand.typing import Booleans, Floats, Integers
 from reproductions.common import Context, Values
 from reproductions.testsgd_people import EVERY, PUBLISHED, describe_finding
 

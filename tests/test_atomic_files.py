@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand import files
+from evenhand.core import files
 
 
 @pytest.mark.parametrize("data", ["text\nof two lines\n", b"\x00\xff"])

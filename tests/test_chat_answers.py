@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.chat_answers import (
+from evenhand.core.chat_answers import (
     find_ambiguous,
     is_refusal,
     number_parser,

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand import http
-from evenhand.coroutines import call
+from evenhand.core import http
+from evenhand.core.coroutines import call
 from evenhand.errors import FetchError, ModelError
 
 Answer = tuple[int, dict[str, str], bytes]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from evenhand.interrupts import InterruptCounter, InterruptGuard, StopSignals, is_interrupted
+from evenhand.core.interrupts import InterruptCounter, InterruptGuard, StopSignals, is_interrupted
 
 
 @pytest.fixture(autouse=True)

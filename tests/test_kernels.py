@@ -15,10 +15,11 @@ import pytest
 from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 
-from evenhand import kernels
+from evenhand.core import kernels
 
 PROGRAM = """
-from evenhand import certification, kernels
+from evenhand import certification
+from evenhand.core import kernels
 print(certification.is_compiled(device="numpy"))
 certification.warm_up(device="numpy")
 print(certification.is_compiled(device="numpy"))
@@ -87,7 +88,7 @@ def test_a_full_disk_is_named_and_stops_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 CALLER = """
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 from {name} import answer
 
 @compile_kernel()
@@ -97,7 +98,7 @@ def call(x):
 print(call(20))
 """
 CALLED = """
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 @compile_kernel(internal=True)
 def answer(x):
@@ -120,7 +121,7 @@ def test_kept_code_is_compiled_anew_after_a_change_in_a_file_it_calls(tmp_path: 
 
 
 TYPED_CALLER = """
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 from {name} import Pair
 
 @compile_kernel()

@@ -7,7 +7,7 @@ from pathlib import Path
 import joblib
 import pytest
 
-from evenhand import parallel
+from evenhand.core import parallel
 from evenhand.errors import DataError, OptionError
 
 

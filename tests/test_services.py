@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from evenhand import http
+from evenhand.core import http
+from evenhand.core.services import ServiceConnection
 from evenhand.errors import FetchError, ModelError, OptionError
-from evenhand.services import ServiceConnection
 from genai_upstream import Upstream
 
 KEY = "k-123/secret"

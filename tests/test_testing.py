@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.services import ServiceConnection
 from evenhand.errors import FetchError, ModelError, OptionError
-from evenhand.services import ServiceConnection
 from evenhand.testing import FakeChat, chance_by_words
 
 

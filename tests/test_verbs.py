@@ -13,11 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
-from evenhand import verbs
+from evenhand import api
 from evenhand.errors import OptionError
 from evenhand.schema.columns import ColumnRoles
 
-EXAMPLES = [test for test in doctest.DocTestFinder().find(verbs) if test.examples]
+EXAMPLES = [test for test in doctest.DocTestFinder().find(api) if test.examples]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -26,8 +26,8 @@ def test_the_example_of_every_verb_runs(example):
 
 
 def test_every_verb_has_an_example_and_is_on_the_package():
-    assert {example.name.rpartition(".")[2] for example in EXAMPLES} == set(verbs.__all__)
-    assert all(getattr(evenhand, name) is getattr(verbs, name) for name in verbs.__all__)
+    assert {example.name.rpartition(".")[2] for example in EXAMPLES} == set(api.__all__)
+    assert all(getattr(evenhand, name) is getattr(api, name) for name in api.__all__)
 
 
 def messy(n=200):

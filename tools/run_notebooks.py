@@ -22,7 +22,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from evenhand import __version__
-from evenhand.version import without_commit
+from evenhand.core.version import without_commit
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "docs" / "notebooks"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import lazy_loader
 
-from evenhand import version
+from evenhand.core import version
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = version.read_version(__path__[0])

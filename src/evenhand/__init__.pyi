@@ -23,11 +23,7 @@ from . import (
     testing,
     view,
 )
-from .errors import EvenhandError
-from .schema.attribute import Attribute
-from .schema.schema import Schema
-from .schema.target import Target
-from .verbs import (
+from .api import (
     assess_generator,
     audit,
     audit_language_model,
@@ -40,6 +36,10 @@ from .verbs import (
     search,
     synthesize_shield,
 )
+from .errors import EvenhandError
+from .schema.attribute import Attribute
+from .schema.schema import Schema
+from .schema.target import Target
 
 __version__: str
 

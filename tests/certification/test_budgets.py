@@ -19,8 +19,8 @@ from evenhand.certification.bounds.schedule import COSTS, LEVELS, PROBING_SHARE,
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, query_of
 from evenhand.core.time_limit import Clock
+from evenhand.core.typing import Floats
 from evenhand.models.additive.network import network_from_dense
-from evenhand.typing import Floats
 from support import scaled
 
 BOX_SECONDS, CALL_SECONDS = 7e-6, 5e-5

@@ -14,10 +14,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from evenhand import auditing, certification, interrupts, kernels
+from evenhand import auditing, certification
 from evenhand.auditing import config as audit_config
 from evenhand.certification import proof_run
 from evenhand.certification.certificate.result import proof_blocks
+from evenhand.core import interrupts, kernels
 from evenhand.errors import LimitError
 from evenhand.models import Subject
 from evenhand.schema.columns import ColumnRoles

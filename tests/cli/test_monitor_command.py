@@ -264,7 +264,7 @@ def test_an_alarm_that_is_not_taken_is_posted_by_the_next_run_once_and_with_the_
         if next(refusals, False):
             raise FetchError("the webhook does not answer")
 
-    monkeypatch.setattr("evenhand.http.HttpClient.ask", ask)
+    monkeypatch.setattr("evenhand.core.http.HttpClient.ask", ask)
     (folder / "monitor.yaml").write_text(CONFIG + "webhook: http://127.0.0.1:9/hook\n")
     ran = evenhand(*WATCH, "decisions.jsonl", "--state", "state.json")
     assert "the next run with this --state does" in ran.err

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from evenhand.interrupts import InterruptCounter
+from evenhand.core.interrupts import InterruptCounter
 
 MODEL = """
 import signal

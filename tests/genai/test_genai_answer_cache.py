@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.coroutines import call
+from evenhand.core.coroutines import call
 from evenhand.errors import FetchError
 from evenhand.genai import GenerationConfig, Item, build_classifier, build_judge
 from evenhand.genai.backends.studio import Studio

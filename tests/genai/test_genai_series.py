@@ -15,7 +15,7 @@ from genai_reference import misses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.coroutines import blocks, run_blocking
+from evenhand.core.coroutines import blocks, run_blocking
 from evenhand.errors import BudgetError, FetchError, OptionError
 from evenhand.genai import (
     Enforcer,

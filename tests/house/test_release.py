@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import evenhand
-from evenhand import version
+from evenhand.core import version
 from support import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))

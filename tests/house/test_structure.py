@@ -79,11 +79,11 @@ def test_one_module_opens_connections() -> None:
         for library in libraries(path)
         if library in clients or library.split(".")[0] in clients
     }
-    assert found == {"evenhand.http"}
+    assert found == {"evenhand.core.http"}
 
 
 def test_one_module_takes_expressions_and_configurations_apart() -> None:
     readers = {name_of(path) for path in PATHS if "yaml.load(" in text_of(path)}
     suggestions = {name_of(path) for path in PATHS if "get_close_matches" in text_of(path)}
     assert readers <= {"evenhand.core.configuration", "evenhand.schema.schema"}
-    assert suggestions == {"evenhand.text"}
+    assert suggestions == {"evenhand.core.text"}

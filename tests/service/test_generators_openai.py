@@ -13,10 +13,10 @@ openai = pytest.importorskip("openai", reason="needs openai")
 
 from in_thread import Running, running, until
 
-from evenhand.coroutines import blocks
+from evenhand.core.coroutines import blocks
+from evenhand.core.services import ServiceConnection
 from evenhand.genai import Item, OpenAIChat
 from evenhand.genai.backends.studio import Studio, StudioPixels
-from evenhand.services import ServiceConnection
 from genai_upstream import Upstream
 
 AGES = {"child": ["child"], "adult": ["adult"], "elderly": ["elderly"]}

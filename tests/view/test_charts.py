@@ -17,7 +17,7 @@ from page import Element, Page
 
 from evenhand import view
 from evenhand.core.document import SubjectCard
-from evenhand.text import format_percent, strip_unprintable
+from evenhand.core.text import format_percent, strip_unprintable
 from evenhand.view.charts.certification import draw_shares, draw_slices
 from evenhand.view.charts.groups import DRAWN as MOST
 from evenhand.view.charts.groups import PANELS, draw_breakdown, draw_calibration, select_groups

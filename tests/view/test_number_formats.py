@@ -9,10 +9,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evenhand import text
+from evenhand.core import text
+from evenhand.core.text import (
+    format_against,
+    format_duration,
+    format_percent,
+    list_some,
+    percent_at_least,
+    percent_at_most,
+)
 from evenhand.stats import Estimated, Observed, Proved
 from evenhand.stats.quantity import format_basis, format_ends, format_interval, format_value
-from evenhand.text import format_against, format_duration, format_percent, list_some, percent_at_least, percent_at_most
 from evenhand.view.drawing import axis
 
 SHARES = st.floats(0, 1) | st.floats(1e-9, 1e-3) | st.floats(1e-9, 1e-3).map(lambda x: 1 - x)

@@ -31,6 +31,7 @@ from evenhand.certification.bounds.scores import needs_kernels
 from evenhand.certification.certificate.result import Certificate, estimated_share
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Progress
 from evenhand.errors import BudgetError, DataError, EvenhandError, OptionError
 from evenhand.groups.analysis import add_proxies
 from evenhand.groups.custom import DecidedPeople
@@ -50,7 +51,6 @@ from evenhand.schema.thresholds import Thresholds
 from evenhand.stats.combined import Draws
 from evenhand.stats.quantity import quantity_value
 from evenhand.subgroups.result import SubgroupResult
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.individual.result import FlipRate

@@ -13,12 +13,12 @@ from evenhand.core.document import Document
 from evenhand.core.reading import TableReading
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Floats, Integers
 from evenhand.groups.kept import KeptDecisions
 from evenhand.stats.level import bonferroni
 from evenhand.stats.paired import PairedNumbers, auc_difference
 from evenhand.stats.proportion import difference_of_intervals, stretch_interval
 from evenhand.stats.quantity import Observed, Proved, Quantity, quantity_value
-from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
     import pandas as pd

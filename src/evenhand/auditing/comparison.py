@@ -26,6 +26,7 @@ from evenhand.auditing.changes import (
 )
 from evenhand.auditing.config import CompareConfig
 from evenhand.auditing.result import AuditResult
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.names import GAP_TITLES, METRIC_TITLES
@@ -39,7 +40,6 @@ from evenhand.stats.proportion import (
     smallest_ratio_of_proportions,
 )
 from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
-from evenhand.typing import Floats, Integers
 
 GAP_METRICS = {
     "demographic_parity_difference": "selection_rate",

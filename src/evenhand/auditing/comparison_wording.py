@@ -18,10 +18,10 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_level
 from evenhand.groups.names import METRIC_TITLES
 from evenhand.groups.number_words import NUMBER_TITLES
 from evenhand.stats.quantity import MEASURED, Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
-from evenhand.text import format_count, format_level
 
 NAMES = {
     **METRIC_TITLES,

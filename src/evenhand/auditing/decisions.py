@@ -19,10 +19,10 @@ from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
 from evenhand.schema.given_labels import RecordedLabels
 from evenhand.schema.people import People
-from evenhand.typing import Floats, Integers, Progress
 
 
 def audit_decisions(

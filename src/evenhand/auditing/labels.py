@@ -15,6 +15,7 @@ from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
 from evenhand.auditing.parts import AuditParts
 from evenhand.auditing.result import AuditResult, DataCard, ModelCard, SkippedAnalysis
 from evenhand.auditing.versions import count_values, library_versions
+from evenhand.core.typing import Progress
 from evenhand.errors import OptionError
 from evenhand.groups.labels.analysis import size_groups
 from evenhand.groups.result import GroupMetrics
@@ -24,7 +25,6 @@ from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
 from evenhand.schema.given_labels import RecordedLabels
 from evenhand.schema.target import Target
-from evenhand.typing import Progress
 
 NO_FAVOURABLE = "it compares how often one favourable label is given, and none is favourable here"
 WEIGHTED = "they count every person alike: leave the weights out for them"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.certification.certificate.result import estimated_share
 from evenhand.core.document import Block, Document
+from evenhand.core.text import SIMULATED, list_some
 from evenhand.groups.gaps import title_gap
 from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
 from evenhand.groups.names import METRIC_TITLES
 from evenhand.groups.number_words import NUMBER_GAP_TITLES, NUMBER_TITLES
 from evenhand.groups.result import confidence_levels
 from evenhand.stats.quantity import Estimated, Observed, Quantity
-from evenhand.text import SIMULATED, list_some
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult

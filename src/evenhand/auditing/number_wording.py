@@ -20,6 +20,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import SIMULATED, format_count, format_duration, format_percent
 from evenhand.groups.gaps import small_group_notes
 from evenhand.groups.number_words import describe_outcome, number_answers, number_blocks, number_sentences
 from evenhand.groups.result import describe_weights, label_notes
@@ -33,7 +34,6 @@ from evenhand.subgroups.wording import (
     method_facts,
     subgroup_blocks,
 )
-from evenhand.text import SIMULATED, format_count, format_duration, format_percent
 
 FINDINGS = 3
 """Sentences at the top, at most."""

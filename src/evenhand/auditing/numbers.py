@@ -18,6 +18,7 @@ from evenhand.auditing.result import AuditResult, DataCard, ModelCard
 from evenhand.auditing.versions import count_values, library_versions
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats, Progress
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.groups.result import GroupMetrics
 from evenhand.models.additive.network import AdditiveNetwork
@@ -28,7 +29,6 @@ from evenhand.schema.decisions import RecordedNumbers
 from evenhand.schema.people import People
 from evenhand.schema.weights import PeopleWeights
 from evenhand.subgroups.result import SubgroupResult
-from evenhand.typing import Floats, Progress
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

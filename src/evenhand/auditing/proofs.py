@@ -10,11 +10,11 @@ from evenhand import certification
 from evenhand.auditing.config import AuditConfig
 from evenhand.auditing.parts import AuditParts
 from evenhand.certification.certificate.result import Certificate
+from evenhand.core.typing import Progress
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.population.independent import ProductPopulation
 from evenhand.population.mixture import MixturePopulation
 from evenhand.stats.combined import Draws
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

@@ -24,6 +24,15 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import (
+    SIMULATED,
+    format_count,
+    format_duration,
+    format_percent,
+    join_names,
+    list_some,
+    percent_at_least,
+)
 from evenhand.groups.gaps import small_group_notes
 from evenhand.groups.labels.wording import describe_labels, label_answers, label_blocks, label_sentences, label_terms
 from evenhand.groups.proxies.wording import proxy_answers, proxy_blocks, proxy_sentences
@@ -56,15 +65,6 @@ from evenhand.stats.proportion import count_needed
 from evenhand.stats.quantity import Unknown, format_value, quantity_value
 from evenhand.subgroups.numbers.wording import worst_answer
 from evenhand.subgroups.wording import comparison_group, describe_significant, method_facts, subgroup_blocks
-from evenhand.text import (
-    SIMULATED,
-    format_count,
-    format_duration,
-    format_percent,
-    join_names,
-    list_some,
-    percent_at_least,
-)
 
 FINDINGS = 5
 """Sentences at the top, at most."""

@@ -31,16 +31,16 @@ from evenhand.certification.query.boxes import FAIR, BoxSet, whole_domain
 from evenhand.certification.query.differences import difference_query_of
 from evenhand.certification.query.enumeration import can_enumerate, enumerate_domain
 from evenhand.certification.query.question import Query, query_of
+from evenhand.core.parallel import count_workers
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import Clock, TimeLimit
+from evenhand.core.typing import Progress
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork, network_from_dense
-from evenhand.parallel import count_workers
 from evenhand.population.independent import ProductPopulation
 from evenhand.population.mixture import MixturePopulation, uniform_mixture
 from evenhand.schema.schema import Schema
 from evenhand.stats.combined import Draws
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

@@ -26,13 +26,13 @@ from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certification.query.enumeration import boxes_of, can_enumerate, enumerate_domain, point_masses
 from evenhand.certification.query.orbits import OrbitQuestion, orbit_question_of
 from evenhand.certification.query.proved_mass import Stop
+from evenhand.core.interrupts import InterruptCounter
 from evenhand.core.time_limit import Clock
+from evenhand.core.typing import Progress
 from evenhand.errors import OptionError
-from evenhand.interrupts import InterruptCounter
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.population.mixture import MixturePopulation
 from evenhand.stats.combined import Draws
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

@@ -26,10 +26,10 @@ from evenhand.certification.query.boxes import BoxSet
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query, Question
 from evenhand.certification.refinement import BoxRecorder
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.parallel import count_workers, run_parts
 from evenhand.core.time_limit import Clock
-from evenhand.interrupts import InterruptCounter
-from evenhand.parallel import count_workers, run_parts
-from evenhand.typing import Floats
+from evenhand.core.typing import Floats
 
 PART_SECONDS = 2.0
 """Seconds of work of a part, about, by ``SearchLimits.boxes_per_second``."""
@@ -136,7 +136,7 @@ def refine_in_parts(
     Args:
         run: Question, limits, and account of what is proved.
         bounder: Bounds boxes of the question in this process.
-        workers: Number of workers; see ``evenhand.parallel.run_parts``.
+        workers: Number of workers; see ``evenhand.core.parallel.run_parts``.
         device: Where linear bounds are computed. None: by compiled kernels.
         recorder: Takes every final box with what is proved of it.
 

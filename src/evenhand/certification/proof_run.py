@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from evenhand import kernels
 from evenhand.certification.bounds.linear import ReusableBounder
 from evenhand.certification.bounds.scores import prove_score
 from evenhand.certification.certificate.breakdown import SamplingPlan, subregions_of
@@ -24,11 +23,12 @@ from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits
 from evenhand.certification.query.question import Query, Question
+from evenhand.core import kernels
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.typing import Progress
 from evenhand.errors import LimitError
-from evenhand.interrupts import InterruptCounter
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.stats.combined import Draws
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

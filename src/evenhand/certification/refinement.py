@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.proved_mass import ProvedMass, SearchLimits, Stop
-from evenhand.interrupts import InterruptCounter
-from evenhand.typing import Booleans, Floats
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.typing import Booleans, Floats
 
 CALL_SECONDS = 0.1
 """Seconds that a call should take, if the clock is to be looked at: limits and interrupts wait for its end."""

@@ -27,12 +27,12 @@ from evenhand.checker.reading import (
 from evenhand.checker.reprove import BoxProof, BoxProver
 from evenhand.checker.result import CertificateCheck, CheckedOutcome, UnconfirmedBox, Verdict, float_below
 from evenhand.checker.verification import CheckState, Prover, verify_boxes
+from evenhand.core.typing import Floats, Progress
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import clopper_pearson, zero_count_upper
-from evenhand.typing import Floats, Progress
 
 SAMPLE_BOXES = 1000
 CONFIDENCE = 0.99

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans
 from evenhand.errors import DataError, EvenhandError, SchemaError
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans
 
 MAGIC = b"EVENHAND certificate "
 FORMAT = b"4\n"

@@ -15,8 +15,8 @@ from evenhand.checker.form import form_of
 from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import WHOLE, ClaimedBoxes
 from evenhand.checker.shares import ProvedShares, SharesProver, best_of
-from evenhand.kernels import is_compiled
-from evenhand.typing import Integers
+from evenhand.core.kernels import is_compiled
+from evenhand.core.typing import Integers
 
 QUICK_PARTS = (64, 256)
 """Parts that a box is cut into by compiled counts, at first and at most, before finer counts are tried."""

@@ -21,8 +21,8 @@ from evenhand.checker.floats.counting import LEVELS, PeopleSums
 from evenhand.checker.floats.network import FloatNetwork, entry_bounds
 from evenhand.checker.form import LayeredForm
 from evenhand.checker.network import CellAxis
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.models.additive.network import LineTerm
-from evenhand.typing import Booleans, Floats, Integers
 
 MAX_WIDTH = 2**20
 """Cells of an attribute that are counted one by one."""

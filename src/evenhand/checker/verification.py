@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from evenhand.checker.reading import ClaimedBoxes
 from evenhand.checker.reprove import BoxProof
+from evenhand.core.files import write_atomically
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.typing import Booleans, Progress
 from evenhand.errors import OptionError
-from evenhand.files import write_atomically
-from evenhand.interrupts import InterruptCounter
-from evenhand.typing import Booleans, Progress
 
 QUICK_BATCH = 128
 SLOW_FAILURES = 100

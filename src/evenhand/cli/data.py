@@ -17,8 +17,8 @@ from evenhand.cli.options import (
     ProtectedOption,
     TableOptions,
 )
+from evenhand.core.files import write_atomically
 from evenhand.errors import OptionError
-from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
     from evenhand.datasets.entry import DatasetCard

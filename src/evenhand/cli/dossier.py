@@ -12,8 +12,8 @@ import typer
 
 from evenhand.cli.factory import grouped
 from evenhand.cli.options import DATA_HELP, OutputOptions, TableOptions, check_places, choose_folder, open_data
+from evenhand.core.files import write_atomically
 from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.files import write_atomically
 
 if TYPE_CHECKING:
     from evenhand.dossier.config import DossierConfig

@@ -16,16 +16,16 @@ from evenhand.cli.options import (
     PageOptions,
     emit_result,
 )
+from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
+    from evenhand.core.typing import Progress
     from evenhand.mitigation.alternatives.config import AlternativesConfig
     from evenhand.mitigation.config import MitigationConfig
     from evenhand.mitigation.refutation.config import RefutationConfig
     from evenhand.models.subject import Subject
     from evenhand.schema.people import People
-    from evenhand.typing import Progress
 
 
 SETTINGS: ConfigOptions[MitigationConfig] = ConfigOptions(

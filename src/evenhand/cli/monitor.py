@@ -14,10 +14,10 @@ import typer
 
 from evenhand.cli.factory import grouped
 from evenhand.cli.options import PageOptions
+from evenhand.core.files import write_atomically
+from evenhand.core.interrupts import INTERRUPTED, InterruptCounter
+from evenhand.core.text import format_count
 from evenhand.errors import DataError, EvenhandError, OptionError
-from evenhand.files import write_atomically
-from evenhand.interrupts import INTERRUPTED, InterruptCounter
-from evenhand.text import format_count
 
 if TYPE_CHECKING:
     from evenhand.monitoring.config import MonitorConfig

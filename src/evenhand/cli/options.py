@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
+from evenhand.core.files import write_atomically
+from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import DataError, OptionError
-from evenhand.files import write_atomically
-from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.core.document import Document
     from evenhand.core.reading import TableReading
     from evenhand.core.result import Result
+    from evenhand.core.typing import Progress
     from evenhand.datasets.identity.lists import IdentityCategory
     from evenhand.models.subject import Subject
     from evenhand.schema.columns import ColumnRoles
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from evenhand.schema.schema import Schema
     from evenhand.schema.target import OutcomeRole
     from evenhand.schema.weights import SampleRoles
-    from evenhand.typing import Progress
 
 ResultT = TypeVar("ResultT", bound="Result")
 

@@ -14,9 +14,9 @@ import typer
 
 from evenhand.cli.factory import grouped
 from evenhand.cli.options import JsonOption, OutputOptions, emit_json
+from evenhand.core.interrupts import INTERRUPTED
+from evenhand.core.text import format_count, suggest_name
 from evenhand.errors import MissingExtraError, OptionError, StoreError
-from evenhand.interrupts import INTERRUPTED
-from evenhand.text import format_count, suggest_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

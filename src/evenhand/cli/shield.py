@@ -19,10 +19,10 @@ from evenhand.errors import LimitError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from evenhand.core.typing import Progress
     from evenhand.shields.policy.policy import ShieldPolicy
     from evenhand.shields.simulation.streams import ArrivalSource
     from evenhand.shields.spec.plan import ShieldPlan
-    from evenhand.typing import Progress
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, get_args, get_origi
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from evenhand.core.text import suggest_name
 from evenhand.errors import EvenhandError, OptionError
-from evenhand.text import suggest_name
 
 RELATIONS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evenhand.core.text import suggest_name
 from evenhand.errors import EvenhandError, OptionError
-from evenhand.text import suggest_name
 
 T = TypeVar("T")
 

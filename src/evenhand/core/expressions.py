@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
-from evenhand.text import suggest_name
 
 DEEPEST = 50
 """Brackets, signs and negations within each other, at most."""

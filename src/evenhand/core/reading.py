@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from evenhand.core.result_part import ResultPart
-from evenhand.text import format_count, list_some
+from evenhand.core.text import format_count, list_some
 
 
 class OutcomeReading(ResultPart):

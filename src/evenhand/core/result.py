@@ -14,8 +14,8 @@ from evenhand.core.configuration import first_fault
 from evenhand.core.document import Document
 from evenhand.core.reading import TableReading
 from evenhand.core.result_part import own_names
+from evenhand.core.text import format_duration
 from evenhand.errors import DataError
-from evenhand.text import format_duration
 
 if TYPE_CHECKING:
     import altair as alt

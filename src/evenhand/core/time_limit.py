@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
 
+from evenhand.core.interrupts import RUNNING_SECONDS
 from evenhand.errors import LimitError
-from evenhand.interrupts import RUNNING_SECONDS
 
 
 class Clock:

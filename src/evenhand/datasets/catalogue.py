@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.core.http import DownloadProgress
+from evenhand.core.text import suggest_name
 from evenhand.datasets import store
 from evenhand.datasets.entry import NAMES, DatasetCard, DatasetEntry, read_entry
 from evenhand.datasets.preparation import prepare_dataset, table_hash
 from evenhand.datasets.tables import decompress_file
 from evenhand.errors import DataError, OptionError
-from evenhand.http import DownloadProgress
 from evenhand.schema.schema import Schema
-from evenhand.text import suggest_name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import TableWarning
 from evenhand.schema.words import LARGEST_INTEGER, parse_number
-from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from evenhand.core.text import suggest_name
 from evenhand.errors import DataError, MissingExtraError
-from evenhand.text import suggest_name
 
 if TYPE_CHECKING:
     import pandas as pd

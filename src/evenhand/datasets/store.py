@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from evenhand.core.http import DownloadProgress, download
 from evenhand.datasets.entry import DatasetCard, DatasetEntry
 from evenhand.datasets.tables import COMPRESSIONS, decompress_file
 from evenhand.errors import DataError, EvenhandError, FetchError
-from evenhand.http import DownloadProgress, download
 
 T = TypeVar("T")
 

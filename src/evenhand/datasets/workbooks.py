@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from evenhand.core.text import suggest_name
 from evenhand.datasets.cells import build_frame, is_blank
 from evenhand.datasets.text_tables import require_distinct
 from evenhand.errors import DataError, MissingExtraError, OptionError, TableWarning
-from evenhand.text import suggest_name
 
 if TYPE_CHECKING:
     import pandas as pd

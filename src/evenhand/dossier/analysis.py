@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.core.reading import OutcomeReading, TableReading
 from evenhand.core.result import Result
+from evenhand.core.typing import Booleans
 from evenhand.dossier.citations import require_validity
 from evenhand.dossier.config import DossierConfig, check_dossier_config
 from evenhand.dossier.evidence import read_evidence
@@ -31,7 +32,6 @@ from evenhand.dossier.trade import ScoreComparisons, compare_scores
 from evenhand.errors import DossierError, OptionError
 from evenhand.groups.proxies.rates import measure_proxies
 from evenhand.schema.rows.cells import is_lazy
-from evenhand.typing import Booleans
 
 
 def compile_dossier(

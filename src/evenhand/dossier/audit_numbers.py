@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, join_names, list_some
 from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown
-from evenhand.text import format_count, join_names, list_some
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult

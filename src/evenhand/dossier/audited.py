@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Booleans
 from evenhand.dossier.analysis import compile_dossier
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.result import DataFile, DossierName, DossierResult
@@ -14,7 +15,6 @@ from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
 from evenhand.schema.words import word_of
-from evenhand.typing import Booleans
 
 OUTCOME = "favourable decision"
 """The column of decisions, beside those of the people; its name is made longer where they have such a column."""

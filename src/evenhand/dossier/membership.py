@@ -12,13 +12,13 @@ import narwhals as nw
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import suggest_name
+from evenhand.core.typing import Floats
 from evenhand.datasets.tables import read_words
 from evenhand.dossier.config import ProxyFields
 from evenhand.errors import DataError, DossierError
 from evenhand.groups.proxies.result import ProxyRates
 from evenhand.schema.probabilities import GroupProbabilities
-from evenhand.text import suggest_name
-from evenhand.typing import Floats
 
 NAME = "name"
 """The column of a table that holds the surname, the first name or the place; every other is a group."""

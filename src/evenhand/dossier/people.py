@@ -15,6 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, list_some, suggest_name
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.dossier.config import DossierConfig, OutcomeFields
 from evenhand.errors import DossierError
 from evenhand.schema.columns import list_columns
@@ -34,8 +36,6 @@ from evenhand.schema.words import (
     word_of,
 )
 from evenhand.stats.proportion import count_needed
-from evenhand.text import format_count, list_some, suggest_name
-from evenhand.typing import Booleans, Floats, Integers
 
 UNKNOWN = -1
 """The code of people whose category is unknown, and of those without an outcome."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from evenhand.core.document import Document
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import join_names
 from evenhand.dossier.citations import Citation
 from evenhand.dossier.config import DossierConfig
 from evenhand.dossier.evidence import ResultFile, find_frontier
@@ -21,7 +22,6 @@ from evenhand.dossier.tables import ImpactRatios, RateComparisons, StratifiedCom
 from evenhand.dossier.trade import ScoreComparisons
 from evenhand.mitigation.alternatives.result import AlternativesResult
 from evenhand.mitigation.result import MitigationResult
-from evenhand.text import join_names
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import Block, Column, Note, ReportedNumber, Table, TableRow
+from evenhand.core.text import format_decimal, format_percent, join_names
 from evenhand.dossier.result import DossierName
 from evenhand.dossier.tables import Category, RateComparison, RateComparisons
-from evenhand.text import format_decimal, format_percent, join_names
 
 SWAP = {True: "yes", False: "no", None: "-"}
 

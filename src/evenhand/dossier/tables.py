@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import join_names, list_some
+from evenhand.core.typing import Booleans, Integers
 from evenhand.dossier.config import DossierConfig, ExclusionFields
 from evenhand.dossier.people import AssessedPeople
 from evenhand.errors import DossierError
 from evenhand.stats.contingency import TwoRates, fisher_exact, mantel_haenszel, pooled_z
 from evenhand.stats.permutation import holm
-from evenhand.text import join_names, list_some
-from evenhand.typing import Booleans, Integers
 
 SIGNIFICANT = 0.05
 """Adjusted p-values below it are called significant."""

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Booleans
 from evenhand.dossier.people import AssessedScores, ScoreCut
 from evenhand.dossier.tables import Category, Crossing
-from evenhand.typing import Booleans
 
 
 class MeanScore(ResultPart):

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import Block, Column, Document, Facts, Heading, Note, Table, TableRow, Text
+from evenhand.core.text import format_count, format_percent, list_some
 from evenhand.dossier.citations import STALE_DAYS, cite
 from evenhand.dossier.outline import OPEN, OUTLINES, list_fields
 from evenhand.dossier.report_wording import list_evidence, tell_alternatives, tell_thresholds
@@ -22,7 +23,6 @@ from evenhand.dossier.table_wording import (
 from evenhand.dossier.tables import ImpactRatio, ImpactRatios
 from evenhand.dossier.trade import ScoreComparisons
 from evenhand.groups.proxies.wording import proxy_blocks
-from evenhand.text import format_count, format_percent, list_some
 
 KINDS = {"selection": "selection rate", "score": "scoring rate", "classes": "selection rate"}
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
-from evenhand.coroutines import blocks, call
+from evenhand.core.coroutines import blocks, call
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.classifiers.classifier import Classifier
 from evenhand.genai.judges import Judge

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from evenhand.chat_answers import read_choice
-from evenhand.coroutines import blocks, call, gather
+from evenhand.core.chat_answers import read_choice
+from evenhand.core.coroutines import blocks, call, gather
 from evenhand.errors import ModelError, OptionError
 from evenhand.genai.backends.generator import WordMatcher
 from evenhand.genai.backends.openai_service import (
@@ -187,7 +187,7 @@ _MAX_QUOTED = 80
 class ChatJudge:
     """Asks a model about prompts: one question for every condition, and one for every concept group.
 
-    An answer that states neither yes nor no, or both, is an error; see ``evenhand.chat_answers``.
+    An answer that states neither yes nor no, or both, is an error; see ``evenhand.core.chat_answers``.
 
     Args:
         chat: the model. It is asked at temperature 0 unless its options say another, or None for models that take none.

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from evenhand.core.files import append_durably, write_atomically
 from evenhand.errors import DataError, OptionError
-from evenhand.files import append_durably, write_atomically
 from evenhand.genai.backends.generator import MEDIA_SUFFIXES, Item
 
 TableRow: TypeAlias = dict[str, str]

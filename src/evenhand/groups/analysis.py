@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pydantic import field_validator
 
 from evenhand.core.config import Assignments, Config, setting
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.custom import BootstrapSettings, DecidedPeople, add_metrics
@@ -53,7 +54,6 @@ from evenhand.schema.weights import PeopleWeights
 from evenhand.stats.auc import auc, auc_of_counts
 from evenhand.stats.inequality import decision_inequality
 from evenhand.stats.quantity import Quantity
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 ROUNDING = 1e-6
 """Scores may leave [0, 1] by this much, as softmax in single precision does."""

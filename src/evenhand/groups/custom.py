@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.gaps import add_cautions, describe_simultaneity
@@ -22,7 +23,6 @@ from evenhand.stats.bootstrap import expanded_percentiles
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import difference_of_intervals
 from evenhand.stats.quantity import Observed, Quantity, Unknown
-from evenhand.typing import Booleans, Floats, Integers
 
 DRAWS = 1000
 LEAST_DRAWS = 200

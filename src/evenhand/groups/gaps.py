@@ -8,6 +8,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from evenhand.core.document import Block, Column, Note, Table, TableRow
+from evenhand.core.text import join_names, list_some
+from evenhand.core.typing import Floats, Integers
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.label_coverage import describe_selective
 from evenhand.groups.label_result import LabelBreakdown, LabelGroup
@@ -27,8 +29,6 @@ from evenhand.stats.proportion import (
     smallest_ratio_of_proportions,
 )
 from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown, show_quantity
-from evenhand.text import join_names, list_some
-from evenhand.typing import Floats, Integers
 
 AnyGap = TypeVar("AnyGap", bound=Gap)
 

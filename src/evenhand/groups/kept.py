@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.groups.membership import Membership
 from evenhand.stats.paired import PairedCells
-from evenhand.typing import Booleans, Floats, Integers
 
 
 class KeptDecisions(ResultPart):

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
-from evenhand.typing import Booleans, Integers
+from evenhand.core.typing import Booleans, Integers
 
 SELECTED, NOT_SELECTED = "selected", "not selected"
 DECISIONS = (NOT_SELECTED, SELECTED)

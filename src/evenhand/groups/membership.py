@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.text import list_some, suggest_name
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.rows.coded import CodedColumn, is_missing
-from evenhand.text import list_some, suggest_name
-from evenhand.typing import Floats, Integers
 
 MOST_NUMBERS = 10
 """An integer attribute with more values than this in the data is cut into ranges."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.membership import Membership
 from evenhand.groups.names import METRIC_NAMES
 from evenhand.schema.rows.cells import ScoreSums
@@ -15,7 +16,6 @@ from evenhand.schema.weights import PeopleWeights
 from evenhand.stats.mean import observed_means
 from evenhand.stats.proportion import effective_counts, observed_rates
 from evenhand.stats.quantity import Observed, Quantity, Unknown
-from evenhand.typing import Booleans, Floats, Integers
 
 EFFECTIVE = ", of effective sample sizes (weights; Korn-Graubard)"
 NO_LABEL = "no person here has a known true label"

@@ -17,12 +17,12 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, join_names
 from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.gaps import format_not_assessable, small_group_notes
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels, label_notes, weighted_by
 from evenhand.stats.quantity import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
-from evenhand.text import format_count, join_names
 
 NUMBER_TITLES: dict[str, str] = {
     "mean": "mean",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.analysis import GroupConfig
 from evenhand.groups.breakdown import Breakdown, Gap, Group
@@ -37,7 +38,6 @@ from evenhand.stats.distribution import (
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import count_pairs
 from evenhand.stats.quantity import Observed, Quantity, Unknown
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 SHARES = {"quantile_10": 0.1, "median": 0.5, "quantile_90": 0.9}
 """Quantiles that are compared, by the share of people below."""

@@ -23,6 +23,7 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_against, format_count, format_level, format_percent, join_names, list_some
 from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.gaps import (
     describe_size,
@@ -52,7 +53,6 @@ from evenhand.stats.quantity import (
     quantity_value,
     show_quantity,
 )
-from evenhand.text import format_against, format_count, format_level, format_percent, join_names, list_some
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,11 +9,11 @@ import numpy as np
 
 from evenhand.core.document import Block, Column, Figure, Fold, Table, TableRow
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_decimal, format_percent, list_some
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.membership import Membership
 from evenhand.groups.thresholds import ScoredPeople, choose_thresholds, format_threshold, say_limit
 from evenhand.schema.thresholds import Thresholds
-from evenhand.text import format_decimal, format_percent, list_some
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST_GROUPS = 12
 """Groups of an attribute whose rates are kept: the largest."""

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from evenhand.core.document import Block, Column, Figure, Fold, ReportedNumber, Table, TableRow, Text
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, format_level, format_percent, list_some
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.membership import Membership
 from evenhand.schema.thresholds import Thresholds
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.level import bonferroni
 from evenhand.stats.quantity import Observed, format_ends, format_value, show_quantity
-from evenhand.text import format_count, format_level, format_percent, list_some
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST = 100
 """Thresholds of a curve: every different score, or where there are more, scores with as many people between them."""

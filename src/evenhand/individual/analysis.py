@@ -22,6 +22,7 @@ from pydantic import field_validator
 
 from evenhand.core.config import Config, setting
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.individual.flips import (
     COMPARED,
@@ -58,7 +59,6 @@ from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import estimated_rate, observed_rate
 from evenhand.stats.quantity import Estimated, Quantity
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 CHUNK, TIMED_CHUNK = 65_536, 8192
 """Maximum number of individuals per question, without and with a time limit, which is checked between questions."""

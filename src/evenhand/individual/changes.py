@@ -33,7 +33,9 @@ from evenhand.core.document import (
 from evenhand.core.progress import ignore_progress
 from evenhand.core.result import PEOPLE_HIDDEN, Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import SIMULATED, join_names
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import OptionError
 from evenhand.individual.flips import Variants, find_real
 from evenhand.models.noise import RepeatCheck, can_vary
@@ -44,8 +46,6 @@ from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import estimated_rate, observed_rate
 from evenhand.stats.quantity import Quantity, show_quantity
 from evenhand.stats.repetition import SAME_DIRECTION, confirm_repeats
-from evenhand.text import SIMULATED, join_names
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 if TYPE_CHECKING:
     import pandas as pd

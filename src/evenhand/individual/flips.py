@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.models.ledger import ask_model
 from evenhand.models.scorer import Scorer, WrappedScorer, predict_labels
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 
 
 def build_variants(individuals: Floats, columns: list[int], assignments: Floats) -> Floats:

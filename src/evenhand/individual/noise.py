@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_level, format_percent
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.flips import find_flips
 from evenhand.models.ledger import QuestionLedger
 from evenhand.models.noise import FreshScorer, RepeatCheck, can_vary, repeat_questions
@@ -32,8 +34,6 @@ from evenhand.stats.permutation import normal_p_value
 from evenhand.stats.proportion import estimated_rate, observed_rate
 from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, format_value
 from evenhand.stats.repetition import confirm_repeats
-from evenhand.text import format_level, format_percent
-from evenhand.typing import Booleans, Floats, Integers
 
 ASKED_AGAIN = 300
 """People who are asked about themselves again for each rate, at most."""

@@ -15,7 +15,9 @@ import numpy as np
 from evenhand.core.document import Block, Document, Heading, Metric, Note, Pair, ReportedNumber, Side
 from evenhand.core.progress import ignore_progress
 from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.text import format_count, join_names
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Booleans, Floats, Progress
 from evenhand.errors import OptionError
 from evenhand.individual.changes import AssignedNumbers, ChangedPerson, most_affected, write_number
 from evenhand.individual.flips import merge_by_unprotected
@@ -25,8 +27,6 @@ from evenhand.models.noise import RepeatCheck, can_vary
 from evenhand.models.regressor import Regressor
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.text import format_count, join_names
-from evenhand.typing import Booleans, Floats, Progress
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,6 +24,7 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import PEOPLE_HIDDEN, Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import SIMULATED, format_count, format_decimal, format_percent, join_names, list_some
 from evenhand.individual.noise import FlipNoise
 from evenhand.models.noise import NoiseCheck, RepeatCheck
 from evenhand.stats.quantity import (
@@ -35,7 +36,6 @@ from evenhand.stats.quantity import (
     format_value,
     show_quantity,
 )
-from evenhand.text import SIMULATED, format_count, format_decimal, format_percent, join_names, list_some
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from evenhand.core.progress import ignore_progress
 from evenhand.core.reading import TableReading
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Progress
 from evenhand.errors import OptionError
 from evenhand.llm.asking import AskingPlan, ask_sweeps
 from evenhand.llm.config import LanguageModelConfig
@@ -18,7 +19,6 @@ from evenhand.llm.interview import Interview, open_interview
 from evenhand.llm.numbers import AuditNumbers
 from evenhand.llm.result import LanguageModelAudit, ServiceUsage
 from evenhand.stats.multiway import MultiwayMean
-from evenhand.typing import Progress
 
 
 class AuditTable(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Integers
 from evenhand.errors import BudgetError, OptionError
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer, Respondent, TrialOutcomes, Trials
@@ -23,7 +24,6 @@ from evenhand.llm.findings import (
 )
 from evenhand.llm.stopping import DecisionRule, PrecisionRule
 from evenhand.stats.multiway import MultiwayMean
-from evenhand.typing import Integers
 
 NAME_PAIRS = 70
 """Fresh pairs about each suspected name: what one name does is mixed with the names that it is compared with."""

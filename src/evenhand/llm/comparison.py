@@ -13,6 +13,7 @@ from evenhand.core.progress import ignore_progress
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.errors import OptionError
 from evenhand.llm.analysis import run_interview
 from evenhand.llm.config import LanguageModelConfig
@@ -23,7 +24,6 @@ from evenhand.models.language.answer_store import question_key
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import multiway_mean
 from evenhand.stats.quantity import Estimated, Quantity, Unknown, quantity_value
-from evenhand.typing import Floats, Integers, Progress
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from evenhand.typing import Floats, Integers
+from evenhand.core.typing import Floats, Integers
 
 CHOICE, REFUSED, UNREADABLE, CUT_OFF, FAILED = range(5)
 """Kinds of answers; the last is none at all."""

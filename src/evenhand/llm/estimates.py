@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.llm.design import FAILED, REFUSED, TrialOutcomes
 from evenhand.stats.distribution import skewed_interval
 from evenhand.stats.multiway import MultiwayMean, multiway_mean, multiway_variance
-from evenhand.typing import Booleans, Floats, Integers
 
 ONE_CHANGE = 0.5
 """What a pair adds to the noise of differences if one of its two answers changed when it was asked again."""

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.llm.design import Design, Interviewer, TrialOutcomes, Trials
 from evenhand.llm.estimates import AnswerTable
 from evenhand.stats.paired import mcnemar
 from evenhand.stats.permutation import adjusted_p, holm
-from evenhand.typing import Floats, Integers
 
 FLIPS = 999
 """Draws of signs for the test without fresh questions."""

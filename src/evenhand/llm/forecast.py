@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from evenhand.core.document import Column, Document, Facts, Table, TableRow, Text
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, format_significant
 from evenhand.llm.asking import afford_calls
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer
 from evenhand.llm.interview import open_interview
 from evenhand.llm.stopping import LOOKS
 from evenhand.stats.level import bonferroni, normal_quantile
-from evenhand.text import format_count, format_significant
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,8 @@ import narwhals as nw
 import numpy as np
 
 from evenhand.core.configuration import check_configuration
+from evenhand.core.text import format_count, suggest_name
+from evenhand.core.typing import Integers, Progress
 from evenhand.datasets.identity.balance import check_name_list
 from evenhand.datasets.identity.names import NameList, Person, load_name_list
 from evenhand.errors import DataError, LimitError, ModelError, OptionError
@@ -22,8 +24,6 @@ from evenhand.models.language.model import ChatQuestion, LanguageModel
 from evenhand.models.language.prompts import Prompt
 from evenhand.schema.arrays import require_column
 from evenhand.schema.rows.coded import is_missing
-from evenhand.text import format_count, suggest_name
-from evenhand.typing import Integers, Progress
 
 KINDS = {"choice": CHOICE, "refused": REFUSED, "unreadable": UNREADABLE, "cut off": CUT_OFF, "failed": FAILED}
 """Kinds of outcomes as numbers."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from evenhand.core.text import format_percent
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.llm.asking import AskedAnswers, AskingPlan
 from evenhand.llm.design import CUT_OFF, FAILED, REFUSED, UNREADABLE
 from evenhand.llm.estimates import PairedAnswers, ShareEstimate, estimate_flips, estimate_gap, estimate_gap_here
@@ -28,8 +30,6 @@ from evenhand.stats.multiway import MultiwayMean
 from evenhand.stats.permutation import holm
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown
-from evenhand.text import format_percent
-from evenhand.typing import Booleans, Floats, Integers
 
 POPULATION = "templates and names like these"
 """What estimates are about."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evenhand.core.files import write_atomically
 from evenhand.errors import OptionError
-from evenhand.files import write_atomically
 from evenhand.llm.config import LanguageModelConfig
 from evenhand.llm.design import Design, Interviewer
 from evenhand.llm.findings import Suspect, confirm, template_trials

@@ -24,6 +24,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.result import PEOPLE_HIDDEN
+from evenhand.core.text import format_count, format_level, format_percent, format_significant, list_some
 from evenhand.llm.result import (
     AskedSide,
     ConfirmedTemplate,
@@ -33,7 +34,6 @@ from evenhand.llm.result import (
     ServiceUsage,
 )
 from evenhand.stats.quantity import Quantity, Unknown, format_value, quantity_value, show_quantity
-from evenhand.text import format_count, format_level, format_percent, format_significant, list_some
 
 OUTCOMES = {"rate": "favourable rate", "score": "favourable score", "number": "number", "rank": "scaled rank"}
 """What is compared, by the kind of answer."""

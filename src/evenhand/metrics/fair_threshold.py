@@ -15,9 +15,9 @@ from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.arrays import check_index, check_rows, read_columns
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST_THRESHOLDS = 200
 """Candidates: quantiles of the scores. Between two of them 0.5 % of the people lie."""

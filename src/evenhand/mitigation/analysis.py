@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.progress import ignore_progress
+from evenhand.core.text import format_percent
+from evenhand.core.typing import Progress
 from evenhand.errors import BudgetError, DataError, EvenhandError
 from evenhand.mitigation.candidate import (
     ROUNDING,
@@ -44,8 +46,6 @@ from evenhand.models.scorer import Scorer, find_caution
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.text import format_percent
-from evenhand.typing import Progress
 
 COMPARING = 0.9
 """Share of the work that is done when the comparison begins, as the progress bar shows it."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Progress
 from evenhand.mitigation.config import MitigationConfig
 from evenhand.mitigation.learners.learner import Learner
 from evenhand.mitigation.metrics import FairnessMetric
 from evenhand.mitigation.split import Split, class_positions
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.mitigation.findings import Findings

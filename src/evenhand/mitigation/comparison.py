@@ -15,6 +15,7 @@ import numpy as np
 
 from evenhand import subgroups
 from evenhand.core.progress import ignore_progress
+from evenhand.core.typing import Booleans, Floats, Progress
 from evenhand.errors import BudgetError, EvenhandError, OptionError
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import (
@@ -55,7 +56,6 @@ from evenhand.stats.quantity import format_quantity
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.rules import describe_rules as rule_words
 from evenhand.subgroups.rules import find_members
-from evenhand.typing import Booleans, Floats, Progress
 
 SAMPLES = 20_000
 """Individuals drawn from the population, the same for both models; fewer where a budget does not pay for them."""

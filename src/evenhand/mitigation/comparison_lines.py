@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.result import Change, ChangeVerdict, ComparisonLine, ComparisonPart
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
@@ -19,7 +20,6 @@ from evenhand.stats.level import bonferroni
 from evenhand.stats.paired import auc_difference, mcnemar, paired_difference
 from evenhand.stats.proportion import estimated_rate, observed_rate
 from evenhand.stats.quantity import Quantity, Unknown
-from evenhand.typing import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.errors import MissingExtraError, ModelError
-from evenhand.typing import Integers
 
 
 @contextmanager

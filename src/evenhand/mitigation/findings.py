@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from evenhand.certification.certificate.result import Certificate, Counterexample
 from evenhand.core.configuration import first_fault
 from evenhand.core.result import Result
+from evenhand.core.typing import Floats
 from evenhand.datasets.tables import read_words
 from evenhand.errors import DataError, EvenhandError
 from evenhand.individual.result import IndividualResult, Profile
@@ -27,7 +28,6 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 from evenhand.subgroups.result import Finding, SubgroupResult, TextSubgroupResult
 from evenhand.subgroups.rules import MISSING, Range, Rule, Rules
-from evenhand.typing import Floats
 
 WORSE, BETTER = " (worse)", " (better)"
 """What stands behind a protected attribute's name in a table of all profiles."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import groups
+from evenhand.core.typing import Booleans, Integers
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
 from evenhand.groups.result import SMALL
@@ -21,7 +22,6 @@ from evenhand.stats.proportion import DIFFERENCE_METHOD, difference_interval, la
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.rules import Rules, find_members
-from evenhand.typing import Booleans, Integers
 
 GAPS = {
     "demographic_parity_difference": "selection rates by {}: highest minus lowest",

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.individual.flips import Variants
 from evenhand.mitigation.candidate import Candidate
 from evenhand.mitigation.comparison_lines import ModelDecisions
@@ -15,7 +16,6 @@ from evenhand.mitigation.result import CandidateResult
 from evenhand.mitigation.split import Split
 from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import difference_interval
-from evenhand.typing import Floats
 
 KNOWN = (
     "The given model may have been trained on the test set. Where it did, it looks better here than it is, "

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats
 from evenhand.groups.membership import group_by_attribute
 from evenhand.groups.metrics import number_combinations
 from evenhand.groups.result import SMALL
@@ -17,7 +18,6 @@ from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.subgroups.rules import Rules, describe_rules, find_members
-from evenhand.typing import Booleans, Floats
 
 
 @dataclass(frozen=True)

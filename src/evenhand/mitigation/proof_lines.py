@@ -10,6 +10,7 @@ import numpy as np
 
 from evenhand import certification
 from evenhand.certification.certificate.result import Certificate
+from evenhand.core.typing import Progress
 from evenhand.errors import ModelError, NotAdditiveError, OptionError
 from evenhand.mitigation.comparison_lines import PendingComparison
 from evenhand.mitigation.result import ChangeVerdict
@@ -20,7 +21,6 @@ from evenhand.population.independent import ProductPopulation
 from evenhand.population.mixture import MixturePopulation
 from evenhand.schema.people import People
 from evenhand.stats.quantity import Proved
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

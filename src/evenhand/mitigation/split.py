@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.models.blackbox.questions import summarize_error
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 SHARES = (0.6, 0.2, 0.2)
 """Of the people to learn from, to choose on and to compare on."""

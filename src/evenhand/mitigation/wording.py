@@ -20,6 +20,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.groups.result import SMALL
 from evenhand.mitigation.result import (
     PART_TITLES,
@@ -30,7 +31,6 @@ from evenhand.mitigation.result import (
     MitigationResult,
 )
 from evenhand.stats.quantity import DECIMAL, Proved, Quantity, Unknown, show_quantity
-from evenhand.text import format_count, format_level, format_percent
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.text import list_some
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel
@@ -16,7 +17,6 @@ from evenhand.models.readers.onnx_signature import encoded_attributes
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import attribute_to_yaml
-from evenhand.text import list_some
 
 
 def require_encodings(scorer: Scorer) -> Scorer:

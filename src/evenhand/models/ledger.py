@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import BudgetError
 from evenhand.models.replies import Reply, join_replies
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(eq=False)

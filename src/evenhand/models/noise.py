@@ -15,15 +15,15 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from evenhand.core.document import Note
+from evenhand.core.text import format_count
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Floats, Integers
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
 from evenhand.models.regressor import Regressor
 from evenhand.models.replies import Reply, ReplyingScorer, join_replies
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, predict_labels, unwrap_scorer
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, format_interval, format_value
-from evenhand.text import format_count
-from evenhand.typing import Floats, Integers
 
 CHECKED = 300
 """People asked about twice, at most. If all answers are alike, at most 1.2 % of people change (95 %)."""

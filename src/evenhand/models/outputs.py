@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from evenhand.core.text import format_count
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, ModelError, OptionError
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import PROBE_COUNT
@@ -24,8 +26,6 @@ from evenhand.schema.attribute import Value
 from evenhand.schema.people import encode
 from evenhand.schema.schema import Schema
 from evenhand.schema.thresholds import looks_like_points
-from evenhand.text import format_count
-from evenhand.typing import Floats, Integers
 
 OutputKind: TypeAlias = Literal["probability", "logit", "score"]
 """Meaning of an output that the caller may state. A logit's sigmoid is a probability; of a score only the order and

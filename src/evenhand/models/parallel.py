@@ -13,12 +13,12 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.parallel import count_workers
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.models.ledger import answers_per_row, ask_model, find_ledger
 from evenhand.models.replies import Reply, ReplyingScorer, join_replies
 from evenhand.models.scorer import Scorer, WrappedScorer
-from evenhand.parallel import count_workers
-from evenhand.typing import Floats
 
 PIECE_ROWS = 2048
 """Rows of a piece, whatever the number of workers: the answers must not depend on it."""

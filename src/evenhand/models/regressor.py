@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models.scorer import BATCH_ROWS
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 
 @runtime_checkable

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import binary_labels
 from evenhand.models.scorer import Scorer, check_scores
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 SUM_TOLERANCE = 1e-3
 """Scores of one individual may miss a sum of 1 by this much, for models that compute in single precision."""

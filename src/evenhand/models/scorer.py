@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 Part = TypeVar("Part")
 

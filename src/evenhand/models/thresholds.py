@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.models.ledger import ask_model
 from evenhand.models.replies import Reply, ReplyingScorer
 from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.schema.thresholds import Thresholds
-from evenhand.typing import Floats
 
 
 class ThresholdScorer(ReplyingScorer, WrappedScorer):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.core.http import redact_url
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.http import redact_url
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.blackbox.estimator import EstimatorModel
 from evenhand.models.blackbox.function import import_object

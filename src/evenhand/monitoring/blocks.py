@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Floats, Integers
 
 STAKES = 0.4 * 2.0 ** -np.arange(6)
 """Bets per harmonic mean size; for a difference g in outcomes of variance v the best is g / 2v."""

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.monitoring import blocks
 from evenhand.monitoring.blocks import BetPlan, bet_on_blocks, open_blocks
 from evenhand.monitoring.comparisons import MonitoredComparison
 from evenhand.monitoring.config import MonitorConfig, Watch
 from evenhand.stats.sequential.looks import largest_deviation, log_evidence
-from evenhand.typing import Booleans, Floats, Integers
 
 SMALLEST = 4
 """Of each side in a block: small blocks find large gaps soon, large ones waste less where one group is rare."""

@@ -9,8 +9,8 @@ from pydantic import Field
 from evenhand.core.document import Document
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, format_percent, list_some
 from evenhand.monitoring.selection import LabelSelection
-from evenhand.text import format_count, format_percent, list_some
 
 if TYPE_CHECKING:
     import pandas as pd

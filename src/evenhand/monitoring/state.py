@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import DataError
 from evenhand.monitoring.config import MonitorConfig
 from evenhand.monitoring.events import Event
 from evenhand.monitoring.monitor import Monitor, PendingDecision, QueuedDecision, Rows
 from evenhand.monitoring.result import Alarm
-from evenhand.typing import Floats
 
 VERSION = 1
 COUNTERS = (

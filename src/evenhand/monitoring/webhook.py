@@ -7,8 +7,8 @@ import json
 import time
 from collections.abc import Callable, Sequence
 
+from evenhand.core.http import HttpClient
 from evenhand.errors import EvenhandError
-from evenhand.http import HttpClient
 from evenhand.monitoring.result import Alarm
 
 TIMEOUT = 10.0

@@ -15,6 +15,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.monitoring.comparisons import EVERYONE_ELSE
 from evenhand.monitoring.result import (
     MEASURES,
@@ -26,7 +27,6 @@ from evenhand.monitoring.result import (
     format_points,
     list_cautions,
 )
-from evenhand.text import format_count, format_level, format_percent
 
 DRAWN = 4
 """Courses of each measure on a page, those with alarms first."""

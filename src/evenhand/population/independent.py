@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 REAL_BINS = 32
 """Equal-width bins of the histogram that stands for a real attribute's marginal."""

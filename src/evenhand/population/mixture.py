@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.population.independent import (
     Marginal,
@@ -31,7 +32,6 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

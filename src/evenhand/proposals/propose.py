@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from evenhand.core.expressions import quote_word
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.people import People
 from evenhand.schema.rules import Dependency, Link, Proposal
@@ -16,7 +17,6 @@ from evenhand.schema.schema import Schema
 from evenhand.stats.level import bonferroni, poisson_cdf
 from evenhand.stats.permutation import holm
 from evenhand.stats.proportion import clopper_pearson
-from evenhand.typing import Booleans, Floats, Integers
 
 
 def propose_rules(people: People, rng: np.random.Generator) -> tuple[Proposal, ...]:

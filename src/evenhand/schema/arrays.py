@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.text import suggest_name
 from evenhand.errors import DataError, OptionError
-from evenhand.text import suggest_name
 
 UNNAMED = "sensitive_feature"
 """Prefix of the numbered names of unnamed columns."""

@@ -36,8 +36,8 @@ from evenhand.core.expressions import (
     Token,
     parse_expression,
 )
+from evenhand.core.typing import Booleans, Floats
 from evenhand.schema.attribute import Attribute
-from evenhand.typing import Booleans, Floats
 
 Evaluator: TypeAlias = Callable[[Floats], NDArray[Any]]
 

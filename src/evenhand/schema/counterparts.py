@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema.rules import Entries, entries_of, look_up
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.reading import OutcomeReading
+from evenhand.core.text import format_count
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import SCALARS, check_index, check_type, require_column
 from evenhand.schema.attribute import Value, find_value
@@ -49,8 +51,6 @@ from evenhand.schema.weights import (
     read_weights,
 )
 from evenhand.schema.words import read_number, unknown_codes
-from evenhand.text import format_count
-from evenhand.typing import Booleans, Floats, Integers
 
 OPTIONS = {
     "membership": ("membership", "probabilities of groups"),

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import People
-from evenhand.typing import Integers
 
 
 @dataclass(frozen=True)

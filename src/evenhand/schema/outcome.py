@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.rows.coded import CodedColumn, is_missing, list_values, parse_word, sort_key
@@ -24,7 +25,6 @@ from evenhand.schema.words import (
     unknown_codes,
     wanted,
 )
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST_LABELS = 50
 """Maximum number of different labels in a column of decisions."""

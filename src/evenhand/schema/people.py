@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.reading import TableReading
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.schema.attribute import Attribute, NumberFormat, Value
 from evenhand.schema.outcome import OutcomeColumn
@@ -18,7 +19,6 @@ from evenhand.schema.reading import count_words, describe_target, describe_types
 from evenhand.schema.rows.coded import CodedColumn, is_missing, list_values, plain_value, value_key
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import outcome_key, read_number, truth_key, word_of
-from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import check_index, check_names, check_rows, read_columns
-from evenhand.typing import Booleans, Floats, Integers
 
 SUM_TOLERANCE = 1e-3
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.core.reading import OutcomeReading, TableReading
+from evenhand.core.typing import Booleans
 from evenhand.schema.rows.coded import CodedColumn, is_missing
 from evenhand.schema.target import NEITHER, Target
 from evenhand.schema.words import parse_number, read_number, word_of
-from evenhand.typing import Booleans
 
 if TYPE_CHECKING:
     from evenhand.schema.attribute import Attribute

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.errors import DataError
 from evenhand.schema.attribute import guess_format
 from evenhand.schema.rows.coded import CodedColumn, is_missing, is_number, list_values, plain_value, sort_key
 from evenhand.schema.schema import PASSTHROUGH
 from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, parse_number, truth_key, unknown_codes
-from evenhand.typing import Integers
 
 MAX_CATEGORIES = 1000
 """Maximum number of categories of an attribute."""

@@ -12,11 +12,11 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
+from evenhand.core.text import suggest_name
+from evenhand.core.typing import Floats
 from evenhand.errors import SchemaError
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.constraint import Constraint
-from evenhand.text import suggest_name
-from evenhand.typing import Floats
 
 Entries: TypeAlias = Mapping[float, float]
 """Entries of one attribute, by the entries of another."""

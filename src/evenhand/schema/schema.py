@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
 from evenhand.core.configuration import first_fault, read_configuration, yaml_loader
+from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import EvenhandError, OptionError, SchemaError
 from evenhand.schema.attribute import Attribute, Encoding
 from evenhand.schema.constraint import Constraint, list_words, parse_constraint
@@ -27,7 +28,6 @@ from evenhand.schema.rules import (
     look_up,
 )
 from evenhand.schema.target import Target
-from evenhand.typing import Booleans, Floats
 
 PASSTHROUGH = "passthrough"
 """Kind, in a schema file, of a column that is passed to the model unchanged."""

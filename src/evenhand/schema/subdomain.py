@@ -27,11 +27,11 @@ from evenhand.core.expressions import (
     Node,
     parse_expression,
 )
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import read_number
-from evenhand.typing import Floats
 
 Runs: TypeAlias = tuple[tuple[float, float], ...]
 """Disjoint ranges of entries in ascending order, both ends included."""

@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evenhand.core.text import suggest_name
+from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import OptionError
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import read_number
-from evenhand.text import suggest_name
-from evenhand.typing import Booleans, Floats
 
 PERCENT = 100.0
 """Maximum of scores that look like percentages or points."""

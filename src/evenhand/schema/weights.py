@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError
 from evenhand.schema.arrays import check_index, read_column, require_column
 from evenhand.schema.columns import add_columns, list_columns
 from evenhand.schema.probabilities import GroupProbabilities, read_membership, read_memberships
 from evenhand.schema.rows.coded import CodedColumn, is_missing
 from evenhand.schema.words import read_number
-from evenhand.typing import Floats, Integers
 
 NEGLIGIBLE = 1e-12
 """Weights below this fraction of the mean weight count as 0."""

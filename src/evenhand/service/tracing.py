@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from evenhand import __version__
-from evenhand.coroutines import call
+from evenhand.core.coroutines import call
 from evenhand.errors import MissingExtraError
 from evenhand.service.settings import TracingConfig
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.quantity import Observed, Unknown
-from evenhand.typing import Booleans, Floats, Integers
 
 METHOD = "score interval, variance by DeLong or Newcombe"
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.stats.level import normal_cdf, normal_quantile, student_quantile
-from evenhand.typing import Floats
 
 
 def expanded_percentiles(draws: Floats, n: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.stats.level import normal_quantile, student_quantile
 from evenhand.stats.proportion import zero_count_upper
 from evenhand.stats.quantity import Observed, Unknown
-from evenhand.typing import Floats, Integers
 
 NEAR = 1e-9
 """Tables whose probabilities differ by less, relatively, are compared in integers."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.stats.level import Interval, tail_probability
-from evenhand.typing import Floats
 
 BATCH = 4_000_000
 """Random numbers held at once."""

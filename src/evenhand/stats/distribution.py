@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.stats.level import Interval, as_interval, student_quantile, tail_probability
 from evenhand.stats.proportion import count_needed, effective_counts, kish_size, square_and_add
-from evenhand.typing import Floats, Integers
 
 GRID = 512
 """Points at which distributions of more different numbers than this are compared in the bootstrap."""

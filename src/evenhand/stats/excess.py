@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.level import Interval, as_interval
 from evenhand.stats.mean import adjusted_mean_interval
 from evenhand.stats.proportion import clopper_pearson, square_and_add
-from evenhand.typing import Booleans, Floats
 
 
 class FlipCounts(NamedTuple):

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.stats.level import normal_quantile, student_quantile
 from evenhand.stats.quantity import Observed, Unknown
-from evenhand.typing import Floats
 
 
 def generalized_entropy(benefits: ArrayLike, alpha: float = 2.0, *, weights: ArrayLike | None = None) -> float:

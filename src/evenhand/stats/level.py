@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
-from evenhand.typing import Floats
 
 Interval: TypeAlias = tuple[Floats, Floats]
 """Lower and upper ends, in the shape that the arguments broadcast to; NumPy scalars where all of them are numbers."""

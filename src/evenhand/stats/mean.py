@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import Interval, as_interval, normal_cdf, normal_quantile, student_quantile, tail_probability
 from evenhand.stats.quantity import Observed
-from evenhand.typing import Booleans, Floats, Integers
 
 ADJUSTED = "Student's t, observations added at both ends of the range"
 """How the interval of ``observed_means`` is called."""

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.stats.level import student_quantile
-from evenhand.typing import Floats, Integers
 
 FLOOR = 0.1
 """The variance that a mean of numbers within ±1 keeps where nothing differed is this, over (clusters + 2)^2."""

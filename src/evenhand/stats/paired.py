@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.stats.auc import share_below
 from evenhand.stats.distribution import NumberMoments, skewed_mean_interval
 from evenhand.stats.level import Interval, as_interval, bisect_edge, normal_quantile
-from evenhand.typing import Booleans, Floats, Integers
 
 HALVINGS = 60
 """Of an interval of length at most 2: the ends are as exact as floats are."""

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.stats.level import normal_cdf, tail_probability
-from evenhand.typing import Floats, Integers
 
 TIED = 1e-5
 """Maxima this close below a gap, relatively, count as its equals: sums in single precision differ by less."""

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.stats.level import Interval, as_counts, as_interval, bonferroni, normal_quantile, tail_probability
 from evenhand.stats.mean import adjusted_mean_interval
 from evenhand.stats.quantity import Estimated, Observed, Unknown
-from evenhand.typing import Floats, Integers
 
 
 def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:

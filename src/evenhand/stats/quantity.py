@@ -9,7 +9,7 @@ from pydantic import Field
 
 from evenhand.core.document import ReportedNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.text import decimal_digits, format_count, format_digits, format_level, percent_digits
+from evenhand.core.text import decimal_digits, format_count, format_digits, format_level, percent_digits
 
 
 class Proved(ResultPart):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.core.time_limit import NEVER, TimeLimit
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 
 SAME_LABELS = 0.25
 """Largest probability that two answers from the same distribution repeat a pair of different labels."""

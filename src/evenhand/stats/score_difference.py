@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.level import Interval, as_counts, as_interval, normal_quantile
-from evenhand.typing import Booleans, Floats
 
 HALVINGS = 45
 """Of an interval of length at most 2: the ends are within 1e-13."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Integers, Progress
 from evenhand.errors import BudgetError, OptionError
 from evenhand.models.ledger import CountedScorer, QuestionLedger, answers_per_row, find_ledger
 from evenhand.models.noise import CHECKED, FreshScorer, NoiseCheck, can_vary, check_noise
@@ -21,7 +22,6 @@ from evenhand.schema.weights import PeopleWeights
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.measures import MeasuredOutcomes, find_concerned, measure_outcomes, recorded_outcomes
 from evenhand.subgroups.result import SubgroupResult
-from evenhand.typing import Integers, Progress
 
 SHARED_SETTINGS = ("method", "measure", "control", "confidence", "margin", "support", "min_size", "seed")
 """Settings that a result repeats."""

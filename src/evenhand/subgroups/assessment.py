@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.subgroups.candidates import CandidateRuleSets, stratum_sums
 from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.control import adjust_tests
@@ -31,7 +32,6 @@ from evenhand.subgroups.gaps import (
     standardise_weighted,
 )
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, sum_rule_sets
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST_EXACT = 2000
 """Candidates with exact intervals that may be shown or explained, besides as many as are listed: the clearest ones."""

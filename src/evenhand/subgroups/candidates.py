@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.measures import MinimumSizes
 from evenhand.subgroups.tabulate import CellTable, fingerprint_rule_sets, sum_rule_sets
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True)

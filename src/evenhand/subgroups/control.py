@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats
 from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.permutation import (
     adjusted_p,
@@ -16,7 +17,6 @@ from evenhand.stats.permutation import (
     normal_p_value,
 )
 from evenhand.subgroups.config import Control, TextSubgroupConfig
-from evenhand.typing import Booleans, Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evenhand.core.text import format_percent
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
 from evenhand.subgroups.rules import MISSING, MOST_NAMED, Range, Rule
-from evenhand.text import format_percent
-from evenhand.typing import Booleans, Floats, Integers
 
 LARGE_CELL = 0.8
 """Share of the people in one cell of a number from which on a reader is warned."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Integers, Progress
 from evenhand.errors import OptionError
 from evenhand.schema.people import People
 from evenhand.schema.weights import PeopleWeights
@@ -32,7 +33,6 @@ from evenhand.subgroups.gaps import PermutationNull
 from evenhand.subgroups.measures import MeasuredOutcomes, MinimumSizes, minimum_sizes
 from evenhand.subgroups.result import AttributeCells, Finding, RefusedRuleSet, SubgroupResult
 from evenhand.subgroups.tabulate import CellTable, tabulate_people
-from evenhand.typing import Booleans, Integers, Progress
 
 LARGE = 1 << 16
 """Families whose cube has more counts than this go through the depth-first search, whose kernels then pay for their

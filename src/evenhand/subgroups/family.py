@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.rules import Rules
-from evenhand.typing import Booleans
 
 MOST_RULES = 1024
 """Subsets of one attribute's values, at most: beyond ten values, only subsets of few values and what they leave."""

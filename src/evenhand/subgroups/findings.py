@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
@@ -18,7 +19,6 @@ from evenhand.subgroups.gaps import MOST_ENTRIES, StratifiedGroups, compare_weig
 from evenhand.subgroups.result import Finding, RefusedRuleSet, list_in_reading_order
 from evenhand.subgroups.rules import Range, Rule, Rules, RuleSet, describe_rules
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST_SYNONYMS = 5
 """Other descriptions of the same people that are listed."""

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_cdf, normal_quantile, student_quantile
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.stats.proportion import difference_interval, effective_sums, kish_size
 from evenhand.stats.score_difference import FAR, group_skewness, stratified_difference, tail_scales
 from evenhand.subgroups.tabulate import CellTable
-from evenhand.typing import Booleans, Floats, Integers
 
 IntervalEnds = tuple[Floats, Floats]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.models.blackbox.text_model import TextAnswers
 from evenhand.models.scorer import Scorer, favourable_score, predict_labels
@@ -16,7 +17,6 @@ from evenhand.schema.decisions import RecordedDecisions
 from evenhand.schema.people import People
 from evenhand.stats.proportion import count_needed
 from evenhand.subgroups.config import Measure
-from evenhand.typing import Booleans, Floats, Integers
 
 MEASURES: tuple[Measure, ...] = ("favourable", "false-negative", "false-positive", "score")
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 WHOLE_STEP = 1.0
 """How far an integer moves, and a category by its position in the schema (the published default)."""

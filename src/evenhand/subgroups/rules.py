@@ -12,9 +12,9 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Booleans, Floats
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import People
-from evenhand.typing import Booleans, Floats
 
 
 class Range(ResultPart):

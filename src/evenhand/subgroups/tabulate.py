@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.permutation import permute_counts, permute_sums
 from evenhand.stats.proportion import kish_size
 from evenhand.subgroups.family import RuleSetFamily
-from evenhand.typing import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_decimal, format_level, format_percent, join_names, list_some
 from evenhand.subgroups.result import Finding, RefusedRuleSet, SubgroupResult, TextSubgroupResult
 from evenhand.subgroups.rules import refines_rules
-from evenhand.text import format_count, format_decimal, format_level, format_percent, join_names, list_some
 
 OTHERS = {
     "rest": "everyone else",

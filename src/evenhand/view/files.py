@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.core.document import NextStep
+from evenhand.core.files import stage_file, write_atomically
 from evenhand.errors import OptionError
-from evenhand.files import stage_file, write_atomically
 from evenhand.view.page_template import render_page
 from evenhand.view.printing import can_print, print_docx, print_pdf
 

@@ -20,7 +20,7 @@ from evenhand.core.document import (
     Table,
     Text,
 )
-from evenhand.text import strip_unprintable
+from evenhand.core.text import strip_unprintable
 from evenhand.view.screen import cell_text
 
 _SPECIAL = re.compile(r"([\\`*_<>\[\]|~&])|(?<![^\n])([#+-])(?=\s)")

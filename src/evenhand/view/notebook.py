@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
-from evenhand.text import format_duration, strip_unprintable
-from evenhand.typing import Progress
+from evenhand.core.text import format_duration, strip_unprintable
+from evenhand.core.typing import Progress
 
 DELAY = 1.0
 """Seconds before a line appears: a quick call shows nothing."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand import __version__
 from evenhand.core.document import Block, Document, Figure, Heading, Metric, Table
-from evenhand.text import (
+from evenhand.core.text import (
     format_count,
     format_level,
     strip_unprintable,

@@ -25,8 +25,8 @@ from evenhand.core.document import (
     Table,
     Text,
 )
+from evenhand.core.text import strip_unprintable
 from evenhand.errors import MissingExtraError, OptionError
-from evenhand.text import strip_unprintable
 
 FONTS = ("Libertinus Serif", "DejaVu Sans Mono")
 """Fonts that typst brings along; what they lack is taken from those of the system."""

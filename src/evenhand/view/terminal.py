@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from evenhand.text import strip_unprintable
-from evenhand.typing import Progress
+from evenhand.core.text import strip_unprintable
+from evenhand.core.typing import Progress
 from evenhand.view.notebook import in_notebook, show_in_notebook
 from evenhand.view.screen import lay_out
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenhand.core.services import ChatService, ServiceConnection
 from evenhand.models.language.answers import ModelReply, parse_reply, read_outcome
-from evenhand.services import ChatService, ServiceConnection
 from models.language.screening import screening
 
 NUMBER = {"read": "number", "range": [0, 10]}

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.core.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal
 from evenhand.errors import BudgetError, DataError, FetchError, FetchFailure, OptionError
 from evenhand.models import ChatQuestion, LanguageModel
 from evenhand.models.language.answer_store import AnswerStore, question_key
 from evenhand.models.language.budget import CallBudget, Spent
 from evenhand.models.language.model import QuestionPool, RateGate, upper_tokens
-from evenhand.services import ChatService, ContentRefusedError, ServiceConnection, read_refusal
 from evenhand.testing import FakeChat, chance_by_words
 from models.language.screening import screening
 from support import ROOT, scaled

@@ -22,6 +22,7 @@ from evenhand.core.expressions import (
     format_expression,
     parse_expression,
 )
+from evenhand.core.text import format_percent, list_some, suggest_name
 from evenhand.errors import OptionError
 from evenhand.groups.breakdown import Gap
 from evenhand.groups.label_coverage import find_caution
@@ -34,7 +35,6 @@ from evenhand.llm.result import LanguageModelAudit
 from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, quantity_value
 from evenhand.subgroups.numbers.wording import counts_as_worse
 from evenhand.subgroups.result import Finding, SubgroupResult
-from evenhand.text import format_percent, list_some, suggest_name
 
 GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
 """What a condition may be asked of."""

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from evenhand import __version__
 from evenhand.auditing.gates.conditions import Gate, GatedResult
-from evenhand.text import format_significant, strip_unprintable
+from evenhand.core.text import format_significant, strip_unprintable
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULE = "fairness-gate"

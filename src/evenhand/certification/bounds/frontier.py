@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import ArrayRows, Boxes
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_SPLITS = 4
 """Splits that are planned for a box."""

@@ -32,8 +32,8 @@ from evenhand.certification.refinement import (
     BoxRecorder,
     CallSize,
 )
-from evenhand.interrupts import GRACE_SECONDS, InterruptCounter, is_interrupted
-from evenhand.typing import Booleans, Floats
+from evenhand.core.interrupts import GRACE_SECONDS, InterruptCounter, is_interrupted
+from evenhand.core.typing import Booleans, Floats
 
 if TYPE_CHECKING:
     from evenhand.certification.bounds.compiled.shares import AttributeAxes

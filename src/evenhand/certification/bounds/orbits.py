@@ -19,7 +19,7 @@ from evenhand.certification.bounds.frontier import BoxFrontier
 from evenhand.certification.bounds.linear import ReusableBounder
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Query
-from evenhand.typing import Floats
+from evenhand.core.typing import Floats
 
 if TYPE_CHECKING:
     from evenhand.certification.bounds.compiled.shares import AttributeAxes

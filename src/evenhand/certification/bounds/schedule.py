@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.bounds.frontier import BoxFrontier
 from evenhand.certification.query.boxes import ArrayRows
-from evenhand.typing import Booleans, Floats
+from evenhand.core.typing import Booleans, Floats
 
 COARSE, MEDIUM, FINE = (384, 64), (1024, 256), (4096, 4096)
 LEVELS = (COARSE, MEDIUM, (2048, 1024), FINE)

@@ -20,8 +20,8 @@ import numpy as np
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Query
+from evenhand.core.typing import Floats
 from evenhand.models.additive.network import AdditiveNetwork
-from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from evenhand.models.trees.ensemble import TreeEnsemble

@@ -14,11 +14,11 @@ from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import Enumeration, boxes_of
 from evenhand.certification.query.proved_mass import REGION_DEPTH
 from evenhand.certification.query.question import Question
+from evenhand.core.interrupts import is_interrupted
 from evenhand.core.time_limit import Clock
-from evenhand.interrupts import is_interrupted
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.combined import Draws
 from evenhand.stats.proportion import clopper_pearson
-from evenhand.typing import Booleans, Floats, Integers
 
 MAX_RANGES = 8
 """Ranges of an ordered attribute, of about equal mass."""

@@ -17,8 +17,8 @@ from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.proved_mass import ROUNDING, ProvedMass, Stop
 from evenhand.certification.query.question import Question
 from evenhand.core.time_limit import Clock
+from evenhand.core.typing import Floats, Integers
 from evenhand.stats.combined import Draws, OpenPart, combined_share
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True)

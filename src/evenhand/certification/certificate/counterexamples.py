@@ -10,7 +10,7 @@ import numpy as np
 from evenhand.certification.certificate.result import Counterexample
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Question
-from evenhand.typing import Booleans, Floats
+from evenhand.core.typing import Booleans, Floats
 
 
 class CounterexampleFinder:

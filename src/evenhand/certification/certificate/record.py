@@ -25,12 +25,12 @@ from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.enumeration import decode_points
 from evenhand.certification.query.question import Question
 from evenhand.certification.query.rounding import ACTIVATION_ERROR, BINARY32_UNIT, BINARY64_UNIT
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork, CurveTerm, network_fingerprint
 from evenhand.models.trees.ensemble import TreeEnsemble, ensemble_fingerprint
 from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import parse_subdomain
-from evenhand.typing import Floats
 
 MAGIC = b"EVENHAND certificate 4\n"
 WHOLE = 2**32 - 1

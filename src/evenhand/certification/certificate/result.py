@@ -24,9 +24,7 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.result import Result
-from evenhand.stats.combined import COMBINED
-from evenhand.stats.quantity import Estimated, show_quantity
-from evenhand.text import (
+from evenhand.core.text import (
     SIMULATED,
     format_count,
     format_duration,
@@ -36,6 +34,8 @@ from evenhand.text import (
     percent_at_least,
     percent_at_most,
 )
+from evenhand.stats.combined import COMBINED
+from evenhand.stats.quantity import Estimated, show_quantity
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from evenhand.certification.config import check_edges
 from evenhand.certification.query.rounding import BINARY32_UNIT, log_odds, resolution_of
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.attribute import Value
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True)

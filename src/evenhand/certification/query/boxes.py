@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.query.question import Question
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 
 UNDECIDED, FAIR, UNFAIR = 0, 1, 2
 """What is known of a whole box: nothing, the same label for everybody's assignments, different labels."""

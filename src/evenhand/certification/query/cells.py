@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.models.additive.cells import first_true
 from evenhand.models.additive.network import AttributeTerm, CurveTerm, LineTerm, StepTerm, TableTerm
 from evenhand.population.independent import Marginal, UniformMarginal, normalize_masses
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.subdomain import Runs, list_entries
-from evenhand.typing import Floats, Integers
 
 REAL_CELLS = 65_536
 """Cells of a real attribute that enters affinely, at least: the finest part of it that a box can single out."""

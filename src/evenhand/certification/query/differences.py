@@ -32,11 +32,11 @@ import numpy as np
 from evenhand.certification.query.cells import Cells, cells_of
 from evenhand.certification.query.question import AskedDomain, Query
 from evenhand.certification.query.rounding import RoundingError, rounding_error_of
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm
 from evenhand.population.independent import ProductPopulation
 from evenhand.schema.attribute import Value
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST_ASSIGNMENTS = 32
 """Joint protected values whose numbers are compared, at most: each pair has two margins."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes
 from evenhand.certification.query.question import MAX_CLASSES, Query, Question
-from evenhand.typing import Floats, Integers
+from evenhand.core.typing import Floats, Integers
 
 MAX_POINTS = 2**21
 MAX_SECONDS = 20.0

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from evenhand.certification.query.cells import Cells, JointValues, cells_of_joint, list_held
 from evenhand.certification.query.question import NormalForm, Query
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork, CurveTerm, StepTerm
 from evenhand.population.independent import Marginal, UniformMarginal
@@ -28,7 +29,6 @@ from evenhand.population.mixture import JointDistribution, MixturePopulation
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.subdomain import Subdomain
-from evenhand.typing import Booleans, Floats, Integers
 
 MAX_ORBITS = 4096
 """Questions that are asked one after the other, at most."""

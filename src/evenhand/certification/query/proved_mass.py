@@ -16,7 +16,7 @@ from evenhand.certification.query.boxes import Boxes
 from evenhand.certification.query.orbits import OrbitQuestion
 from evenhand.certification.query.question import Question
 from evenhand.core.time_limit import Clock
-from evenhand.typing import Booleans
+from evenhand.core.typing import Booleans
 
 ROUNDING = 1e-12
 """Relative error of an added-up mass: far above a thousand splits and any sum of float64."""

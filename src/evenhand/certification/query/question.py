@@ -24,13 +24,13 @@ from evenhand.certification.query.rounding import (
     resolution_of,
     rounding_error_of,
 )
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, CurveTerm, LineTerm
 from evenhand.population.independent import UNIFORM_POPULATION, Marginal, ProductPopulation, UniformMarginal
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import Runs, Subdomain, parse_subdomain
-from evenhand.typing import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError, OptionError
 from evenhand.models.additive.network import AffineLayer
-from evenhand.typing import Floats
 
 BINARY64_UNIT = 2.0**-53
 BINARY32_UNIT = 2.0**-24

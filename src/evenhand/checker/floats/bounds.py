@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.floats.network import FloatNetwork, entry_range
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Floats, Integers
 
 # Nothing is allocated, so that views need no reference counts: it takes half as long to compile.
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)

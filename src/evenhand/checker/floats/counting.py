@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.floats.network import ShareEvents, entry_range, mass_before
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

@@ -34,9 +34,9 @@ from evenhand.checker.deployed import fold_columns, number_error_of, strip_reach
 from evenhand.checker.form import LayeredForm
 from evenhand.checker.network import CellAxis, RecordedQuestion
 from evenhand.checker.reading import CertificateError
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.models.additive.network import LineTerm
-from evenhand.typing import Booleans, Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

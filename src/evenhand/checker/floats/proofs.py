@@ -20,8 +20,8 @@ from evenhand.checker.floats.bounds import (
 )
 from evenhand.checker.floats.counting import LEVELS, MOST_LISTED, count_arrays, count_shares, lay_out_box
 from evenhand.checker.floats.network import FloatNetwork, ShareEvents, mass_before
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

@@ -11,7 +11,7 @@ whatever M is.
 from __future__ import annotations
 
 from evenhand.checker.trees.forest import MAX_LEAVES, MAX_WAITING
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

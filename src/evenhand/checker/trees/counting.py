@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.checker.trees.bounds import FAR, copy_row
 from evenhand.checker.trees.forest import LISTED, STEPS
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checker.trees.question import RecordedTrees
-from evenhand.kernels import new_arrays
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_LEAVES = 1 << 13
 """Parts of a box that a tree is followed into; a box with more is cut first."""

@@ -12,7 +12,7 @@ from evenhand.checker.trees.bounds import FAIR, UNFAIR, bound_box, choose_cut, c
 from evenhand.checker.trees.counting import ALL, count_shares, multiply, share_of
 from evenhand.checker.trees.forest import WholeForest, tree_arrays_for, whole_forest_of
 from evenhand.checker.trees.question import RecordedTrees
-from evenhand.kernels import compile_kernel, is_compiled
+from evenhand.core.kernels import compile_kernel, is_compiled
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

@@ -19,10 +19,10 @@ from evenhand.checker.deployed import PROBABILITY, TIE, probability_margin
 from evenhand.checker.form import log_odds
 from evenhand.checker.question import AskedQuestion, RecordedDomain, recorded_domain_of, require_fingerprint
 from evenhand.checker.reading import CertificateClaim, CertificateError, RecordedCells
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.models.additive.cells import Cell, ListedCell, evaluate_cell, plain_inputs
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, ensemble_fingerprint, goes_left
 from evenhand.schema.attribute import Attribute
-from evenhand.typing import Booleans, Floats, Integers
 
 MAX_ASSIGNMENTS = 4096
 """Joint protected values that the trees tell apart, at most."""

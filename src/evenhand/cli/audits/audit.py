@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
     from evenhand.auditing.gates.conditions import Gate
     from evenhand.auditing.result import AuditResult
+    from evenhand.core.typing import Booleans, Progress
     from evenhand.dossier.result import DossierName
     from evenhand.models.subject import Subject
     from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, RecordedNumbers
     from evenhand.schema.given_labels import RecordedLabels
     from evenhand.schema.people import People
     from evenhand.schema.weights import SampleRoles
-    from evenhand.typing import Booleans, Progress
 
     Recorded: TypeAlias = RecordedDecisions | RecordedLabels | RecordedNumbers
 

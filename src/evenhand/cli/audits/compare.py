@@ -10,7 +10,7 @@ import typer
 from evenhand.cli.audits.gates import GateOptions
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import PageOptions
-from evenhand.files import write_atomically
+from evenhand.core.files import write_atomically
 
 if TYPE_CHECKING:
     from evenhand.auditing.config import CompareConfig

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand.core.files import write_atomically
+from evenhand.core.interrupts import INTERRUPTED
 from evenhand.errors import OptionError
-from evenhand.files import write_atomically
-from evenhand.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from evenhand.auditing.gates.conditions import Gate, GatedResult

@@ -10,17 +10,17 @@ import typer
 
 from evenhand.cli.factory import ConfigOptions, grouped
 from evenhand.cli.options import PageOptions
+from evenhand.core.text import split_lines
 from evenhand.errors import OptionError
-from evenhand.text import split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from evenhand.core.typing import Progress
     from evenhand.genai.assessment.prompts import PromptBias
     from evenhand.genai.assessment.result import GenaiAssessment
     from evenhand.genai.config import AssessmentConfig
     from evenhand.genai.spec.specification import GenerationConfig
-    from evenhand.typing import Progress
 
 
 @dataclass(frozen=True)

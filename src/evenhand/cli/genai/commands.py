@@ -16,9 +16,9 @@ from evenhand.cli.factory import ConfigOptions, grouped, with_settings
 from evenhand.cli.genai import assess
 from evenhand.cli.genai.assess import parse_deadlines, split_pair, split_words
 from evenhand.cli.options import OutputOptions, PageOptions, SeedOption
+from evenhand.core.interrupts import INTERRUPTED
+from evenhand.core.text import split_lines
 from evenhand.errors import DataError, OptionError
-from evenhand.interrupts import INTERRUPTED
-from evenhand.text import split_lines
 
 if TYPE_CHECKING:
     from evenhand.genai.config import ConfusionConfig

@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from evenhand.core.text import format_count, format_percent, list_some
 from evenhand.datasets.identity.names import NameList, Person
 from evenhand.errors import OptionError
-from evenhand.text import format_count, format_percent, list_some
 
 LARGEST_DIFFERENCE = 0.25
 """Maximum difference of two means in standard deviations (Stuart 2010, Statistical Science 25, 1-21)."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.configuration import read_configuration
+from evenhand.core.text import suggest_name
 from evenhand.datasets.identity.pronouns import FORMS, GENDERS, Pronouns, pronouns_in
 from evenhand.datasets.tables import read_words
 from evenhand.errors import DataError, OptionError
-from evenhand.text import suggest_name
 
 BUNDLED_NAMES = Path(__file__).parent / "name_lists"
 

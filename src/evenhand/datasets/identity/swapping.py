@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.datasets.identity.lists import IdentityCategory
-from evenhand.typing import Floats, Integers
 
 _FUNCTION_WORD_LIST = """
 a about across after again against all along already also although always am among an and anyway are around as

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.core.text import format_count
 from evenhand.errors import LimitError, OptionError
 from evenhand.genai.assessment.result import (
     CoverageFinding,
@@ -34,7 +35,6 @@ from evenhand.genai.assessment.sequences import RecordedSequence
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import clopper_pearson, observed_rates
 from evenhand.stats.quantity import Observed, Proved, Quantity, Unknown
-from evenhand.text import format_count
 
 if TYPE_CHECKING:
     from evenhand.genai.assessment.sequences import RecordedSequence

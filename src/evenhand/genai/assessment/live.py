@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.core.files import write_atomically
+from evenhand.core.typing import Progress
 from evenhand.errors import EvenhandError, OptionError
-from evenhand.files import write_atomically
 from evenhand.genai.assessment.evaluation import (
     NAME_SEPARATOR,
     ItemColumns,
@@ -39,7 +40,6 @@ from evenhand.genai.backends.generator import Resumable
 from evenhand.genai.config import AssessmentConfig
 from evenhand.genai.pipeline import check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from evenhand.genai.pipeline import Pipeline

@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_percent
 from evenhand.errors import OptionError
 from evenhand.genai.assessment.sequences import RecordedSequence
 from evenhand.genai.config import AssessmentConfig, BiasMethod
 from evenhand.stats.level import bonferroni
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
 from evenhand.stats.sequential.betting import betting_bounds, betting_martingales, sequential_rate
-from evenhand.text import format_percent
 
 if TYPE_CHECKING:
     from evenhand.genai.judges import Judge

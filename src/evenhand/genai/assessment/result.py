@@ -9,9 +9,9 @@ from pydantic import Field
 from evenhand.core.document import Document
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_percent
 from evenhand.genai.assessment.prompts import PromptBias
 from evenhand.stats.quantity import Observed, Quantity
-from evenhand.text import format_percent
 
 if TYPE_CHECKING:
     import pandas as pd

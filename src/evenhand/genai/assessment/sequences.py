@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.core.text import format_count
 from evenhand.errors import DataError, OptionError
-from evenhand.text import format_count
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

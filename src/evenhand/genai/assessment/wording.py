@@ -22,6 +22,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_duration, format_level, format_percent, list_some
 from evenhand.genai.assessment.prompts import PromptBias, PromptFinding
 from evenhand.genai.assessment.result import (
     GenaiAssessment,
@@ -32,7 +33,6 @@ from evenhand.genai.assessment.result import (
     format_coverage,
 )
 from evenhand.stats.quantity import Estimated, Quantity, Unknown, show_quantity
-from evenhand.text import format_count, format_duration, format_level, format_percent, list_some
 
 LISTED = 12
 """Values, prompts and missed deadlines listed on a screen."""

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.backends import pictures
 from evenhand.genai.backends.generator import Item, parse_instruction
-from evenhand.typing import Floats
 
 Colour: TypeAlias = tuple[int, int, int]
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from evenhand.core.document import Block, Column, Document, Figure, Heading, Table, TableRow, Text
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, format_level, format_percent
 from evenhand.errors import DataError, OptionError
 from evenhand.genai.assessment.sequences import read_source_table, read_text_column, sample_values
 from evenhand.genai.config import ConfusionConfig
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
 from evenhand.stats.proportion import clopper_pearson
 from evenhand.stats.quantity import Observed, Quantity, Unknown, show_quantity
-from evenhand.text import format_count, format_level, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd

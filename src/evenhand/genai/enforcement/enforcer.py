@@ -17,6 +17,7 @@ from random import Random
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from evenhand.core.text import format_count
 from evenhand.errors import DecisionError, OptionError
 from evenhand.genai.classifiers.confusion import specification_success
 from evenhand.genai.enforcement.component import OPEN_SLOT, VOID_ITEM, ComponentSolver, DeadlineTracker
@@ -24,7 +25,6 @@ from evenhand.genai.games.feasibility import check_feasibility, find_components
 from evenhand.genai.games.retries import AttemptSuccess, bound_misses, choose_retries, split_specifications
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.quantity import Unknown
-from evenhand.text import format_count
 
 if TYPE_CHECKING:
     from evenhand.genai.classifiers.confusion import ConfusionMatrix

@@ -26,8 +26,10 @@ from threading import Lock
 from typing import Any
 
 from evenhand.core.document import Block, Column, Document, Heading, NextStep, Note, Table, TableRow, Text
+from evenhand.core.files import write_atomically
+from evenhand.core.text import format_count
+from evenhand.core.typing import Progress
 from evenhand.errors import DataError, DecisionError, ModelError, OptionError
-from evenhand.files import write_atomically
 from evenhand.genai.assessment.evaluation import NAME_SEPARATOR
 from evenhand.genai.backends.generator import Generator, Item, Resumable
 from evenhand.genai.enforcement.enforcer import Admission, Enforcer, ItemOutcome
@@ -35,8 +37,6 @@ from evenhand.genai.enforcement.guard import AnswerStatus, GuardedAnswer
 from evenhand.genai.enforcement.supply import ItemValues
 from evenhand.genai.pipeline import Pipeline, check_keys
 from evenhand.genai.run_directory import CsvTable, open_folder, write_item
-from evenhand.text import format_count
-from evenhand.typing import Progress
 
 MAX_VAIN_ANSWERS = 5
 """Requests in a row without an item; with the last of them the fault is taken for one that stays."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from evenhand.coroutines import blocks, call
+from evenhand.core.coroutines import blocks, call
 from evenhand.errors import EvenhandError
 from evenhand.genai.backends.generator import Item, WordMatcher
 from evenhand.genai.spec.pipeline_config import InstructionConfig, WordingConfig

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from evenhand.typing import Booleans
+from evenhand.core.typing import Booleans
 
 SolutionMethod: TypeAlias = Literal["hall", "exact"]
 

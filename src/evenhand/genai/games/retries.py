@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Booleans, Integers
 from evenhand.errors import OptionError
 from evenhand.genai.games.feasibility import RequirementComponent, check_feasibility, find_components, solve_cached
 from evenhand.genai.games.game import Game, WinningRegion
 from evenhand.genai.spec.specification import GenerationConfig
 from evenhand.stats.proportion import clopper_pearson
 from evenhand.stats.quantity import Observed, Unknown
-from evenhand.typing import Booleans, Integers
 
 MAX_RETRIES = 60
 """Retries that are tried, and slack; a generator that needs more does not know what is asked of it."""

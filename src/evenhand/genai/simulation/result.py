@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from evenhand.core.document import Block, Column, Document, Facts, Figure, Heading, Note, Table, TableRow, Text
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
-from evenhand.text import format_count, format_percent
+from evenhand.core.text import format_count, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd

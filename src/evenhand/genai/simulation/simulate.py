@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, TypeAlias
 
+from evenhand.core.typing import Progress
 from evenhand.errors import LimitError, OptionError
 from evenhand.genai.enforcement.enforcer import Admission, Enforcer
 from evenhand.genai.simulation.result import (
@@ -27,7 +28,6 @@ from evenhand.genai.simulation.stream import (
     judge_sequence,
 )
 from evenhand.genai.spec.specification import GenerationConfig, Requirement
-from evenhand.typing import Progress
 
 MAX_REQUESTS = 100_000_000
 """Requests that are simulated at most; they are kept in memory, and take hours."""

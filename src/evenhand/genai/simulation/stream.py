@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.genai.simulation.result import SequenceOrder
-from evenhand.typing import Integers
 
 SimulatedItem: TypeAlias = dict[str, str | None]
 """The value that an item shows of each concept group; None where it cannot be told."""

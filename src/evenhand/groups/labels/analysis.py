@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.analysis import GroupConfig
 from evenhand.groups.breakdown import Breakdown, Group
@@ -32,7 +33,6 @@ from evenhand.schema.given_labels import GivenLabels, RecordedLabels
 from evenhand.schema.people import People
 from evenhand.schema.target import NEITHER
 from evenhand.stats.quantity import Quantity
-from evenhand.typing import Integers
 
 
 def measure_labels(

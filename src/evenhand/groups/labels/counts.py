@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.breakdown import Gap
 from evenhand.groups.gaps import GroupComparison, describe_simultaneity, difference_gap, mean_gap, widest_gap
 from evenhand.groups.label_result import LabelGap
@@ -19,7 +20,6 @@ from evenhand.stats.level import bonferroni
 from evenhand.stats.mean import observed_means
 from evenhand.stats.proportion import count_pairs, mean_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
-from evenhand.typing import Booleans, Floats, Integers
 
 MOST_COMPARED = 40
 """Groups whose labels are compared in pairs as distributions at most."""

@@ -18,13 +18,13 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_level, format_percent, join_names, list_some
 from evenhand.groups.gaps import format_not_assessable, small_group_notes
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
 from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
 from evenhand.groups.result import label_notes
 from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
-from evenhand.text import format_count, format_level, format_percent, join_names, list_some
 
 MOST_CELLS = 12
 """Labels of which a table of confusions is printed; the JSON has all."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.groups.label_coverage import DECISIONS, count_labels
 from evenhand.groups.proxies.result import ASSUMPTION, LABELS, ProxyDifference, ProxyRate, ProxyRates
@@ -17,7 +18,6 @@ from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.stats.level import bonferroni, normal_quantile
 from evenhand.stats.proportion import clopper_pearson
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
-from evenhand.typing import Booleans, Floats, Integers
 
 SMALL = 30
 HALVES = 20_190_129

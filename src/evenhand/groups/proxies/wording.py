@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import Block, Column, Heading, Metric, Note, ReportedNumber, Table, TableRow
+from evenhand.core.text import format_count, format_level
 from evenhand.groups.names import METRIC_TITLES
 from evenhand.groups.proxies.result import ProxyDifference, ProxyRate, ProxyRates
 from evenhand.stats.quantity import Estimated, Unknown, format_value, show_quantity
-from evenhand.text import format_count, format_level
 
 STEP = 0.1
 """How far members are thought to differ from others of the same probability, in the column that shows it."""

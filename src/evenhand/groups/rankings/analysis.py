@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.core.progress import ignore_progress
+from evenhand.core.text import join_names
+from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.membership import Membership, group_by_attribute
 from evenhand.groups.metrics import number_combinations
@@ -40,8 +42,6 @@ from evenhand.groups.rankings.tabulate import (
 from evenhand.schema.recorded.rankings import RecordedRankings
 from evenhand.stats.permutation import holm
 from evenhand.stats.ranked.prefixes import prefix_p_values, prefix_table
-from evenhand.text import join_names
-from evenhand.typing import Floats, Integers, Progress
 
 MANY_LISTS = 20
 """From so many lists on, lists are the sampling units; with fewer, their orders are compared with even ones."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.groups.rankings.result import Inference, RankedNumber
 from evenhand.groups.rankings.tabulate import (
     ABOVE,
@@ -21,7 +22,6 @@ from evenhand.groups.rankings.tabulate import (
 )
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.ranked.ratios import ClusteredRatios, SummedLists, clustered_ratios, even_orders
-from evenhand.typing import Floats, Integers
 
 PAIRS = "pairs"
 """How often a member of one group stands above one of another, for every two groups that are compared."""

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.rankings.config import RankingConfig
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Booleans, Floats, Integers
 
 BATCHES = 4000
 """More lists than this are summed in so many batches, at random: variances are estimated from them as well."""

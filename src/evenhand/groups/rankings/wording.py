@@ -19,6 +19,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_level, format_percent, join_names, list_some
 from evenhand.groups.rankings.result import (
     METHOD,
     RankedGroup,
@@ -28,7 +29,6 @@ from evenhand.groups.rankings.result import (
     RankingResult,
 )
 from evenhand.stats.quantity import Observed, Proved, Unknown, format_value, show_quantity
-from evenhand.text import format_count, format_level, format_percent, join_names, list_some
 
 GAP_NAMES = {
     "exposure_ratio": "exposure ratio: lowest divided by highest attention per candidate",

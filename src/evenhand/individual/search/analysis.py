@@ -14,6 +14,7 @@ import numpy as np
 from evenhand import models
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import BudgetError, LimitError, OptionError
 from evenhand.individual.flips import WhiteBoxScorer, find_flips, find_real, stand_in
 from evenhand.individual.noise import ASKED_AGAIN, NoiseRecorder, confirm_flips, first_difference
@@ -37,7 +38,6 @@ from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import estimated_rate
 from evenhand.stats.quantity import Estimated
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 StoppedBy: TypeAlias = Literal["plan", "budget", "time", "interrupt"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute
-from evenhand.typing import Floats, Integers
 
 CELLS = 100_000
 """Distances held at once: few enough to stay in a processor's cache while attribute after attribute is added."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.flips import find_flips
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     import pandas as pd

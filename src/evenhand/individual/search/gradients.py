@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import NotAdditiveError, OptionError
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.models.additive.cells import is_listed
@@ -13,7 +14,6 @@ from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, Lin
 from evenhand.models.scorer import Scorer, ask_in_batches
 from evenhand.models.white_box import extract_white_box
 from evenhand.schema.attribute import Attribute
-from evenhand.typing import Booleans, Floats, Integers
 
 
 class Gradients(Protocol):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute
-from evenhand.typing import Booleans, Floats, Integers
 
 Codes: TypeAlias = Integers
 

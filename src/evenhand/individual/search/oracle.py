@@ -13,6 +13,7 @@ from typing import IO
 import numpy as np
 
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError, DataError
 from evenhand.individual.flips import find_flips
 from evenhand.individual.search.findings import NOT_QUERIED, FindingCollector
@@ -28,7 +29,6 @@ from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.models.ledger import QuestionLedger, ask_model, find_ledger
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer, WrappedScorer, ask_once
-from evenhand.typing import Booleans, Floats, Integers
 
 ROWS = 65_536
 """Individuals per call to a model."""

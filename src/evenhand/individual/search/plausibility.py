@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema.attribute import Attribute
 from evenhand.stats.level import poisson_cdf
-from evenhand.typing import Booleans, Floats, Integers
 
 DISTINCT = 64
 """A number with more values than this is compared by ranges."""

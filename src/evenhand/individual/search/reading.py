@@ -11,11 +11,11 @@ from typing import Protocol
 import numpy as np
 
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Floats, Integers
 from evenhand.individual.search.distance import GowerDistance, RankedProfiles, k_medoids, rank_profiles
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.space import ProfileSpace
 from evenhand.schema.attribute import Attribute
-from evenhand.typing import Floats, Integers
 
 
 class ValueShare(ResultPart):

@@ -28,13 +28,13 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import PEOPLE_HIDDEN, Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import SIMULATED, format_count, format_decimal, format_level, format_percent, join_names
+from evenhand.core.typing import Floats, Integers
 from evenhand.individual.noise import FlipNoise
 from evenhand.individual.result import Assignment, describe_noise, show_side
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.reading import AttributeReading, PeopleCluster, SearchReading
 from evenhand.models.noise import NoiseCheck, RepeatCheck
-from evenhand.text import SIMULATED, format_count, format_decimal, format_level, format_percent, join_names
-from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand import models
+from evenhand.core.files import write_atomically
 from evenhand.errors import MissingExtraError, OptionError
-from evenhand.files import write_atomically
 from evenhand.individual.search.findings import ProfileTable
 from evenhand.individual.search.result import SearchResult
 from evenhand.individual.search.space import ProfileSpace

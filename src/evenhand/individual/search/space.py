@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.individual.search.plausibility import DISTINCT, ValuePairs
 from evenhand.population.independent import Marginal, UniformMarginal, product_of_marginals
@@ -16,7 +17,6 @@ from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.counterparts import counterparts_of
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 
 Keys: TypeAlias = Integers
 Sampler: TypeAlias = Callable[[int], Floats]

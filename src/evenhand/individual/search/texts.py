@@ -26,7 +26,9 @@ from evenhand.core.document import (
 from evenhand.core.progress import ignore_progress
 from evenhand.core.result import PEOPLE_HIDDEN, Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, format_percent
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Progress
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.datasets.identity.swapping import (
     SwapTemplate,
@@ -45,8 +47,6 @@ from evenhand.models.noise import NoiseCheck, RepeatCheck
 from evenhand.stats.excess import FlipCounts, excess_over_noise
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed, Quantity, show_quantity
-from evenhand.text import format_count, format_percent
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.progress import ignore_progress
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import EvenhandError, OptionError
 from evenhand.mitigation.alternatives.choice import RULE, Standing, find_baseline, rank_candidates
 from evenhand.mitigation.alternatives.config import AlternativesConfig
@@ -46,7 +47,6 @@ from evenhand.schema.people import People
 from evenhand.stats.auc import auc
 from evenhand.stats.distribution import kolmogorov_distance
 from evenhand.stats.quantity import quantity_value
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 SHARES = (0.5, 0.25, 0.25)
 """Of the people: three quarters to learn from and choose on, a quarter to compare on."""

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.alternatives.gaps import RateGap
-from evenhand.typing import Booleans, Floats, Integers
 
 SURENESS = 1.2816
 """Standard errors: those of a bound that holds nine times in ten."""

@@ -7,8 +7,8 @@ from itertools import permutations
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.alternatives.config import GapName
-from evenhand.typing import Booleans, Floats, Integers
 
 CONDITIONS: dict[GapName, tuple[bool | None, ...]] = {
     "gap": (None,),

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats
 from evenhand.mitigation.alternatives.gaps import RateGap
 from evenhand.mitigation.result import Change
 from evenhand.stats.bootstrap import simultaneous_critical
-from evenhand.typing import Booleans, Floats
 
 METHOD = "paired, simultaneous over the frontier (largest studentised deviation)"
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.alternatives.config import Family, GapName
 from evenhand.mitigation.alternatives.gaps import CONDITIONS
 from evenhand.mitigation.alternatives.rules import (
@@ -19,7 +20,6 @@ from evenhand.mitigation.alternatives.rules import (
     tilt_features,
 )
 from evenhand.mitigation.alternatives.sources import FOLDS, STRENGTHS, ScoreSource
-from evenhand.typing import Booleans, Floats, Integers
 
 TILTED_STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """Strengths of reweighing whose scores are tilted as well."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 
 
 class RuleInputs(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.mitigation.alternatives.rules import RuleInputs
 from evenhand.mitigation.learners.boosting import BoosterLearner
 from evenhand.mitigation.learners.estimator import EstimatorLearner
@@ -18,7 +19,6 @@ from evenhand.mitigation.training.blind import BlindModel, fix_people, most_freq
 from evenhand.models.blackbox.estimator import EstimatorModel
 from evenhand.models.scorer import Scorer, favourable_score, predict_labels
 from evenhand.schema.people import People
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Of reweighing: 0 fits the model again with nothing changed, 1 is Kamiran and Calders'."""

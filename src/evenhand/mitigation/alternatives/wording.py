@@ -17,11 +17,11 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_decimal, format_level, format_percent, join_names
 from evenhand.mitigation.alternatives.gaps import GAP_WORDS
 from evenhand.mitigation.alternatives.result import AlternativeCandidate, AlternativesResult
 from evenhand.mitigation.refutation.wording import state_finding
 from evenhand.mitigation.result import Change
-from evenhand.text import format_count, format_decimal, format_level, format_percent, join_names
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.mitigation.learners.learner import file_ending, target_labels
 from evenhand.mitigation.split import TrainingSet
@@ -19,7 +20,6 @@ from evenhand.models.readers.boosters import read_booster
 from evenhand.models.scorer import Scorer
 from evenhand.models.trees.columns import match_columns
 from evenhand.models.trees.ensemble import TreeEnsemble
-from evenhand.typing import Floats
 
 Library = Literal["xgboost", "lightgbm"]
 LIBRARIES: dict[str, Library] = {".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm"}

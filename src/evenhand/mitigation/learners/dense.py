@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import MissingExtraError, ModelError
 from evenhand.mitigation.descent import train_parameters
 from evenhand.mitigation.learners.learner import file_ending, target_labels
@@ -17,7 +18,6 @@ from evenhand.models.additive.network import AdditiveNetwork, LineTerm, TableTer
 from evenhand.models.blackbox.questions import plain_numbers
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import AffineEncoding, Attribute
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True)

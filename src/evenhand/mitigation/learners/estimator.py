@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.interrupts import InterruptGuard
 from evenhand.errors import MissingExtraError, ModelError
-from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation.learners.learner import file_ending, target_labels, training_frame
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.blackbox.estimator import EstimatorModel

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from evenhand.core.interrupts import InterruptGuard
 from evenhand.errors import EvenhandError, ModelError, OptionError
-from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation.learners.dense import TrainedNetwork, plain_layers, write_npz
 from evenhand.mitigation.learners.estimator import ENDINGS, write_object
 from evenhand.mitigation.learners.learner import file_ending, label_values, training_frame

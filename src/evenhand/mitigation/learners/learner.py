@@ -9,13 +9,13 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.replies import same_label
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode
-from evenhand.typing import Integers
 
 
 class Learner(Protocol):

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.mitigation.learners.learner import target_labels
 from evenhand.mitigation.split import TrainingSet
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 ROUNDS = 200
 """Of the optimiser, L-BFGS, at most."""

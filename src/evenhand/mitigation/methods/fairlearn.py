@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.interrupts import InterruptGuard
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError
-from evenhand.interrupts import InterruptGuard
 from evenhand.mitigation.candidate import Candidate, MitigationTask
 from evenhand.mitigation.learners.estimator import weight_argument
 from evenhand.mitigation.learners.logistic import StandardEncoding
@@ -32,7 +33,6 @@ from evenhand.mitigation.methods.randomized import (
 from evenhand.models.column_types import ColumnTypes
 from evenhand.models.scorer import Scorer, favourable_score
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 BOUNDS = (0.01, 0.05)
 """Differences in rates that are tried as the bound of the exponentiated gradient; 0.01 is fairlearn's own."""

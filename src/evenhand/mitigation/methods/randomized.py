@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, MissingExtraError, OptionError
 from evenhand.mitigation.candidate import MitigationTask, Trial, accuracy, measure_all, remaining_share
 from evenhand.mitigation.learners.estimator import write_object
@@ -26,7 +27,6 @@ from evenhand.schema.attribute import Value
 from evenhand.schema.people import People, decode, encode
 from evenhand.schema.schema import Schema
 from evenhand.subgroups.rules import Rules, find_members
-from evenhand.typing import Booleans, Floats, Integers
 
 
 class AcceptanceProbability(Protocol):

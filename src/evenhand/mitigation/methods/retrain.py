@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, ModelError
 from evenhand.individual import search
 from evenhand.individual.flips import Variants, find_flips, merge_by_unprotected
@@ -29,7 +30,6 @@ from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.rules import Rules
-from evenhand.typing import Booleans, Floats, Integers
 
 SEARCHED = 20_000
 """Individuals that each search for more profiles may ask a model about, at least."""

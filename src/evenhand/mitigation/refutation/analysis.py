@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.core.progress import ignore_progress
+from evenhand.core.typing import Floats, Progress
 from evenhand.errors import OptionError
 from evenhand.mitigation.refutation.config import POINTS, RefutationConfig
 from evenhand.mitigation.refutation.features import (
@@ -33,7 +34,6 @@ from evenhand.mitigation.refutation.search import NEAREST, Multipliers, ProofPar
 from evenhand.mitigation.refutation.trees import RuleTreeSearch, TreeLeaf, TreeRule, apply_tree, write_tree
 from evenhand.models.subject import Subject
 from evenhand.schema.people import People
-from evenhand.typing import Floats, Progress
 
 MOST_CELLS = 3000
 """Cells of a search for rules with weights, at most: pairs of cells are compared."""

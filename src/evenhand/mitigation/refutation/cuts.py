@@ -21,8 +21,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.refutation.config import POINTS
-from evenhand.typing import Booleans, Floats, Integers
 
 NEAR = 1e-6
 """Violations below this are not looked at."""

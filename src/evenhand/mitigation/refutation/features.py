@@ -11,12 +11,12 @@ import numpy as np
 
 from evenhand.core.configuration import read_configuration, unknown_entry
 from evenhand.core.expressions import quote_word
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, EvenhandError, OptionError
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 from evenhand.stats.proportion import count_needed
-from evenhand.typing import Booleans, Floats, Integers
 
 FeatureSource: TypeAlias = Path | str | Mapping[str, Any] | Sequence[str]
 """A file of features, or what stands in it; or conditions alone."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.alternatives.result import AlternativesResult
 from evenhand.mitigation.methods.randomized import SaveScorer
@@ -16,7 +17,6 @@ from evenhand.mitigation.refutation.trees import TreeRule, apply_tree, read_tree
 from evenhand.schema.attribute import Value
 from evenhand.schema.constraint import Constraint, parse_constraint
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.interrupts import InterruptCounter
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.mitigation.refutation.cuts import (
     Cut,
     FittedWeights,
@@ -36,7 +37,6 @@ from evenhand.mitigation.refutation.cuts import (
 )
 from evenhand.mitigation.refutation.features import FeatureCells
 from evenhand.mitigation.refutation.weights import WeightedRule, WeightSearch
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 SCALE = 10**12
 """Multipliers are whole numbers of this part of 1."""

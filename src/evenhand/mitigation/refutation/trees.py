@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from evenhand.interrupts import InterruptCounter
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.mitigation.refutation.features import FeatureCells
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 BLOCK = 4_000_000
 """Pairs of branches that are looked at together."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.mitigation.refutation.config import POINTS
 from evenhand.mitigation.refutation.features import FeatureCells
-from evenhand.typing import Booleans, Floats, Integers
 
 SAME_SCORE = 1e-7
 """Scores nearer than this are taken as equal."""

@@ -19,9 +19,9 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_percent
 from evenhand.mitigation.refutation.result import RefutationResult
 from evenhand.mitigation.refutation.trees import TreeLeaf, TreeRule, read_tree
-from evenhand.text import format_count, format_percent
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, Trial, accuracy, measure_all
 from evenhand.mitigation.metrics import FlipMetric
@@ -19,7 +20,6 @@ from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.schema.people import People, decode
 from evenhand.schema.rows.coded import plain_value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 PROXIES = (
     "No decision can flip with what it does not look at. What goes along with it, such as a job or a place to live, "

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import certification
+from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.mitigation.candidate import Candidate, MitigationTask, TrialLog
 from evenhand.mitigation.metrics import SubgroupGapMetric
@@ -19,7 +20,6 @@ from evenhand.mitigation.training.blind import find_protected
 from evenhand.mitigation.training.losses.loss import load_loss
 from evenhand.models.additive.network import AdditiveNetwork
 from evenhand.population.independent import product_of_marginals
-from evenhand.typing import Integers
 
 if TYPE_CHECKING:
     from evenhand.mitigation.training.fair_classifier import FairClassifier

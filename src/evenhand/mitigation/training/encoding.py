@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.groups.membership import group_by_attribute
 from evenhand.models.additive.network import AdditiveNetwork, AffineLayer, AttributeTerm, LineTerm, TableTerm
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
     import torch

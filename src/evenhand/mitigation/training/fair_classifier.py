@@ -12,6 +12,7 @@ from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.mitigation.training.encoding import FeatureEncoding, joint_groups, number_groups
 from evenhand.mitigation.training.loop import StepRecord, TrainingPlan, train_network
@@ -32,7 +33,6 @@ from evenhand.schema.people import encode
 from evenhand.schema.rows.coded import plain_value
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import Target
-from evenhand.typing import Booleans, Floats, Integers
 
 HIDDEN = (512, 256, 64)
 """Units of the hidden layers, as published."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.mitigation.descent import deterministic_torch
 from evenhand.mitigation.training.encoding import FeatureEncoding
 from evenhand.mitigation.training.losses.loss import FairnessLoss, TrainingBatch, TrainingTask
 from evenhand.mitigation.training.network import TrainableNetwork
-from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     import torch

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.mitigation.learners.dense import write_npz
 from evenhand.mitigation.learners.learner import file_ending
@@ -25,7 +26,6 @@ from evenhand.models.additive.network import (
 )
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema, write_schema
-from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     import torch

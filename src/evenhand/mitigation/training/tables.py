@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.text import list_some
+from evenhand.core.typing import Floats
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import check_rows, read_columns
 from evenhand.schema.attribute import Attribute, Value
@@ -16,8 +18,6 @@ from evenhand.schema.infer import infer_schema
 from evenhand.schema.rows.coded import plain_value
 from evenhand.schema.schema import Schema
 from evenhand.schema.target import Target
-from evenhand.text import list_some
-from evenhand.typing import Floats
 
 FEW = 10
 """Different whole numbers that a protected column of an array has at most to be compared one by one."""

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive.network import MonotoneCurve, plain_line
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 Values: TypeAlias = NDArray[Any]
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive.cells import (
     Cell,
@@ -34,7 +35,6 @@ from evenhand.models.additive.network import (
 )
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 
 @dataclass(frozen=True, eq=False)

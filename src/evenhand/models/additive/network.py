@@ -11,10 +11,10 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.schema.attribute import AffineEncoding, Attribute, Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 CURVE_PLACES = 257
 """Places of a curve that enter the digests of a network."""

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import answer as answers
 from evenhand.models.additive import cells as cell
@@ -19,7 +20,6 @@ from evenhand.models.additive import linear as lin
 from evenhand.models.additive.answer import OutputTensor
 from evenhand.models.additive.cells import Cells, Values
 from evenhand.models.additive.linear import LinearTensor
-from evenhand.typing import Floats
 
 Tensor: TypeAlias = Values | Cells | LinearTensor | OutputTensor
 

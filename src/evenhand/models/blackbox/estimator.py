@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.learnt_types import learnt_inputs
@@ -30,7 +31,6 @@ from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.people import decode
 from evenhand.schema.rows.coded import list_values
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 MAX_DOMAIN = 10_000
 """Values of an attribute up to which they are compared with the categories that a model learnt."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.questions import (
     InputForm,
@@ -48,7 +49,6 @@ from evenhand.models.replies import (
 from evenhand.models.scorer import BATCH_ROWS, Scorer, WrappedScorer, ask_once
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,8 +40,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from evenhand.core.http import HttpClient, quote_answer, redact_url, split_url
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.http import HttpClient, quote_answer, redact_url, split_url
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import model_input, probe_individuals
 from evenhand.models.blackbox.type_search import settle_types, with_caution
@@ -60,7 +61,6 @@ from evenhand.models.scorer import ask_once
 from evenhand.schema.attribute import Value
 from evenhand.schema.rows.coded import is_missing, plain_value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

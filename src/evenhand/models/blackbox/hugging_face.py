@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import MissingExtraError, ModelError, TrustError
-from evenhand.typing import Floats
 
 TEXTS_PER_BATCH = 32
 """Texts that a network is asked about at once: they are padded to the longest of them."""

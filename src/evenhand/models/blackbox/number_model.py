@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.estimator import (
     candidate_forms,
@@ -29,7 +30,6 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.regressor import check_numbers
 from evenhand.schema.people import decode
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import EvenhandError, MissingExtraError, ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import probe_individuals, refusal_error, summarize_error
@@ -30,7 +31,6 @@ from evenhand.models.replies import Reply, ReplyingScorer, match_labels, same_la
 from evenhand.models.scorer import ask_in_batches
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

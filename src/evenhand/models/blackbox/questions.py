@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, ModelError
 from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.population.independent import uniform_population
 from evenhand.schema.people import decode, encode
 from evenhand.schema.rows.coded import is_missing
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

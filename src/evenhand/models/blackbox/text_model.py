@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.http import redact_url
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import BudgetError, DataError, EvenhandError, LimitError, ModelError
-from evenhand.http import redact_url
 from evenhand.models.blackbox.estimator import is_repeatable, nested_parts
 from evenhand.models.blackbox.function import import_object
 from evenhand.models.blackbox.http_endpoint import EXPECTED_FORMAT, ModelConnection
@@ -28,7 +29,6 @@ from evenhand.models.replies import Reply, label_reply, numeric_outputs, read_re
 from evenhand.stats.proportion import observed_rate
 from evenhand.stats.quantity import Observed
 from evenhand.stats.repetition import Repetition, confirm_repeats
-from evenhand.typing import Booleans, Floats, Integers
 
 TextFlip: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
 """Two texts, each with its label."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models import replies
 from evenhand.models.blackbox.questions import plain_numbers, probe_individuals, refusal_error
@@ -17,7 +18,6 @@ from evenhand.models.replies import Reply, ReplyingScorer
 from evenhand.models.scorer import ask_in_batches
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 UNREAD = OutputReading("score", "not read yet")
 

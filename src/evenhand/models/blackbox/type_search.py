@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import DataError, FetchError, ModelError
 from evenhand.models.blackbox.questions import NOISE_ERRORS
 from evenhand.models.column_types import AS_READ, ColumnInput, ColumnTypes, needs_conversion, other_input
@@ -21,7 +22,6 @@ from evenhand.models.ledger import QuestionLedger
 from evenhand.models.scorer import BATCH_ROWS
 from evenhand.schema.people import encode
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 MAX_ROWS = 1000
 """Rows of the data on which reactions to a column are checked."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from evenhand.core.files import write_atomically
 from evenhand.errors import DataError
-from evenhand.files import write_atomically
 from evenhand.models.language.answers import ModelReply
 from evenhand.models.language.budget import Tokens
 

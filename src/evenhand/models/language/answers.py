@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from evenhand.chat_answers import fold, is_refusal, number_parser, ranking_parser, read_answer, read_choice
+from evenhand.core.chat_answers import fold, is_refusal, number_parser, ranking_parser, read_answer, read_choice
+from evenhand.core.services import ChatService, ContentRefusedError, content_text, is_refused, read_usage
 from evenhand.models.language.budget import Tokens
 from evenhand.models.language.file import AnswerFormat, ScreeningFile
-from evenhand.services import ChatService, ContentRefusedError, content_text, is_refused, read_usage
 
 OutcomeKind: TypeAlias = Literal["choice", "refused", "unreadable", "cut off", "failed"]
 

@@ -7,8 +7,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from evenhand.core.text import format_count, format_significant
 from evenhand.errors import BudgetError
-from evenhand.text import format_count, format_significant
 
 Tokens: TypeAlias = tuple[int, int]
 """Tokens read and written."""

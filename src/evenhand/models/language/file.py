@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evenhand.chat_answers import find_ambiguous, fold
+from evenhand.core.chat_answers import find_ambiguous, fold
 from evenhand.core.configuration import check_configuration, read_configuration
+from evenhand.core.http import MAX_CONNECTIONS
+from evenhand.core.services import ServiceConnection, check_reserved_options
 from evenhand.errors import OptionError
-from evenhand.http import MAX_CONNECTIONS
-from evenhand.services import ServiceConnection, check_reserved_options
 
 RESERVED_OPTIONS = ("model", "messages", "n", "stream", "seed", "logprobs", "top_logprobs")
 """Options of requests that Evenhand sets itself."""

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evenhand.core.configuration import check_configuration
+from evenhand.core.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
+from evenhand.core.text import split_lines
 from evenhand.datasets.identity.names import Person
 from evenhand.datasets.identity.pronouns import pronouns_in
 from evenhand.errors import BudgetError, DataError, EvenhandError, FetchError, ModelError, OptionError
@@ -32,8 +34,6 @@ from evenhand.models.language.budget import CallBudget, Spent, Tokens, add_token
 from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.prompts import Prompt, candidate_list, compile_template, plain_row
 from evenhand.models.ledger import QuestionLedger
-from evenhand.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
-from evenhand.text import split_lines
 
 CHARACTERS_PER_TOKEN = 4.0
 """Characters of a prompt per token, until the service has counted some."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
 from evenhand.schema.rows.coded import is_missing, plain_value
-from evenhand.text import suggest_name
 
 MAX_TEMPLATE = 200_000
 """Characters of a template."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import FetchError, ModelError, OptionError
 from evenhand.models.additive.network import binary_labels
 from evenhand.models.language.answers import ChatOutcome
@@ -22,7 +23,6 @@ from evenhand.models.scorer import ask_once
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import decode
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 TEXT_QUESTIONS = 256
 """Texts or rows per batch. Answers are stored and time limits are checked after each batch."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models.readers import catboost_json
 from evenhand.models.readers.reading import JsonObject
@@ -22,7 +23,6 @@ from evenhand.models.trees.columns import category_codes, category_texts, match_
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 SAVE_AGAIN_HINT = "save the model again with save_model('model.cbm') or save_model('model.json', format='json')"
 

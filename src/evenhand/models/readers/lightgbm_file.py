@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.trees.columns import FeatureColumns, category_codes, column_attribute, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 SAVE_AGAIN_HINT = "save the model again with save_model('model.txt')"
 

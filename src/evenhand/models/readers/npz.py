@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models.additive.network import AdditiveNetwork, network_from_dense
 from evenhand.models.replies import labels_of_outputs
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 EXPECTED_ARRAYS = "a network file holds W0, b0, W1, b1, ... (x @ W + b, ReLU between the layers)"
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats
 from evenhand.errors import ModelError
 from evenhand.models.blackbox.questions import plain_numbers
 from evenhand.models.column_types import read_number
@@ -18,7 +19,6 @@ from evenhand.schema.attribute import Attribute
 from evenhand.schema.people import decode
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import truth_key
-from evenhand.typing import Floats
 
 NUMBER_TYPES = {
     "tensor(float)": np.float32,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError, NotAdditiveError, TrustError
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 BLACK_BOX_HINT = (
     "as a black box it can still be audited and searched, but not certified: that needs preprocessing that acts on one "

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Floats
 from evenhand.errors import NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.additive import linear as lin
@@ -36,7 +37,6 @@ from evenhand.models.blackbox.questions import model_input, refusal_error
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats
 
 SCALERS = frozenset({"MaxAbsScaler", "MinMaxScaler", "RobustScaler", "StandardScaler"})
 COLUMN_BY_COLUMN = SCALERS | {

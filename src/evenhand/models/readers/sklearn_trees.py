@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models.additive import cells as cell
 from evenhand.models.blackbox.estimator import EstimatorModel
@@ -19,7 +20,6 @@ from evenhand.models.trees.columns import category_codes, match_columns
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, ensemble_labels
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 
 def read_sklearn_trees(estimator: Any, schema: Schema, *, name: str | None = None) -> TreeEnsemble:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.readers.reading import JsonObject
 from evenhand.models.trees.columns import FeatureColumns, category_codes, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, strictly_below_float32
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 SAVE_AGAIN_HINT = "save the model again with save_model('model.json') or save_model('model.ubj')"
 

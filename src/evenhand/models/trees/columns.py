@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.trees.nodes import MAX_CATEGORY
 from evenhand.schema.attribute import Attribute
 from evenhand.schema.schema import Schema
-from evenhand.typing import Floats, Integers
 
 PLACEHOLDER = re.compile(r"(f|x|Column_)\d+")
 """Names that libraries invent where the training data had none."""

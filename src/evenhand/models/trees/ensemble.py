@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
 from evenhand.models.additive.cells import Cells, ListedCell, evaluate_cell, plain_inputs
 from evenhand.models.additive.network import hash_numbers, hash_text, require_numbers
@@ -21,7 +22,6 @@ from evenhand.models.replies import MatchedLabels, match_labels, softmax
 from evenhand.models.trees.nodes import LARGEST_SUM, DecisionTree, TreeNodes, collect_nodes
 from evenhand.schema.attribute import Value
 from evenhand.schema.schema import Schema
-from evenhand.typing import Booleans, Floats, Integers
 
 ZERO_THRESHOLD = float(np.float32(1e-35))
 """What LightGBM takes for zero where zero means missing: anything as close to it as this."""
@@ -88,7 +88,7 @@ def leaf_sums_compiled(nodes: TreeNodes, inputs: Floats, outputs: int) -> Floats
 
 @cache
 def _compile_walk() -> Callable[..., None]:
-    from evenhand.kernels import compile_kernel
+    from evenhand.core.kernels import compile_kernel
 
     return compile_kernel(nogil=True)(_walk_trees)  # type: ignore[no-any-return]  # Numba has no types
 

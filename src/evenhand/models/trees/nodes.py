@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.typing import Booleans, Floats, Integers
 
 MAX_CATEGORY = 2**20
 """Category numbers reach up to here (not included): ample for post codes, small enough for a bit per category."""

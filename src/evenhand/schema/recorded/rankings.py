@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.arrays import check_type, require_column
 from evenhand.schema.columns import list_columns, list_names, table_of_columns
@@ -17,7 +18,6 @@ from evenhand.schema.reading import add_left_out
 from evenhand.schema.rows.coded import CodedColumn, is_missing, plain_value
 from evenhand.schema.schema import Schema
 from evenhand.schema.words import read_number
-from evenhand.typing import Booleans, Floats, Integers
 
 LARGEST = 1e9
 """Maximum rank."""

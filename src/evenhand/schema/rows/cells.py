@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
 from evenhand.schema.rows.coded import CodedColumn, is_missing
-from evenhand.typing import Booleans, Floats, Integers
 
 UNIT = 2.0**24
 """Scores are rounded down to multiples of 1 / UNIT, and the remainders to multiples of 1 / UNIT^2."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.text import format_count
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.schema.words import parse_number
-from evenhand.text import format_count
-from evenhand.typing import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

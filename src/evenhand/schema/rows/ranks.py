@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Booleans
 from evenhand.schema.rows.cells import (
     OWN,
     CountedRows,
@@ -23,7 +24,6 @@ from evenhand.schema.rows.cells import (
     read_scores,
     whole_numbers,
 )
-from evenhand.typing import Booleans
 
 PARTS = 2**16
 """Number of bins of a range of scores. Up to this many rows are counted by their exact score."""

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from evenhand import __version__
-from evenhand.http import close_loop_connections
+from evenhand.core.http import close_loop_connections
 from evenhand.service.api import error_handlers
 from evenhand.service.api.context import ServiceContext, open_service
 from evenhand.service.api.envelope import RequestEnvelope

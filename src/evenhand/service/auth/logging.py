@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from evenhand.http import SecretRedactor
+from evenhand.core.http import SecretRedactor
 
 logger = logging.getLogger("evenhand.service")
 

@@ -19,8 +19,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote_plus
 
+from evenhand.core.http import HttpClient
 from evenhand.errors import AccessError, FetchError, MissingExtraError, OptionError
-from evenhand.http import HttpClient
 from evenhand.service.auth.keys import ROLES, create_key, hash_key
 from evenhand.service.settings import OidcConfig
 from evenhand.service.state_machines import KEY_STREAM

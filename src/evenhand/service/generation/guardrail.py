@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from evenhand.coroutines import call as call_part
+from evenhand.core.coroutines import call as call_part
 from evenhand.errors import DecisionError, StoreError
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.enforcement.enforcer import Instruction

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from evenhand import __version__
-from evenhand.coroutines import call
+from evenhand.core.coroutines import call
+from evenhand.core.http import SecretRedactor
 from evenhand.errors import AccessError, EvenhandError, FetchError, FetchFailure, StoreError, TrustError
 from evenhand.genai.backends.generator import Generator, add_usage
 from evenhand.genai.enforcement.enforcer import Enforcer
@@ -29,7 +30,6 @@ from evenhand.genai.pipeline import (
     check_studio_values,
 )
 from evenhand.genai.spec.specification import GenerationConfig
-from evenhand.http import SecretRedactor
 from evenhand.service.generation.generators import GatewayGenerator, OutputKind, output_kind
 from evenhand.service.generation.guardrail import Guardrail
 from evenhand.service.generation.pictures import PictureStore

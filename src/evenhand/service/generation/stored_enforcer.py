@@ -13,12 +13,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
 
-from evenhand.coroutines import blocks, call, is_blocking
+from evenhand.core.coroutines import blocks, call, is_blocking
+from evenhand.core.http import SecretRedactor
 from evenhand.errors import DecisionError, EvenhandError, StoreError
 from evenhand.genai.enforcement.enforcer import Admission, Instruction, ItemOutcome
 from evenhand.genai.enforcement.instructions import InstructionWriter
 from evenhand.genai.enforcement.supply import ItemAttempt
-from evenhand.http import SecretRedactor
 from evenhand.service.background import PeriodicThread
 from evenhand.service.spending import SECONDS, to_micro
 from evenhand.service.state_machines import Operation

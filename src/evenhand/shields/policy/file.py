@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import __version__
+from evenhand.core.files import write_atomically
 from evenhand.errors import DataError, OptionError
-from evenhand.files import write_atomically
 from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.periodic import GreedyRule
 from evenhand.shields.policy.policy import ActionTable, ShieldPolicy

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.shields.policy.policy import ActionTable
 from evenhand.shields.policy.tables import look_up_levels
 from evenhand.shields.spec.plan import Counters, Nudging, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.typing import Booleans, Floats, Integers
 
 STEP = 0x9E3779B97F4A7C15
 FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))

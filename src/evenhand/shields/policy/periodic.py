@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy
@@ -37,7 +38,6 @@ from evenhand.shields.spec.properties import EmptyGroupRule, FairnessProperty
 from evenhand.shields.synthesis.general import synthesize_general
 from evenhand.shields.synthesis.separable import synthesize_separable
 from evenhand.shields.synthesis.solve import Progress, SynthesisProblem, solve_problem
-from evenhand.typing import Booleans, Floats, Integers
 
 UNFAIR_END_PRICE = 1000.0
 """What an unfair end costs under the soft end, in most expensive periods (every decision overridden at most cost)."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.shields.policy.policy import ActionTable
 from evenhand.shields.synthesis.separable import SeparableTable
-from evenhand.typing import Floats, Integers
 
 
 def row_start(t: int, labelled: bool) -> int:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from evenhand.core.text import format_count
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.stats.quantity import Proved, Unknown
-from evenhand.text import format_count
 
 
 @dataclass(frozen=True, slots=True)

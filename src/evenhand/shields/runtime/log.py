@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.core.document import Block, Document, Note, Text
+from evenhand.core.text import format_count, format_decimal, split_lines
 from evenhand.errors import DataError, DecisionError
-from evenhand.text import format_count, format_decimal, split_lines
 
 if TYPE_CHECKING:
     from evenhand.shields.runtime.shield import Shield

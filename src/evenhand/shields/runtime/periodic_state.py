@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod, always_ends_fair
 from evenhand.shields.runtime.certificate import ShieldCertificate, explain_later, worst_bias
 from evenhand.shields.runtime.reachable_states import reachable_end_states, worst_bias_among
@@ -26,7 +27,6 @@ from evenhand.shields.runtime.state import (
 from evenhand.shields.spec.ends import FairEnd, WelfareEnd
 from evenhand.shields.spec.plan import LABEL_WAIT, Counters, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.typing import Integers
 
 ROUNDING_SLACK = Fraction(1, 10**9)
 """Added to what was computed in floating point, far more than its errors."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy
@@ -17,7 +18,6 @@ from evenhand.shields.spec.ends import EndValues
 from evenhand.shields.spec.plan import Counters
 from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.shields.synthesis.kernels import count_live_states, sweep_live_states
-from evenhand.typing import Integers
 
 
 class LiveStates:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from evenhand.core.typing import Integers
 from evenhand.errors import DecisionError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import look_up_levels
@@ -22,7 +23,6 @@ from evenhand.shields.runtime.reachable_states import (
 )
 from evenhand.shields.spec.ends import EndValues, end_values_of, why_nothing_is_required
 from evenhand.shields.spec.plan import Counters
-from evenhand.typing import Integers
 
 MAX_OUTCOMES = 100_000
 """Maximum number of outcomes of open labels that a decision examines."""

@@ -19,13 +19,13 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.result import Result
+from evenhand.core.text import format_count, format_percent
+from evenhand.core.typing import Progress
 from evenhand.errors import OptionError
 from evenhand.shields.simulation.result import ShieldSimulationResult, describe_simulated, show_quantity, state_outcome
 from evenhand.shields.simulation.simulate import ShieldRunsConfig, simulate_shield
 from evenhand.shields.simulation.streams import ArrivalSource
 from evenhand.shields.spec.plan import PERIODIC_KINDS, PLAN_KINDS, ShieldPlan
-from evenhand.text import format_count, format_percent
-from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,6 +14,7 @@ import numpy as np
 from evenhand.core.document import Document
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.typing import Floats
 from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.runtime.shield import makes_own_periods, running_digest
@@ -28,7 +29,6 @@ from evenhand.shields.simulation.several_groups_walk import GroupsPass, can_walk
 from evenhand.shields.spec.configuration import format_exact
 from evenhand.shields.spec.ends import describe_assumption, describe_empty_group, guarantees
 from evenhand.shields.spec.plan import PERIODIC_KINDS, ShieldPlan
-from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

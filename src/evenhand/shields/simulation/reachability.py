@@ -14,13 +14,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.shields.policy.nudging import NudgedTable
 from evenhand.shields.policy.policy import ShieldPolicy, apply_level
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, row_start, state_start
 from evenhand.shields.policy.tables import look_up_levels as levels_in
 from evenhand.shields.spec.ends import FairEnd, WelfareEnd, welfare_bounds_of
 from evenhand.shields.spec.plan import ShieldPlan
-from evenhand.typing import Booleans, Floats, Integers
 
 Levels: TypeAlias = NDArray[np.uint8]
 

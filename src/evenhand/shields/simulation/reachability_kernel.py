@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Floats, Integers
 
 
 class WalkInputs(NamedTuple):

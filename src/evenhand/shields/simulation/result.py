@@ -24,8 +24,8 @@ from evenhand.core.document import (
 )
 from evenhand.core.result import Result
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count, format_percent
 from evenhand.stats.quantity import Proved, Quantity, Unknown
-from evenhand.text import format_count, format_percent
 
 if TYPE_CHECKING:
     import pandas as pd

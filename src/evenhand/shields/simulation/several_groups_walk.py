@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.reachability import ReachabilityCheck, level_effects
 from evenhand.shields.spec.ends import welfare_bounds_of
 from evenhand.shields.spec.properties import is_fair
 from evenhand.shields.synthesis.general import ReachableTable
 from evenhand.shields.synthesis.separable import SeparableTable
-from evenhand.typing import Booleans, Floats, Integers
 
 MAX_LISTED_STATES = 5_000_000
 """States over all groups that are walked, at most: these take some ten seconds."""

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.config import Config, setting
+from evenhand.core.parallel import count_workers, run_parts
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import LimitError, OptionError
-from evenhand.parallel import count_workers, run_parts
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.result import (
     QUANTILE_LEVELS,
@@ -35,7 +36,6 @@ from evenhand.shields.spec.properties import FairnessProperty, is_fair, largest_
 from evenhand.stats.mean import student_interval
 from evenhand.stats.proportion import estimated_rate
 from evenhand.stats.quantity import Estimated, Proved, Quantity, Unknown
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 DEFAULT_PERIODS = 10
 """Periods of a run, for shields that work in periods."""

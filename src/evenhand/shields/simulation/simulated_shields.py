@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.shields.policy.nudging import NudgedRuns, NudgedTable, mix_key, mix_keys
 from evenhand.shields.policy.periodic import PeriodicShield, ShieldPeriod
 from evenhand.shields.policy.policy import ShieldPolicy
@@ -15,7 +16,6 @@ from evenhand.shields.policy.tables import apply_levels, look_up_levels
 from evenhand.shields.spec.plan import PERIODIC_KINDS, Counters, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty, is_fair, largest_bias
 from evenhand.shields.synthesis.plans import synthesize
-from evenhand.typing import Booleans, Floats, Integers
 
 NO_ASSUMPTION = "nothing is assumed"
 """What a shield up to one horizon rests on."""

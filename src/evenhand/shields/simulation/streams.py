@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.shields.spec.plan import Inputs
-from evenhand.typing import Floats, Integers
 
 if TYPE_CHECKING:
     from evenhand.models.scorer import Scorer

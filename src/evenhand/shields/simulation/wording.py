@@ -20,11 +20,11 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
+from evenhand.core.text import format_count, format_decimal, format_duration, format_percent
 from evenhand.shields.policy.nudging import long_run_bias
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.simulation.inspection import COST_TOLERANCE, ShieldInspection
 from evenhand.shields.spec.ends import describe_empty_group, guarantees
-from evenhand.text import format_count, format_decimal, format_duration, format_percent
 
 EXPECTED = "if people come as the configuration says"
 

@@ -14,10 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.shields.spec.plan import Counters, ShieldPlan
 from evenhand.shields.spec.properties import FairnessProperty
-from evenhand.typing import Booleans, Floats, Integers
 
 
 class EndValues(Protocol):

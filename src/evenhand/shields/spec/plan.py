@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.shields.spec.properties import FairnessProperty, parse_kappa
-from evenhand.typing import Floats
 
 Weights = tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
 

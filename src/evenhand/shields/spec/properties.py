@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.typing import Booleans, Floats, Integers
 
 PropertyKind: TypeAlias = Literal["demographic_parity", "disparate_impact", "equal_opportunity"]
 PROPERTY_KINDS: tuple[PropertyKind, ...] = get_args(PropertyKind)

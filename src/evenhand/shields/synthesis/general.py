@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import LimitError, OptionError
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.plan import ShieldPlan
 from evenhand.shields.spec.properties import is_fair, largest_bias
 from evenhand.shields.synthesis.layer import TOLERANCE, StepMix, forced_mix, mix_of_group
 from evenhand.shields.synthesis.solve import Progress
-from evenhand.typing import Floats, Integers
 
 MAX_STATES = 50_000_000
 """In all layers together; each takes 8 bytes and one per group."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Floats
 
 Bytes = NDArray[np.uint8]
 

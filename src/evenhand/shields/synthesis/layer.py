@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.shields.spec.ends import BandEnd, EndValues
 from evenhand.shields.spec.plan import Inputs
 from evenhand.shields.synthesis.kernels import forbid_outside_bands
 from evenhand.shields.synthesis.parity_vector import SPARE
-from evenhand.typing import Floats, Integers
 
 BLOCK_STATES = 8192
 """Rows that are checked at once, about: much less than a layer in memory, much more than a call of NumPy costs."""

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 from evenhand.shields.synthesis.kernels import DEAD_LEVEL
 
 LANES = 8

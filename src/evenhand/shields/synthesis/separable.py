@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Integers
 from evenhand.errors import LimitError
 from evenhand.shields.policy.policy import ShieldPolicy
 from evenhand.shields.spec.ends import WelfareBounds, welfare_bounds_of
 from evenhand.shields.spec.plan import IMPOSSIBLE_PROBABILITY, ShieldPlan
 from evenhand.shields.synthesis.layer import TOLERANCE, mix_of_group
-from evenhand.typing import Integers
 
 MAX_TABLE_BYTES = 2**31
 """Of all tables together."""

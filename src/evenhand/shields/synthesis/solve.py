@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.typing import Floats
 from evenhand.errors import LimitError
 from evenhand.shields.policy.policy import ActionTable
 from evenhand.shields.policy.tables import PackedTable, ThresholdTable, bits_for, row_start, state_start
@@ -21,7 +22,6 @@ from evenhand.shields.spec.properties import FairnessProperty
 from evenhand.shields.synthesis.kernels import LevelOutputs, pack_levels, sweep_opportunity, sweep_parity
 from evenhand.shields.synthesis.layer import TOLERANCE, LayerLayout, StepMix, forced_mix, mix_of_group
 from evenhand.shields.synthesis.parity_vector import sweep_parity_vectors
-from evenhand.typing import Floats
 
 Bytes: TypeAlias = NDArray[Any]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 
 @compile_kernel(error_model="numpy")

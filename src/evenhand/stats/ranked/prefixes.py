@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.typing import Floats, Integers
 
 HALVINGS = 50
 """Steps of the search for the adjusted significance level."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.stats.level import Interval, normal_quantile, student_quantile
 from evenhand.stats.permutation import adjusted_p, critical_value
-from evenhand.typing import Floats, Integers
 
 DRAWS = 4000
 """Draws for the largest deviation of all numbers."""

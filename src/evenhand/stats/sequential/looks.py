@@ -11,9 +11,9 @@ import functools
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.stats.level import normal_cdf, normal_quantile, tail_probability
-from evenhand.typing import Floats
 
 NODES = 200
 """Points of the Gauss-Legendre quadrature over the values at which no look has missed so far."""

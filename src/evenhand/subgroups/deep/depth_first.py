@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.permutation import critical_value
 from evenhand.subgroups.candidates import CandidateRuleSets, description_length
 from evenhand.subgroups.cuts import AttributeCut
@@ -44,7 +45,6 @@ from evenhand.subgroups.deep.top import DistinctKeyCounter, TopGroups, empty_top
 from evenhand.subgroups.family import RuleSetFamily, build_family
 from evenhand.subgroups.gaps import compare_with_rest, correct_tails, largest_gap_to_rest
 from evenhand.subgroups.tabulate import CellTable, cells_of_rule_sets, tabulate_people
-from evenhand.typing import Booleans, Floats, Integers
 
 StopReason: TypeAlias = Literal["done", "time", "user"]
 

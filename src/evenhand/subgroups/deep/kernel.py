@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Floats, Integers
 from evenhand.stats.score_difference import FAR
-from evenhand.typing import Floats, Integers
 
 LANES = 256
 """Permutations that are counted together, as the last axis of every array."""

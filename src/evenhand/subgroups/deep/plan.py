@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Integers
 from evenhand.subgroups.deep.kernel import ADD, RESET, SUBTRACT, RuleTraversal
 from evenhand.subgroups.family import RuleSetFamily
 from evenhand.subgroups.tabulate import OccupiedCells
-from evenhand.typing import Booleans, Integers
 
 CELLS = 1024
 """Cells of one cube, at most (one attribute may have more): with its permutations it stays in a processor's cache."""

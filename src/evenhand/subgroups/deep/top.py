@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.typing import Floats, Integers
+from evenhand.core.typing import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import OptionError
 from evenhand.models.scorer import Scorer
 from evenhand.schema.attribute import Attribute
@@ -25,7 +26,6 @@ from evenhand.subgroups.cuts import cut_attributes, equal_width_ends
 from evenhand.subgroups.measures import measure_outcomes
 from evenhand.subgroups.methods.published import check_options, describe_cuts, sensitive_names
 from evenhand.subgroups.result import Finding, LinearGroup
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 ROUNDING = 1e-12
 """A predicted cost this small is 0: it decides nothing."""

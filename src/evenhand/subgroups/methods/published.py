@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.time_limit import NEVER, TimeLimit
+from evenhand.core.typing import Booleans, Floats, Integers, Progress
 from evenhand.errors import OptionError
 from evenhand.models.scorer import BATCH_ROWS, Scorer
 from evenhand.schema.people import People
@@ -19,7 +20,6 @@ from evenhand.subgroups.config import SubgroupConfig
 from evenhand.subgroups.cuts import AttributeCut
 from evenhand.subgroups.result import AttributeCells, Finding
 from evenhand.subgroups.rules import Rules
-from evenhand.typing import Booleans, Floats, Integers, Progress
 
 
 class PublishedMethod(Protocol):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.errors import LimitError, OptionError
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.schema.people import People
@@ -35,7 +36,6 @@ from evenhand.subgroups.methods.published import (
 from evenhand.subgroups.perturbation import Perturbation
 from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.tabulate import cells_of_rule_sets, find_occupied_cells, sum_rule_sets
-from evenhand.typing import Floats, Integers, Progress
 
 MOST_RULE_SETS = 100_000
 """Each takes 2,000 to 3,100 samples; with more, a time limit is asked for, and only so many are tried."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.errors import LimitError, OptionError
 from evenhand.models.scorer import Scorer, predict_labels
 from evenhand.population.independent import uniform_population
@@ -31,7 +32,6 @@ from evenhand.subgroups.methods.published import (
 )
 from evenhand.subgroups.result import Finding
 from evenhand.subgroups.rules import RuleSet, describe_rules
-from evenhand.typing import Floats, Integers, Progress
 
 CONFIDENCE = 0.99
 """Of each combination's rate (the published default)."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Floats, Progress
 from evenhand.errors import BudgetError, DataError, OptionError
 from evenhand.models.ledger import QuestionLedger, find_ledger
 from evenhand.models.regressor import Regressor, ask_numbers
@@ -26,7 +27,6 @@ from evenhand.subgroups.analysis import known_rows
 from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 from evenhand.subgroups.measures import MeasuredOutcomes
 from evenhand.subgroups.result import MeasuredNumber, SubgroupResult
-from evenhand.typing import Floats, Progress
 
 SAME = (
     "attributes",

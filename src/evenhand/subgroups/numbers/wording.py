@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evenhand.core.document import Metric, ReportedNumber
+from evenhand.core.text import format_count, format_decimal, format_percent, join_names
 from evenhand.subgroups.result import Finding, SubgroupResult
 from evenhand.subgroups.wording import (
     describe_rate,
@@ -13,7 +14,6 @@ from evenhand.subgroups.wording import (
     reason_unclear,
     say_left_out,
 )
-from evenhand.text import format_count, format_decimal, format_percent, join_names
 
 
 def worst_answer(result: SubgroupResult, worst: Finding | None) -> Metric:

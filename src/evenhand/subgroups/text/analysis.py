@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
+from evenhand.core.typing import Booleans, Integers, Progress
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
 from evenhand.errors import DataError, LimitError, OptionError
 from evenhand.models.blackbox.text_model import TextAnswers, check_texts, load_text_model
@@ -28,7 +29,6 @@ from evenhand.subgroups.rules import describe_rules
 from evenhand.subgroups.text.mentions import Mentions, Terms, count_rule_sets, find_mentions
 from evenhand.subgroups.text.observed import ObservedGaps, measure_observed_gaps
 from evenhand.subgroups.text.swapped import SwappableText, measure_swap_effects, select_swappable
-from evenhand.typing import Booleans, Integers, Progress
 
 
 def find_text_subgroups(

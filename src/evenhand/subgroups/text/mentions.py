@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.datasets.identity.lists import IdentityCategory
 from evenhand.datasets.identity.swapping import TermSwapper, words_of
 from evenhand.errors import DataError, OptionError
 from evenhand.subgroups.config import Compared
 from evenhand.subgroups.rules import Rules
-from evenhand.typing import Booleans, Floats, Integers
 
 Terms: TypeAlias = tuple[tuple[int, int], ...]
 """A rule set of texts: positions of a category and of a group in it, ordered by category."""

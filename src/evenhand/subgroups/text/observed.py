@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.stats.level import normal_cdf, normal_quantile
 from evenhand.stats.mean import SampleMoments, welch_interval
 from evenhand.stats.permutation import permute_counts, permute_sums, standardised_gap, standardised_mean_gap
@@ -24,7 +25,6 @@ from evenhand.subgroups.text.mentions import (
     count_rule_sets,
     sample_variance,
 )
-from evenhand.typing import Booleans, Floats, Integers
 
 BLOCK = 256
 """Rule sets whose permuted counts are held at once."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.datasets.identity.swapping import SwapTemplate
 from evenhand.stats.level import normal_quantile
 from evenhand.stats.mean import clustered_means
@@ -15,7 +16,6 @@ from evenhand.subgroups.config import TextSubgroupConfig
 from evenhand.subgroups.control import adjust_text_tests, significant, text_p_values
 from evenhand.subgroups.result import SwapEffect
 from evenhand.subgroups.text.mentions import Mentions
-from evenhand.typing import Booleans, Floats, Integers
 
 
 def measure_swap_effects(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from evenhand.core.text import format_count, format_percent
 from evenhand.genai.assessment.prompts import PromptBias, PromptFinding
 from evenhand.genai.assessment.result import GenaiAssessment, GroupFinding, ValueFinding, format_coverage
 from evenhand.stats.quantity import Observed
-from evenhand.text import format_count, format_percent
 from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, finish_chart, mark_layer, series_style, stack_charts
 
 LANE_HEIGHT = 46

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from evenhand.certification.certificate.result import AttributeSlice, Certificate
 from evenhand.checker.result import CertificateCheck
-from evenhand.text import SIMULATED, format_percent
+from evenhand.core.text import SIMULATED, format_percent
 from evenhand.view.drawing.axis import percentages, spread
 from evenhand.view.drawing.rows import Bar, Block, Dot, Mark, Panel, Row, RowChart, Span, Tick
 from evenhand.view.drawing.theme import Spec, stack_charts

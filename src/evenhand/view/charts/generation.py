@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from evenhand.core.text import format_percent
 from evenhand.genai.simulation.result import GenerationSimulationResult, PolicyComparisonResult
-from evenhand.text import format_percent
 from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, literal_color, mark_layer, stack_charts
 
 ROLES = {"free": "muted", "published": "different", "before": "same", "after": "third"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evenhand.core.text import format_percent
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.label_result import LabelGroup, LabelMetrics
 from evenhand.groups.result import DRAWN, CalibrationBin, GroupMetrics
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
-from evenhand.text import format_percent
 from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.charts.numbers import draw_quantiles
 from evenhand.view.drawing.axis import Axis, percentages, spread

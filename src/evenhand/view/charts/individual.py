@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenhand.core.text import SIMULATED, format_percent
 from evenhand.individual.result import FlipRate, IndividualResult
 from evenhand.individual.search.texts import TextSearchResult
 from evenhand.stats.quantity import Estimated, Observed, Proved, Unknown
-from evenhand.text import SIMULATED, format_percent
 from evenhand.view.charts.groups import draw_groups, plot_groups
 from evenhand.view.drawing.axis import percentages, spread
 from evenhand.view.drawing.rows import Block, Dot, Label, Panel, Row, RowChart, together

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from evenhand.core.text import format_percent
 from evenhand.llm.comparison import LanguageModelComparison
 from evenhand.llm.result import GroupGap, LanguageModelAudit
 from evenhand.llm.wording import show_gap
 from evenhand.stats.quantity import Quantity, Unknown
-from evenhand.text import format_percent
 from evenhand.view.drawing.axis import differences, percentages, spread
 from evenhand.view.drawing.rows import Bar, Block, Dot, Label, Line, Panel, Row, RowChart, Span, together
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from evenhand.core.text import join_names
 from evenhand.groups.rankings.result import RankingResult
-from evenhand.text import join_names
 from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, finish_chart, line_style, mark_layer, stack_charts
 
 SCALE = 70

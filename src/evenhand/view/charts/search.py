@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from evenhand.core.text import format_percent
 from evenhand.individual.search.reading import AttributeReading, ValueShare
 from evenhand.individual.search.result import SearchResult
-from evenhand.text import format_percent
 from evenhand.view.drawing.axis import percentages, spread
 from evenhand.view.drawing.rows import Block, Dot, Mark, Panel, Row, RowChart, Span
 from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts

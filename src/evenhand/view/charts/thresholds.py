@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from evenhand.core.text import format_percent
 from evenhand.groups.threshold_rates import RatesOfGroup, ThresholdRates
 from evenhand.groups.thresholds import Curve, ThresholdCurves
-from evenhand.text import format_percent
 from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, line_style, mark_layer, stack_charts
 
 SCALE = 70

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from evenhand.text import strip_unprintable
+from evenhand.core.text import strip_unprintable
 from evenhand.view.drawing.fonts import fix_widths
 
 if TYPE_CHECKING:

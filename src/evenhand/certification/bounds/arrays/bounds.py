@@ -19,7 +19,7 @@ import numpy as np
 
 from evenhand.certification.bounds.arrays.network import Array, ArrayNetwork
 from evenhand.certification.bounds.relu import ReluRelaxation, relax_constant, relax_relu, relax_weights
-from evenhand.typing import Integers
+from evenhand.core.typing import Integers
 
 
 @dataclass(frozen=True)

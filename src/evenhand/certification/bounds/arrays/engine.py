@@ -28,9 +28,9 @@ from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.boxes import Boxes, BoxSplitter
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
+from evenhand.core.interrupts import GRACE_SECONDS, is_interrupted
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import OptionError
-from evenhand.interrupts import GRACE_SECONDS, is_interrupted
-from evenhand.typing import Floats, Integers
 
 STEP, NODE = 2e8, 1e9
 """Multiplications that one call may take, about, and that the parts of one box may: the clock is looked at after a few

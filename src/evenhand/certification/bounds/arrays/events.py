@@ -17,8 +17,8 @@ from evenhand.certification.bounds.compiled.shares import (
     prove_shares,
     scratch_buffers,
 )
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
 
 jit = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

@@ -11,7 +11,7 @@ from evenhand.certification.bounds.arrays.bounds import BatchBounds
 from evenhand.certification.bounds.arrays.events import decide_boxes
 from evenhand.certification.bounds.arrays.network import Array, ArrayNetwork
 from evenhand.certification.query.boxes import ArrayRows
-from evenhand.typing import Floats, Integers
+from evenhand.core.typing import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from evenhand.certification.bounds.compiled.problem import (
 from evenhand.certification.bounds.compiled.shares import AttributeAxes
 from evenhand.certification.query.question import Query
 from evenhand.certification.query.rounding import RoundingError
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import MissingExtraError, OptionError
-from evenhand.typing import Floats, Integers
 
 SEPARATE = 4
 """Up to so many protected assignments are bounded one by one, which is tighter; more of them together."""

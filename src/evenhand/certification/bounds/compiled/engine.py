@@ -31,9 +31,9 @@ from evenhand.certification.bounds.linear import CALL_BOXES
 from evenhand.certification.bounds.schedule import COARSE
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
-from evenhand.interrupts import GRACE_SECONDS, is_interrupted
-from evenhand.kernels import new_arrays
-from evenhand.typing import Floats
+from evenhand.core.interrupts import GRACE_SECONDS, is_interrupted
+from evenhand.core.kernels import new_arrays
+from evenhand.core.typing import Floats
 
 OUTPUT_BOXES = 1 << 14
 """Boxes a call may put out before it hands them over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 # Handing the work arrays to a function takes longer than what the shortest ones do (see ``shares``).

@@ -16,7 +16,7 @@ from evenhand.certification.bounds.compiled.lanes import LANES
 from evenhand.certification.bounds.compiled.relaxation import UNKNOWN
 from evenhand.certification.bounds.compiled.shares import prove_shares
 from evenhand.certification.bounds.compiled.splits import plan_splits, split_by_plan
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

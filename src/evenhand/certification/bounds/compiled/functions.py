@@ -30,7 +30,7 @@ from evenhand.certification.bounds.compiled.relaxation import (
     substitute_backward,
 )
 from evenhand.certification.bounds.compiled.splits import split_scores
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 # Handing the work arrays to a function takes longer than what the shortest ones do (see ``shares``).

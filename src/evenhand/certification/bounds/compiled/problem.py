@@ -21,8 +21,8 @@ from evenhand.certification.bounds.compiled.shares import (
 )
 from evenhand.certification.query.cells import Cells
 from evenhand.certification.query.question import Query
-from evenhand.kernels import new_arrays
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
 
 MAX_CELLS = 2_000_000
 """Cells of one attribute that prefix sums are kept for."""

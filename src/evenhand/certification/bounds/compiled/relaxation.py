@@ -28,8 +28,8 @@ from evenhand.certification.bounds.compiled.lanes import (
     store_row,
     subtract,
 )
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
 
 # Without reference counts on views (``_nrt``), which would cost several times the arithmetic; so nothing is allocated.
 jit = compile_kernel(

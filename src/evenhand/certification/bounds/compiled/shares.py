@@ -26,8 +26,8 @@ from evenhand.certification.bounds.compiled.tails import (
     sort_by_width,
     tail_buffers,
 )
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Booleans, Floats, Integers
 
 # Nothing is allocated, so that views need no reference counts (see ``relaxation``).
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)

@@ -17,7 +17,7 @@ from evenhand.certification.bounds.compiled.lanes import (
     subtract,
 )
 from evenhand.certification.bounds.compiled.relaxation import jit as jit_contracted
-from evenhand.kernels import compile_kernel
+from evenhand.core.kernels import compile_kernel
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 inlined = compile_kernel(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from evenhand.certification.bounds.compiled.lanes import axpy, fill_vector, load_at, store_at
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Floats, Integers
 
 jit = compile_kernel(internal=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)
 

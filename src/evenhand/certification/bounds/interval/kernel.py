@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from evenhand.certification.bounds.interval.layout import KernelLayout
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Floats, Integers
 
 LANES = 16
 MAX_GRADIENTS = 8

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.certification.query.question import Query
-from evenhand.typing import Booleans, Floats, Integers
+from evenhand.core.typing import Booleans, Floats, Integers
 
 
 class KernelLayout(NamedTuple):

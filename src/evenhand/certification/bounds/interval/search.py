@@ -21,8 +21,8 @@ from evenhand.certification.certificate.record import CertificateWriter
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR, Boxes, BoxSplitter, whole_domain
 from evenhand.certification.query.proved_mass import REGION_DEPTH, ProvedMass, SearchLimits, Stop
 from evenhand.certification.query.question import Query
-from evenhand.interrupts import InterruptCounter
-from evenhand.typing import Booleans, Integers
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.typing import Booleans, Integers
 
 MAX_DEPTH = 20
 """Splits after which a box stays undecided."""

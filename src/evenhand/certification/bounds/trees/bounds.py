@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.certification.bounds.trees.forest import FlatForest
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Floats, Integers
 
 
 class TreeWorkspace(NamedTuple):

@@ -20,10 +20,10 @@ from evenhand.certification.bounds.trees.question import TreeQuery, leaf_sizes, 
 from evenhand.certification.query.boxes import FAIR, UNDECIDED, UNFAIR
 from evenhand.certification.query.differences import check_assignments
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, summation_error
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.models.trees.ensemble import TreeEnsemble
 from evenhand.population.independent import ProductPopulation
-from evenhand.typing import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,8 @@ from evenhand.certification.refinement import (
     BoxRecorder,
     CallSize,
 )
-from evenhand.interrupts import InterruptCounter
-from evenhand.typing import Booleans, Floats
+from evenhand.core.interrupts import InterruptCounter
+from evenhand.core.typing import Booleans, Floats
 
 OUTPUT_BOXES = 1 << 14
 """Boxes that a call may put out."""

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.certification.bounds.trees.question import TreeQuery, protected_flags
+from evenhand.core.kernels import compile_kernel
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats, Integers
 
 Small = NDArray[np.int32]
 

@@ -21,6 +21,7 @@ from evenhand.certification.query.enumeration import Enumeration, classify_point
 from evenhand.certification.query.question import MAX_CLASSES, AskedDomain, Question
 from evenhand.certification.query.rounding import BINARY32_UNIT, BINARY64_UNIT, log_odds, resolution_of, summation_error
 from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.models.additive.cells import (
     Cell,
@@ -38,7 +39,6 @@ from evenhand.population.independent import Marginal, ProductPopulation, Uniform
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.schema import Schema
 from evenhand.schema.subdomain import Runs
-from evenhand.typing import Booleans, Floats, Integers
 
 MAX_FLAGS = 2**28
 """Tests times values of one attribute, at most: what is held in memory."""

@@ -16,8 +16,8 @@ from evenhand.certification.bounds.trees.shares import (
     share_below,
     share_between,
 )
-from evenhand.kernels import compile_kernel
-from evenhand.typing import Floats
+from evenhand.core.kernels import compile_kernel
+from evenhand.core.typing import Floats
 
 OPEN, FAIR, UNFAIR = 0, 1, 2
 WEIGHTS = (1.0, 1.0, 0.5)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.kernels import compile_kernel, new_arrays
-from evenhand.typing import Floats, Integers
+from evenhand.core.kernels import compile_kernel, new_arrays
+from evenhand.core.typing import Floats, Integers
 
 MAX_EXACT_VALUES = 2048
 """Joint values enumerated exactly, at most."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.methods.choice import MethodOptions, cut_into_waves
 from evenhand.individual.search.oracle import Oracle
-from evenhand.typing import Booleans, Floats, Integers
 
 LEARNING = 0.001
 """By how much one outcome changes the probability of a direction or an attribute."""

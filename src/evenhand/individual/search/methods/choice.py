@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.individual.search.oracle import Oracle
-from evenhand.typing import Floats
 
 METHODS = {
     "adf": "gradient:adf",

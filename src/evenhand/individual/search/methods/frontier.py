@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.moves import Codes, Moves
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.typing import Booleans, Floats, Integers
 
 FEWEST, MOST = 16, 256
 """Profiles asked about in one step at the beginning; in between, a fortieth of what the budget pays for."""

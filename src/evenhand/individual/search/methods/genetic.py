@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.moves import Codes, Moves
 from evenhand.individual.search.oracle import ModelAnswers, Oracle
-from evenhand.typing import Floats
 
 CROSSED = 0.9
 """Share of children with two parents."""

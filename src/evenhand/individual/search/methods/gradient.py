@@ -25,9 +25,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.individual.search.methods.choice import MethodOptions, cut_into_waves
 from evenhand.individual.search.oracle import BudgetExhausted, ModelAnswers, Oracle
-from evenhand.typing import Floats, Integers
 
 Slopes: TypeAlias = Callable[[Floats, Integers, Floats], Floats]
 """(profiles (n, U), assignment of each (n,), scores there (n, classes)) -> slopes along the attributes (n, U)."""

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.core.typing import Floats, Integers
 from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.oracle import Oracle
 from evenhand.individual.search.space import ProfileSpace
-from evenhand.typing import Floats, Integers
 
 AROUND = 8
 """Questions to the model per tree. The published program asks 5,000, of which a budget pays for hardly a tree; among 8,

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from evenhand.core.typing import Floats
 from evenhand.errors import OptionError
 from evenhand.individual.search.methods.choice import MethodOptions
 from evenhand.individual.search.oracle import Oracle
-from evenhand.typing import Floats
 
 BATCH = 16_384
 """Profiles drawn at a time."""

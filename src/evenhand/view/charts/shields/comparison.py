@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from evenhand.core.text import format_percent
 from evenhand.shields.simulation.comparison import ShieldComparisonResult
-from evenhand.text import format_percent
 from evenhand.view.drawing.theme import LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 HEIGHT = 72

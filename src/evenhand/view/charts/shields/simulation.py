@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from evenhand.core.text import format_percent
 from evenhand.shields.simulation.result import BiasQuantiles, ShieldSimulationResult
-from evenhand.text import format_percent
 from evenhand.view.drawing.theme import DASHES, LIGHT, WIDE, Spec, finish_chart, mark_layer, stack_charts
 
 SHIELDED, UNSHIELDED = "after the shield", "before the shield"

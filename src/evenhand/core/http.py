@@ -17,7 +17,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from evenhand.coroutines import blocks, is_blocking
+from evenhand.core.coroutines import blocks, is_blocking
 from evenhand.errors import EvenhandError, FetchError, FetchFailure, MissingExtraError, ModelError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from evenhand.coroutines import blocks, call
+from evenhand.core.coroutines import blocks, call
+from evenhand.core.http import HttpClient, parse_json_response, quote_answer
 from evenhand.errors import FetchError, ModelError, OptionError
-from evenhand.http import HttpClient, parse_json_response, quote_answer
 
 _PORTS = {"http": 80, "https": 443}
 _HINT = "check the URL: does the service speak like OpenAI's?"

@@ -24,7 +24,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.types.misc import unliteral
 
-from evenhand.interrupts import RUNNING_SECONDS, InterruptGuard
+from evenhand.core.interrupts import RUNNING_SECONDS, InterruptGuard
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
@@ -134,7 +134,7 @@ def _guard_compiler(kernel: Any) -> None:
 
 def package_of(file: Path) -> Path:
     """Return the folder of the part of Evenhand that a file belongs to, such as ``certification``."""
-    root = Path(__file__).parent
+    root = Path(__file__).parents[1]
     inside = [folder for folder in file.parents if folder.parent == root]
     return inside[0] if inside else file.parent
 
