@@ -273,8 +273,7 @@ class RuleSearch:
                 here = heapq.heappop(heap)
                 for child in self._split(here):
                     heapq.heappush(heap, child)
-                if self.parts % 16 == 0 and heap:
-                    self.weights.learn(heap[0].decisions)
+                if self.parts % 16 == 1 and heap:  # every split adds two parts to the first one
                     left = self.weights.gap - first
                     done = 0.0 if not left > 0 else (heap[0].bound - first) / left
                     progress(
