@@ -7,7 +7,16 @@ import pandas as pd
 import pytest
 
 import evenhand
-from evenhand.errors import EvenhandError
+from evenhand import api
+from evenhand.auditing.config import AuditConfig, DecisionAuditConfig
+from evenhand.certification.config import CertifyConfig
+from evenhand.errors import EvenhandError, OptionError
+from evenhand.groups.rankings.config import RankingConfig
+from evenhand.individual.search.config import SearchConfig
+from evenhand.llm.config import LanguageModelConfig
+from evenhand.mitigation.config import MitigationConfig
+from evenhand.shields.spec.configuration import ShieldConfig
+from evenhand.subgroups.config import NumberSubgroupConfig, SubgroupConfig
 
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame({"skill": RNG.integers(0, 10, 200), "sex": RNG.choice(["f", "m"], 200)})
@@ -63,3 +72,28 @@ CALLS = {
 def test_wrong_arguments_are_refused(name):
     with pytest.raises(EvenhandError):
         CALLS[name]()
+
+
+def test_unknown_names_are_refused_with_the_nearest_name():
+    with pytest.raises(OptionError, match="search has no argument 'favourabel'") as caught:
+        evenhand.search(model, TABLE, target="hired", protected=["sex"], favourabel=1)
+    assert "did you mean 'favourable'?" in str(caught.value)
+
+
+SETTINGS = {
+    api.AuditSettings: [AuditConfig],
+    api.DecisionAuditSettings: [DecisionAuditConfig],
+    api.RankingSettings: [RankingConfig],
+    api.CertifySettings: [CertifyConfig],
+    api.SearchSettings: [SearchConfig],
+    api.SubgroupSettings: [SubgroupConfig, NumberSubgroupConfig],
+    api.MitigationSettings: [MitigationConfig],
+    api.LanguageModelSettings: [LanguageModelConfig],
+    api.ShieldEntries: [ShieldConfig],
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_editors_complete_every_field_of_a_configuration(settings):
+    fields = {name for config in SETTINGS[settings] for name in config.model_fields}
+    assert fields - {"protected"} <= settings.__annotations__.keys()

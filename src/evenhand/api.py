@@ -1,33 +1,39 @@
-"""One function for each thing that Evenhand does, for what users of scikit-learn and fairlearn hold.
+"""Verbs: one function for each task of Evenhand, such as ``evenhand.audit`` and ``evenhand.search``.
 
-They are found on the package itself: ``evenhand.audit``, ``evenhand.search`` and so on. Each takes a fitted model and a
-data frame, describes the columns where no schema does, asks the engine, and returns its result.
-
-All take ``progress``: a function that is called with what is being done and the share done, 0 to 1; or True to show a
-bar, False to show nothing. By default a notebook shows what takes over a second, in one line that goes away afterwards,
-and scripts and libraries stay silent.
+A verb takes a fitted model and a data frame, infers the schema if there is none, runs an analysis and returns its
+result. Settings are typed dictionaries, whose names an editor completes. All verbs accept ``progress``: a function that
+receives the current step and the completed share, 0 to 1; True shows a bar, False nothing. By default, a bar is shown
+in notebooks only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
+from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
-from evenhand.verb_inputs import Names, read_data, read_subject, select_shown, takes_progress
 
 if TYPE_CHECKING:
     from evenhand.auditing.changes import AuditComparison
     from evenhand.auditing.result import AuditResult
     from evenhand.certification.certificate.result import Certificate
+    from evenhand.core.result import Result
+    from evenhand.core.typing import Progress
     from evenhand.genai.assessment.result import GenaiAssessment
     from evenhand.groups.rankings.result import RankingResult
     from evenhand.individual.search.result import SearchResult
     from evenhand.llm.result import LanguageModelAudit
     from evenhand.mitigation.analysis import Mitigation
     from evenhand.models.outputs import OutputKind
+    from evenhand.models.subject import Subject
     from evenhand.schema.schema import Schema
+    from evenhand.schema.target import TargetKind
     from evenhand.shields.policy.policy import ShieldPolicy
     from evenhand.subgroups.result import SubgroupResult
 
@@ -45,8 +51,278 @@ __all__ = [
     "synthesize_shield",
 ]
 
+VerbT = TypeVar("VerbT", bound=Callable[..., Any])
+ResultT = TypeVar("ResultT", bound="Result")
+Names: TypeAlias = Sequence[str] | None
+Metrics: TypeAlias = Mapping[str, Callable[..., Any]]
 
-@takes_progress
+
+class ProgressSettings(TypedDict, total=False):
+    """Progress of a verb (see ``evenhand.view.follow_progress``)."""
+
+    progress: Progress | bool | None
+
+
+class FileSettings(ProgressSettings, total=False):
+    """Reading of a table from a file (see ``evenhand.datasets.read_frame``)."""
+
+    encoding: str | None
+    sheet: str | None
+
+
+class RunSettings(FileSettings, total=False):
+    """Settings of most analyses.
+
+    ``confidence`` is the confidence level of the intervals, ``time_limit`` a limit in seconds.
+    """
+
+    data_name: str
+    schema: Schema | None
+    accept_proposals: bool
+    confidence: float
+    time_limit: float | None
+    seed: int
+
+
+class TargetSettings(RunSettings, total=False):
+    """Target of the decisions (see ``evenhand.schema.OutcomeRole`` and ``evenhand.schema.ColumnRoles``)."""
+
+    favourable: Any
+    favorable: Any
+    unfavourable: Sequence[Any]
+    kind: TargetKind | None
+    order: Sequence[Any] | None
+    unit: str | None
+
+
+class ModelSettings(TargetSettings, total=False):
+    """Model and people (see ``evenhand.models.Subject`` and ``evenhand.schema.ColumnRoles``)."""
+
+    ignore: Names
+    membership: Mapping[str, Any] | None
+    model_name: str | None
+    trust: bool
+    output: OutputKind | None
+    budget: int | None
+    as_published: bool
+
+
+class AuditSettings(ModelSettings, total=False):
+    """Settings of ``audit`` (see ``evenhand.auditing.AuditConfig``)."""
+
+    metrics: Metrics | None
+    population: Literal["data", "uniform", "independent"]
+    min_group_size: int
+    samples: int
+    searched: int
+    repeats: int
+    tolerance: float | None
+    max_boxes: int | None
+    thresholds: bool
+    threshold: Any
+    reference: Any
+    keep_decisions: bool
+
+
+class DecisionAuditSettings(TargetSettings, total=False):
+    """Settings of ``audit_predictions`` (see ``evenhand.auditing.DecisionAuditConfig``)."""
+
+    data: Any
+    favourable_target: Any
+    metrics: Metrics | None
+    min_group_size: int
+    thresholds: bool
+    reference: Any
+    keep_decisions: bool
+
+
+class RankingSettings(ProgressSettings, total=False):
+    """Settings of ``audit_rankings`` (see ``evenhand.groups.RankingConfig``)."""
+
+    data_name: str
+    schema: Schema | None
+    accept_proposals: bool
+    at: int | Sequence[int]
+    position_weights: Any
+    patience: float
+    confidence: float
+    min_group_size: int
+    draws: int
+    seed: int
+
+
+class CertifySettings(ModelSettings, total=False):
+    """Settings of ``certify`` (see ``evenhand.certification.CertifyConfig`` and ``evenhand.certification.certify``)."""
+
+    method: Literal["linear", "interval"]
+    where: Sequence[str]
+    threshold: float | None
+    relax: Mapping[str, float] | None
+    tolerance: float | None
+    bands: Sequence[float]
+    outcomes: int
+    max_boxes: int | None
+    target_undecided: float | None
+    effort: float | None
+    min_progress: float | None
+    samples: int
+    counterexamples: int
+    enumeration: bool
+    jobs: int | None
+    device: str | None
+    certificate: Path | str | None
+    workers: int | None
+    compile_limit: float | None
+
+
+class SearchSettings(ModelSettings, total=False):
+    """Settings of ``search`` (see ``evenhand.individual.search.SearchConfig``)."""
+
+    method: str
+    seeds: Any
+    local: int
+    h: float
+    constraints: Sequence[str]
+    allow_infeasible: bool
+    samples: int
+    most_examples: int
+    resume: Path | str | None
+    workers: int | None
+
+
+class SubgroupSettings(ModelSettings, total=False):
+    """Settings of ``find_subgroups`` (see ``evenhand.subgroups.SubgroupConfig`` and ``NumberSubgroupConfig``)."""
+
+    attributes: Names
+    control: str
+    permutations: int
+    most: int
+    measure: str
+    margin: float | None
+    support: float
+    min_size: int
+    depth: int | None
+    bins: int
+    judged: Sequence[str]
+    per: str | None
+    method: str
+    repeats: int
+    above: float | None
+
+
+class MitigationSettings(ModelSettings, total=False):
+    """Settings of ``mitigate`` (see ``evenhand.mitigation.MitigationConfig`` and ``evenhand.mitigation.mitigate``)."""
+
+    methods: Sequence[str]
+    findings: Sequence[Result | Path | str]
+    fit: str | Callable[..., Any] | None
+    strength: float | None
+    accuracy_loss: float
+    start: int
+    share: float
+    rounds: int
+    subgroups: int
+    certify_effort: float
+    test: Any
+    test_name: str
+    out: Path | None
+
+
+class LanguageModelSettings(FileSettings, total=False):
+    """Settings of ``audit_language_model`` (see ``evenhand.llm.LanguageModelConfig``)."""
+
+    answers: Path | str | None
+    batch: Any
+    data_name: str
+    goal: Literal["precision", "decision"]
+    half_width: float | None
+    threshold: float
+    calls: int | None
+    money: float | None
+    at_once: int | None
+    sweeps: int
+    templates: int
+    scenario: str | None
+    cluster: str | None
+    findings: int
+    finding_pairs: int
+    name_findings: int
+    confidence: float
+    time_limit: float | None
+    seed: int | None
+
+
+class GeneratorSettings(ProgressSettings, total=False):
+    """Settings of ``assess_generator`` (see ``evenhand.genai.assess_sequences``)."""
+
+    ways: int | None
+    together: Sequence[Sequence[str]]
+    confidence: float
+    source: str
+
+
+class ShieldEntries(ProgressSettings, total=False):
+    """Entries of a shield configuration (see the reference of shield files)."""
+
+    property: str
+    kappa: Any
+    horizon: int
+    kind: str
+    empty_group: str
+    cost: float | None
+    costs: Sequence[float] | None
+    groups: Mapping[str, Any]
+    checks: Any
+    terminal: str
+    bounds: Sequence[Any] | None
+    start: Mapping[str, Sequence[int]] | None
+    energy: Any
+    nudge: Literal["smaller", "both"] | None
+    filter: bool | None
+    seed: int | None
+    labels: Any
+
+
+def _verb(settings_type: type) -> Callable[[VerbT], VerbT]:
+    """Build a verb: check the names of its arguments, and follow its progress.
+
+    The decorated function always receives a function as ``progress``.
+
+    Args:
+        settings_type: Typed dictionary of the settings.
+    """
+
+    def decorate(function: VerbT) -> VerbT:
+        parameters = dict(inspect.signature(function).parameters)
+        parameters.popitem()  # the settings
+        for name, annotation in settings_type.__annotations__.items():
+            setting = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            parameters.setdefault(name, setting)
+        signature = inspect.Signature(list(parameters.values()))
+
+        @wraps(function)
+        def run(*arguments: Any, progress: Any = None, **settings: Any) -> Any:
+            from evenhand import view
+
+            for name in settings.keys() - parameters.keys():
+                hint = f"{suggest_name(name, parameters)}known: {', '.join(parameters)}"
+                raise OptionError(f"{function.__name__} has no argument {name!r}", hint=hint)
+            try:
+                signature.bind(*arguments, **settings)
+            except TypeError as error:
+                positional = [name for name, part in parameters.items() if part.kind is part.POSITIONAL_OR_KEYWORD]
+                hint = f"positional arguments are: {', '.join(positional)}; pass the others by name"
+                raise OptionError(f"{function.__name__}: {error}", hint=hint) from None
+            with view.follow_progress(progress) as record_progress:
+                return function(*arguments, progress=record_progress, **settings)
+
+        run.__signature__ = signature  # type: ignore[attr-defined]  # read by help() and by notebooks
+        return cast("VerbT", run)
+
+    return decorate
+
+
+@_verb(AuditSettings)
 def audit(
     model: Any,
     data: Any,
@@ -56,37 +332,31 @@ def audit(
     protected: Names = None,
     sample_weight: Any = None,
     show_people: bool = False,
-    **settings: Any,
+    **settings: Unpack[AuditSettings],
 ) -> AuditResult:
-    """Audit a model: groups, subgroups, individuals, and proofs where the model can be read from inside.
+    """Audit a model by groups, subgroups and individuals, with proofs if the model is a white box.
 
     Args:
-        model: a fitted model (scikit-learn, PyTorch, XGBoost, LightGBM, ...), a function from a frame of n people to n
-            labels or probabilities, or the path or URL of a model (see ``evenhand.models.load_model``).
-        data: a data frame (pandas, polars, pyarrow, ...) or the path of a table, one row per person: the model's
-            columns and the protected ones. With ``y`` it need not hold the true labels.
-        y: the true labels, shape (n,), if they are not a column of the data.
-        target: the column of the true labels.
-        protected: columns that a decision must not depend on.
-        sample_weight: how much each person counts, shape (n,), or the column of the data that says it; what is said of
-            groups and subgroups is weighted then, with intervals that allow for it. Flip rates, searches for
-            individuals and proofs count every person alike.
-        show_people: Whether the result shows records of real people. By default it holds aggregates and invented
-            profiles only.
-        settings: ``favourable``, ``ignore`` and ``schema`` (see ``evenhand.schema.ColumnRoles``); ``kind``, ``order``
-            and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``, ``model_name``,
-            ``trust`` and ``output`` (see ``evenhand.models.Subject``); ``encoding`` of a text table (see
-            ``evenhand.datasets.read_frame``); fields of ``evenhand.auditing.AuditConfig``,
-            above all ``time_limit`` in seconds and ``seed``; ``metrics``, functions of one's own by name (see
-            ``evenhand.groups.add_metrics``); ``membership`` as for ``audit_predictions``;
-            ``progress``, a function that is called with what is being done and the share done, or True to show it.
+        model: Fitted model (scikit-learn, PyTorch, XGBoost, LightGBM, ...), function from a frame of n people to n
+            labels or probabilities, or path or URL of a model (see ``evenhand.models.load_model``).
+        data: Data frame (pandas, polars, pyarrow, ...) or path of a table, one row per person, with the columns of the
+            model and the protected attributes.
+        y: True labels, shape (n,). None if they are a column of the data.
+        target: Column of the true labels.
+        protected: Columns that decisions must not depend on.
+        sample_weight: Weight of each person, shape (n,), or the column of the data that holds it. Results by group and
+            subgroup are weighted. Flip rates, searches and proofs count all people equally.
+        show_people: Whether the result contains records of real people. By default, it contains only aggregates and
+            invented profiles.
+        settings: ``metrics`` are custom metrics by name (see ``evenhand.groups.add_metrics``). ``membership`` is
+            described at ``audit_predictions``. ``AuditSettings`` names the references of all others.
 
     Returns:
-        The result; print it, or see ``result.groups``, ``result.individual``, ``result.certificates``, ...;
-        ``evenhand.view.write_report(result, folder)`` writes a report.
+        The result: ``groups``, ``individual``, ``certificates``, ... ``evenhand.view.write_report(result, folder)``
+        writes a report.
 
     Raises:
-        EvenhandError: the model, the data or the configuration cannot be used.
+        EvenhandError: The model, the data or a setting is invalid.
 
     Examples:
         >>> import numpy as np, pandas as pd, evenhand
@@ -98,17 +368,17 @@ def audit(
         >>> result = evenhand.audit(model, people, hired, protected=["female"], max_boxes=500)
         >>> result.individual.rate(("female",), "data").flips  # of 200 people
         38
-        >>> [round(found.certified, 2) for found in result.certificates]
+        >>> [round(certificate.certified, 2) for certificate in result.certificates]
         [0.81]
     """
     from evenhand import auditing
-    from evenhand.schema.arrays import check_type
 
-    check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
-    subject = read_subject(model, data, y, target, protected, settings, weights=sample_weight)
-    metrics, say = settings.pop("metrics", None), settings.pop("progress")
-    result = auditing.audit(subject, auditing.AuditConfig(**settings), metrics=metrics, progress=say)
-    return select_shown(result, show_people)
+    options: dict[str, Any] = {**settings}
+    _check_metrics(options)
+    subject = _read_subject(model, data, y, target, protected, options, weights=sample_weight)
+    metrics, progress = options.pop("metrics", None), options.pop("progress")
+    result = auditing.audit(subject, auditing.AuditConfig(**options), metrics=metrics, progress=progress)
+    return _select_shown(result, show_people)
 
 
 @overload
@@ -122,7 +392,7 @@ def audit_predictions(
     threshold: Any = None,
     low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[DecisionAuditSettings],
 ) -> AuditResult: ...
 @overload
 def audit_predictions(
@@ -135,9 +405,9 @@ def audit_predictions(
     threshold: Any = None,
     low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[DecisionAuditSettings],
 ) -> AuditResult: ...
-@takes_progress
+@_verb(DecisionAuditSettings)
 def audit_predictions(
     *arrays: Any,
     sensitive_features: Any = None,
@@ -148,15 +418,15 @@ def audit_predictions(
     threshold: Any = None,
     low_is_good: bool = False,
     membership: Mapping[str, Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[DecisionAuditSettings],
 ) -> AuditResult:
-    """Audit recorded decisions by groups, intersections and subgroups; no model is needed.
+    """Audit recorded decisions by groups, intersections and subgroups, without a model.
 
     The arguments have the names and the order of ``fairlearn.metrics.MetricFrame``. Columns are lists, tuples, arrays
-    or Series of shape (n,) or (n, 1). Rows are matched by position; pandas objects with different indices are an error.
+    or Series of shape (n,) or (n, 1). Rows are matched by position; pandas objects with different indices are refused.
 
     Args:
-        arrays: ``y_pred``; or ``y_true, y_pred``; or ``y_true, y_pred, sensitive_features``. All may be given by name.
+        arrays: ``y_pred``; ``y_true, y_pred``; or ``y_true, y_pred, sensitive_features``. All can be passed by name.
         sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
             an array of shape (n, k).
         y_true: True labels, missing where unknown. Error rates are over people with a true label, selection rates over
@@ -164,34 +434,31 @@ def audit_predictions(
         y_pred: Decisions: two labels, or more of which one is favourable; several labels or grades, each compared
             (``kind="labels"``, ``order=``); or numbers, such as prices. None if ``threshold`` is applied to the scores.
         y_score: Scores of the favourable decision, for calibration or for ``threshold``.
-        sample_weight: how much each person counts, shape (n,), such as survey weights; rates and means are weighted
-            then, and their intervals allow for it.
-        threshold: in place of ``y_pred``: the favourable decision is given from this score on, such as 0.5. With
-            ``[0.5, "sex=Female:0.4"]``, what if a group had a threshold of its own.
-        low_is_good: whether low scores speak for the favourable decision, as a risk does: people are selected up to a
-            threshold then, and calibration is that of 1 minus the score.
-        membership: what is known by probability alone, such as race by name and address: attribute -> probabilities of
-            its groups, a data frame or a mapping from groups to columns of shape (n,). Rates of these groups stand in
-            ``result.groups.proxies``, with bounds beside every estimate (see ``evenhand.groups.measure_proxies``).
-        settings: ``data``, a data frame, a lazy one (Polars, DuckDB, Spark, Ibis), or the path of a table or a folder
-            of Parquet files, of which the arguments above name columns; rows that are not in memory are counted where
-            they are. ``favourable``, ``unfavourable``, ``favourable_target`` and ``schema`` (see
-            ``evenhand.schema.DecisionRoles``);
-            ``kind``, ``order`` and ``unit`` of what is decided (see ``evenhand.schema.OutcomeRole``); ``data_name``;
-            fields of ``evenhand.auditing.DecisionAuditConfig``; ``metrics``, functions of one's own by name (see
-            ``evenhand.groups.add_metrics``).
+        sample_weight: Weight of each person, shape (n,), such as survey weights. Rates, means and intervals are
+            weighted.
+        threshold: Score from which the decision is favourable, such as 0.5, instead of ``y_pred``.
+            ``[0.5, "sex=Female:0.4"]`` sets another threshold for a group.
+        low_is_good: Whether low scores are favourable, as with risks. People are selected up to the threshold, and
+            calibration is that of 1 minus the score.
+        membership: Attributes that are known by probability only, such as race by name and address: attribute ->
+            probabilities of its groups, a data frame or a mapping from groups to columns of shape (n,). The rates of
+            these groups are in ``result.groups.proxies``, with bounds (see ``evenhand.groups.measure_proxies``).
+        settings: ``data`` is a data frame, a lazy one (Polars, DuckDB, Spark, Ibis), or the path of a table or of a
+            folder of Parquet files, whose columns the arguments above name. Rows outside memory are counted where they
+            are. ``metrics`` are custom metrics by name (see ``evenhand.groups.add_metrics``).
+            ``DecisionAuditSettings`` names the references of all others.
 
     Returns:
         The result; see ``result.groups`` and ``result.subgroups``.
 
     Raises:
-        EvenhandError: the decisions or the configuration cannot be used.
+        EvenhandError: The decisions or a setting is invalid.
 
     Examples:
         >>> import evenhand
         >>> sex = ["F"] * 50 + ["M"] * 50
-        >>> decided = [1] * 10 + [0] * 40 + [1] * 25 + [0] * 25
-        >>> result = evenhand.audit_predictions(decided, sensitive_features={"sex": sex})
+        >>> decisions = [1] * 10 + [0] * 40 + [1] * 25 + [0] * 25
+        >>> result = evenhand.audit_predictions(decisions, sensitive_features={"sex": sex})
         >>> result.groups.breakdowns[0].gap("demographic_parity_ratio").value.value
         0.4
         >>> scores = [0.9] * 10 + [0.4] * 40 + [0.8] * 25 + [0.3] * 25
@@ -200,21 +467,17 @@ def audit_predictions(
         0.4
     """
     from evenhand import auditing
-    from evenhand.schema.arrays import check_type
     from evenhand.schema.decisions import table_of_decisions
-    from evenhand.schema.target import OutcomeRole
 
-    check_type("metrics", settings.get("metrics"), Mapping, "a mapping from names to functions")
+    options: dict[str, Any] = {**settings}
+    _check_metrics(options)
     named = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     y_true, y_pred, sensitive_features = _name_arrays(arrays, named)
-    if "favorable" in settings:
-        settings["favourable"] = settings.pop("favorable")
-    kept = ("favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
-    about: dict[str, Any] = {name: settings.pop(name) for name in kept if name in settings}
-    about["outcome"] = OutcomeRole.of(**{n: settings.pop(n) for n in ("kind", "order", "unit") if n in settings})
-    if "data" in settings:
-        about["data"] = read_data(settings.pop("data"), settings, large=True)
-    frame, roles = table_of_decisions(
+    roles = _take(options, "favourable", "unfavourable", "favourable_target", "schema", "accept_proposals")
+    roles["outcome"] = _read_outcome(options)
+    if "data" in options:
+        roles["data"] = _read_data(options.pop("data"), options, large=True)
+    frame, columns = table_of_decisions(
         y_pred,
         sensitive_features,
         y_true=y_true,
@@ -223,16 +486,16 @@ def audit_predictions(
         threshold=threshold,
         low_is_good=low_is_good,
         membership=membership,
-        **about,
+        **roles,
     )
-    return auditing.audit_decisions(roles.read(frame), **settings)
+    return auditing.audit_decisions(columns.read(frame), **options)
 
 
 def _name_arrays(arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return true labels, decisions and sensitive features from positional and named arguments.
 
     Raises:
-        OptionError: There are more than three positional arguments, an argument is given twice, or there are no
+        OptionError: There are more than three positional arguments, an argument is passed twice, or there are no
             sensitive features.
     """
     if len(arrays) > 3:
@@ -253,7 +516,7 @@ def _name_arrays(arrays: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any
     return named["y_true"], named["y_pred"], named["sensitive_features"]
 
 
-@takes_progress
+@_verb(RankingSettings)
 def audit_rankings(
     rank: Any = None,
     *,
@@ -261,25 +524,25 @@ def audit_rankings(
     rank_by: Any = None,
     query: Any = None,
     relevance: Any = None,
-    **settings: Any,
+    **settings: Unpack[RankingSettings],
 ) -> RankingResult:
-    """Audit rankings: who is selected at k, who gets attention, and who stands above whom, by group.
+    """Audit rankings by group: selection at k, exposure and pairwise order.
 
     Args:
-        rank: the place of each candidate in its list, from 1 on, shape (n,). Left out where a score ranks.
-        sensitive_features: what groups are made by: a data frame, a dictionary, a column, or an array of shape (n,) or
-            (n, attributes).
-        rank_by: in place of ``rank``: the score of each candidate, the highest first, shape (n,).
-        query: which list each candidate is in, such as a search, shape (n,); left out, all are in one list.
-        relevance: how much attention each candidate deserves, such as clicks or grades, at least 0, shape (n,).
-        settings: ``schema`` and ``accept_proposals`` (see ``evenhand.schema.RankingRoles``); ``data_name``; fields of
-            ``evenhand.groups.RankingConfig``, above all ``at``, how many places count as selected.
+        rank: Position of each candidate in its list, from 1, shape (n,). None if scores rank the candidates.
+        sensitive_features: Columns that define the groups: a data frame, a mapping from names to columns, a column, or
+            an array of shape (n, k).
+        rank_by: Score of each candidate, highest first, shape (n,), instead of ``rank``.
+        query: List of each candidate, such as a search, shape (n,). None if all candidates are in one list.
+        relevance: Relevance of each candidate, such as clicks or grades, at least 0, shape (n,).
+        settings: ``at`` is the number of positions that count as selected. ``RankingSettings`` names the reference of
+            all others.
 
     Returns:
         The result; ``result.breakdowns`` has the groups and the gaps between them, ``result.to_frame()`` all numbers.
 
     Raises:
-        EvenhandError: the rankings or the configuration cannot be used.
+        EvenhandError: The rankings or a setting is invalid.
 
     Examples:
         >>> import numpy as np, evenhand
@@ -295,29 +558,35 @@ def audit_rankings(
     from evenhand.groups.rankings.analysis import measure_rankings
     from evenhand.schema.recorded.rankings import table_of_rankings
 
-    kept = ("schema", "accept_proposals")
-    about = {name: settings.pop(name) for name in kept if name in settings}
-    frame, roles = table_of_rankings(
+    options: dict[str, Any] = {**settings}
+    about = _take(options, "schema", "accept_proposals")
+    frame, columns = table_of_rankings(
         sensitive_features, rank=rank, rank_by=rank_by, query=query, relevance=relevance, **about
     )
-    return measure_rankings(roles.read(frame), **settings)
+    return measure_rankings(columns.read(frame), **options)
 
 
-@takes_progress
-def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, **settings: Any) -> AuditComparison:
-    """Compare two audits number by number: two models, two releases, two periods.
+@_verb(ProgressSettings)
+def compare(
+    before: AuditResult | str | Path,
+    after: AuditResult | str | Path,
+    *,
+    confidence: float = 0.95,
+    **settings: Unpack[ProgressSettings],
+) -> AuditComparison:
+    """Compare two audits number by number: two models, two releases or two periods.
 
     Args:
-        before, after: results of ``audit`` or ``audit_predictions``, files that hold them, or folders of reports.
-            With ``keep_decisions=True`` in both, about the same people, changes are paired and intervals shorter.
-        settings: fields of ``evenhand.auditing.CompareConfig``: ``confidence``.
+        before, after: Results of ``audit`` or ``audit_predictions``, their JSON files, or folders of reports. If both
+            audits of the same people have ``keep_decisions=True``, changes are paired and intervals shorter.
+        confidence: Confidence level of the intervals.
+        settings: ``progress``.
 
     Returns:
-        The result: ``lines`` with ``before``, ``after``, ``change`` and ``verdict``; ``pairing`` says how the people
-        are related.
+        The result: ``lines`` with ``before``, ``after``, ``change`` and ``verdict``, and ``pairing``.
 
     Raises:
-        EvenhandError: a file is not an audit, or the audits have nothing in common.
+        EvenhandError: A file is not an audit, or the audits have no number in common.
 
     Examples:
         >>> import evenhand
@@ -325,27 +594,28 @@ def compare(before: AuditResult | str | Path, after: AuditResult | str | Path, *
         >>> first = [1] * 40 + [0] * 160 + [1] * 100 + [0] * 100
         >>> second = [1] * 88 + [0] * 112 + [1] * 100 + [0] * 100
         >>> audits = [
-        ...     evenhand.audit_predictions(decided, sensitive_features=sex, keep_decisions=True)
-        ...     for decided in (first, second)
+        ...     evenhand.audit_predictions(decisions, sensitive_features=sex, keep_decisions=True)
+        ...     for decisions in (first, second)
         ... ]
-        >>> found = evenhand.compare(*audits)
-        >>> line = found.line("demographic_parity_difference", by="sex")
+        >>> comparison = evenhand.compare(*audits)
+        >>> line = comparison.line("demographic_parity_difference", by="sex")
         >>> round(line.change.value, 2), line.pairing, line.verdict
         (-0.24, 'paired', 'better')
     """
     from evenhand import auditing
     from evenhand.schema.arrays import check_type
 
-    settings.pop("progress")("comparing", 0.0)
-    for name, audit_or_file in (("before", before), ("after", after)):
-        check_type(name, audit_or_file, auditing.AuditResult | str | Path, "a result of `audit` or its JSON file")
-        if audit_or_file is None:
+    cast("Progress", settings["progress"])("comparing", 0.0)
+    pair = []
+    for name, source in (("before", before), ("after", after)):
+        if source is None:
             raise OptionError(f"expected a result of `audit` or its JSON file as `{name}=`, got None")
-    pair = [one if isinstance(one, auditing.AuditResult) else auditing.read_audit(one) for one in (before, after)]
-    return auditing.compare_audits(pair[0], pair[1], **settings)
+        check_type(name, source, auditing.AuditResult | str | Path, "a result of `audit` or its JSON file")
+        pair.append(source if isinstance(source, auditing.AuditResult) else auditing.read_audit(source))
+    return auditing.compare_audits(pair[0], pair[1], confidence=confidence)
 
 
-@takes_progress
+@_verb(CertifySettings)
 def certify(
     model: Any,
     data: Any = None,
@@ -353,36 +623,25 @@ def certify(
     *,
     target: str | None = None,
     protected: Names = None,
-    schema: Schema | None = None,
-    favourable: Any = None,
     population: Literal["uniform", "data", "independent"] = "uniform",
-    model_name: str | None = None,
-    trust: bool = False,
-    output: OutputKind | None = None,
-    **settings: Any,
+    **settings: Unpack[CertifySettings],
 ) -> Certificate:
-    """Prove for which share of a population a model decides the same, whatever the protected attributes are.
+    """Certify individual fairness of a model over a population.
 
     Args:
-        model: A white box: a network, a linear model, or trees.
-        data, y, target, protected: As for ``audit``. With ``schema`` and a uniform population, no data is needed.
-        schema: Domain of the people. By default it is inferred from the data.
-        favourable: Favourable label. By default that of the schema, or proposed from the data.
-        population: Population that shares are measured by: ``uniform`` over the domain, ``data``, as in the data, or
-            ``independent``, each attribute as in the data.
-        model_name: Name of the model in messages. By default its file or type.
-        trust: Whether the file of the model may run code.
-        output: Meaning of the model's numeric outputs: ``probability``, ``logit`` or ``score``. By default their values
-            decide.
-        settings: Other arguments about the data as for ``audit``; fields of ``evenhand.certification.CertifyConfig``;
-            ``certificate``, a file for the proof.
+        model: White box: a network, a linear model, or trees.
+        data, y, target, protected: As for ``audit``. With ``schema`` and a uniform population, no data are needed.
+        population: Population of the shares: ``uniform`` over the domain, ``data``, as in the data, or
+            ``independent``, with the frequencies of each attribute in the data.
+        settings: ``schema`` is the domain of the people, inferred from the data by default. ``certificate`` is a file
+            for the proof. ``CertifySettings`` names the references of all others.
 
     Returns:
         The certificate: ``certified`` and ``falsified`` are proved shares, ``undecided`` is the rest.
 
     Raises:
-        EvenhandError: the model, the data or the configuration cannot be used; ``NotAdditiveError`` where the model is
-            no white box.
+        EvenhandError: The model, the data or a setting is invalid; ``NotAdditiveError`` if the model is not a white
+            box.
 
     Examples:
         >>> import numpy as np, pandas as pd, evenhand
@@ -391,37 +650,36 @@ def certify(
         >>> people = pd.DataFrame({"skill": rng.integers(0, 10, 200), "female": rng.integers(0, 2, 200)})
         >>> hired = (people["skill"] - 2 * people["female"] > 3).astype(int)
         >>> model = LogisticRegression().fit(people, hired)
-        >>> found = evenhand.certify(model, people, hired, protected=["female"])
-        >>> round(found.certified, 2), round(found.falsified, 2), round(found.undecided, 2)
+        >>> certificate = evenhand.certify(model, people, hired, protected=["female"])
+        >>> round(certificate.certified, 2), round(certificate.falsified, 2), round(certificate.undecided, 2)
         (0.8, 0.2, 0.0)
     """
     from evenhand import certification, models
     from evenhand.population.mixture import PopulationKind, choose_population
     from evenhand.schema.columns import change_target
-    from evenhand.schema.target import OutcomeRole
 
     if population not in get_args(PopulationKind):
         raise OptionError(f"expected population 'uniform', 'data' or 'independent', got {population!r}")
-    favourable = settings.pop("favorable", favourable)
+    options: dict[str, Any] = {**settings}
+    schema = options.get("schema")
     if data is None and schema is not None and population == "uniform":
         if y is not None:
             raise OptionError("expected data beside `y=`, got none", hint="pass the data, or leave `y=` out")
-        outcome = OutcomeRole.of(**{name: settings.pop(name) for name in ("kind", "order", "unit") if name in settings})
-        schema = change_target(schema, target, favourable, outcome)
+        outcome = _read_outcome(options)
+        schema = change_target(options.pop("schema"), target, options.pop("favourable", None), outcome)
         schema = schema.with_protected(protected) if protected else schema
-        network = models.load_white_box(model, schema, trust=trust, name=model_name, output=output)
-        return certification.certify(network, **settings)
-    about = {"schema": schema, "favourable": favourable, "model_name": model_name, "trust": trust, "output": output}
-    settings |= {name: value for name, value in about.items() if value is not None}
-    subject = read_subject(model, data, y, target, protected, settings)
+        name, trust, output = (options.pop(name, None) for name in ("model_name", "trust", "output"))
+        network = models.load_white_box(model, schema, trust=bool(trust), name=name, output=output)
+        return certification.certify(network, **options)
+    subject = _read_subject(model, data, y, target, protected, options)
     wider = None
     if population != "uniform":
-        wider = choose_population(population, subject.people, as_published=settings.get("as_published", False))
-    certificate = certification.certify(subject.white_box, population=wider, **settings)
+        wider = choose_population(population, subject.people, as_published=options.get("as_published", False))
+    certificate = certification.certify(subject.white_box, population=wider, **options)
     return certificate.model_copy(update={"table_reading": subject.people.reading})
 
 
-@takes_progress
+@_verb(SearchSettings)
 def search(
     model: Any,
     data: Any,
@@ -430,22 +688,22 @@ def search(
     target: str | None = None,
     protected: Names = None,
     show_people: bool = False,
-    **settings: Any,
+    **settings: Unpack[SearchSettings],
 ) -> SearchResult:
-    """Search for people whom a model decides differently when nothing but protected attributes change.
+    """Search for people whose decision changes when only protected attributes change.
 
     Args:
-        model, data, y, target, protected: as for ``audit``.
-        show_people: Whether examples and ``to_frame()`` show records of real people. By default they hold invented
-            profiles only.
-        settings: as for ``audit``, with fields of ``evenhand.individual.search.SearchConfig``, such as ``budget``,
-            people whom the model may be asked about.
+        model, data, y, target, protected: As for ``audit``.
+        show_people: Whether examples and ``to_frame()`` contain records of real people. By default, they contain
+            invented profiles only.
+        settings: ``budget`` is the maximum number of people in queries. ``SearchSettings`` names the references of all
+            others.
 
     Returns:
-        The result: ``profiles`` is their number, ``examples`` shows the clearest, ``to_frame()`` has all of them.
+        The result: ``profiles`` is their number, ``examples`` the clearest of them, ``to_frame()`` has all.
 
     Raises:
-        EvenhandError: the model, the data or the configuration cannot be used.
+        EvenhandError: The model, the data or a setting is invalid.
 
     Examples:
         >>> import numpy as np, pandas as pd, evenhand
@@ -454,18 +712,19 @@ def search(
         >>> people["hired"] = (people["skill"] > 3).astype(int)
         >>> def model(frame):
         ...     return (frame["skill"] - 2 * frame["female"] > 3).astype(int)
-        >>> found = evenhand.search(model, people, target="hired", protected=["female"], seed=1)
-        >>> found.profiles
+        >>> result = evenhand.search(model, people, target="hired", protected=["female"], seed=1)
+        >>> result.profiles
         2
     """
-    from evenhand.individual import search as searching
+    from evenhand.individual import search as engine
 
-    subject = read_subject(model, data, y, target, protected, settings)
-    subject.ledger.budget = settings.get("budget")
-    return select_shown(searching.search(subject.scorer, subject.people, **settings), show_people)
+    options: dict[str, Any] = {**settings}
+    subject = _read_subject(model, data, y, target, protected, options)
+    subject.ledger.budget = options.get("budget")
+    return _select_shown(engine.search(subject.scorer, subject.people, **options), show_people)
 
 
-@takes_progress
+@_verb(SubgroupSettings)
 def find_subgroups(
     model: Any,
     data: Any,
@@ -474,23 +733,23 @@ def find_subgroups(
     target: str | None = None,
     protected: Names = None,
     sample_weight: Any = None,
-    **settings: Any,
+    **settings: Unpack[SubgroupSettings],
 ) -> SubgroupResult:
-    """Find subgroups of people, by several attributes at once, that a model treats differently from everyone else.
+    """Find subgroups, described by several attributes, that a model treats differently from all other people.
 
     Args:
-        model, data, y, target: as for ``audit``.
-        protected: the attributes that describe subgroups; numbers are cut into ranges.
-        sample_weight: how much each person counts, shape (n,), or the column of the data that says it; then all rates,
-            gaps and intervals are weighted.
-        settings: as for ``audit``, with fields of ``evenhand.subgroups.SubgroupConfig``, such as ``support``; where a
-            number is decided, of ``evenhand.subgroups.NumberSubgroupConfig``, such as ``measure="residual"``.
+        model, data, y, target: As for ``audit``.
+        protected: Attributes that describe subgroups. Numbers are cut into ranges.
+        sample_weight: Weight of each person, shape (n,), or the column of the data that holds it. Rates, gaps and
+            intervals are weighted.
+        settings: ``SubgroupSettings`` names the references. If the target is a number, they are those of
+            ``evenhand.subgroups.NumberSubgroupConfig``, such as ``measure="residual"``.
 
     Returns:
-        The result: ``findings``, the subgroups with their gaps, intervals and adjusted p-values.
+        The result: ``findings`` are the subgroups with their gaps, intervals and adjusted p-values.
 
     Raises:
-        EvenhandError: the model, the data or the configuration cannot be used.
+        EvenhandError: The model, the data or a setting is invalid.
 
     Examples:
         >>> import numpy as np, pandas as pd, evenhand
@@ -499,39 +758,45 @@ def find_subgroups(
         >>> people["hired"] = rng.integers(0, 2, 800)
         >>> def model(frame):
         ...     return 1 - ((frame["sex"] == "F") & (frame["age"] < 40)).astype(int)
-        >>> found = evenhand.find_subgroups(model, people, target="hired", protected=["age", "sex"])
-        >>> evenhand.subgroups.describe_rules(found.findings[0].rules)
+        >>> result = evenhand.find_subgroups(model, people, target="hired", protected=["age", "sex"])
+        >>> evenhand.subgroups.describe_rules(result.findings[0].rules)
         'age 39 or less, sex F'
     """
     from evenhand import subgroups
 
-    subject = read_subject(model, data, y, target, protected, settings, varied=False, weights=sample_weight)
-    subject.ledger.budget = settings.get("budget")
-    if protected is not None and "attributes" in settings:
+    options: dict[str, Any] = {**settings}
+    subject = _read_subject(model, data, y, target, protected, options, varied=False, weights=sample_weight)
+    subject.ledger.budget = options.get("budget")
+    if protected is not None and "attributes" in options:
         raise OptionError("expected either `protected=` or the setting `attributes`, got both", location="`protected=`")
-    settings = {"attributes": protected, "weights": subject.weights, **settings}
+    options = {"attributes": protected, "weights": subject.weights, **options}
     if subject.people.schema.target.is_number:
-        return subgroups.find_number_subgroups(subject.regressor, subject.people, **settings)
-    return subgroups.find_subgroups(subject.scorer, subject.people, **settings)
+        return subgroups.find_number_subgroups(subject.regressor, subject.people, **options)
+    return subgroups.find_subgroups(subject.scorer, subject.people, **options)
 
 
-@takes_progress
+@_verb(MitigationSettings)
 def mitigate(
-    model: Any, data: Any, y: Any = None, *, target: str | None = None, protected: Names = None, **settings: Any
+    model: Any,
+    data: Any,
+    y: Any = None,
+    *,
+    target: str | None = None,
+    protected: Names = None,
+    **settings: Unpack[MitigationSettings],
 ) -> Mitigation:
-    """Train new models that do less of what was found, and compare them with the given one on people kept aside.
+    """Train models that reduce the unfairness of a model, and compare them on held-out data.
 
     Args:
-        model, data, y, target, protected: as for ``audit``.
-        settings: as for ``audit``, with fields of ``evenhand.mitigation.MitigationConfig``, above all ``methods`` and
-            ``findings``, results of ``search``, ``find_subgroups``, ``certify`` or ``audit``, or their JSON files, to
-            learn from; besides ``test`` and ``out`` of ``evenhand.mitigation.mitigate``.
+        model, data, y, target, protected: As for ``audit``.
+        settings: ``methods``, and ``findings`` to learn from: results of ``search``, ``find_subgroups``, ``certify`` or
+            ``audit``, or their JSON files. ``MitigationSettings`` names the references of all others.
 
     Returns:
-        ``result``, the comparison, and ``candidates``, the new models; ``save(path)`` writes the first.
+        ``result``, the comparison, and ``candidates``, the mitigated models; ``save(path)`` writes the first.
 
     Raises:
-        EvenhandError: the model, the data, the findings or the configuration cannot be used.
+        EvenhandError: The model, the data, the findings or a setting is invalid.
 
     Examples:
         >>> import numpy as np, pandas as pd, evenhand
@@ -541,32 +806,35 @@ def mitigate(
         >>> hired = (people["skill"] - 2 * people["female"] > 3).astype(int)
         >>> model = LogisticRegression().fit(people, hired)
         >>> about = {"y": hired, "protected": ["female"]}
-        >>> found = evenhand.search(model, people, **about)
-        >>> done = evenhand.mitigate(model, people, **about, findings=[found], methods=["retrain"])
-        >>> [(candidate.method, candidate.control) for candidate in done.candidates]
+        >>> profiles = evenhand.search(model, people, **about)
+        >>> mitigation = evenhand.mitigate(model, people, **about, findings=[profiles], methods=["retrain"])
+        >>> [(candidate.method, candidate.control) for candidate in mitigation.candidates]
         [('retrain', False), ('refit', True)]
     """
     from evenhand import mitigation
 
-    subject = read_subject(model, data, y, target, protected, settings)
-    subject.ledger.budget = settings.get("budget")
-    return mitigation.mitigate(subject, **settings)
+    options: dict[str, Any] = {**settings}
+    subject = _read_subject(model, data, y, target, protected, options)
+    subject.ledger.budget = options.get("budget")
+    return mitigation.mitigate(subject, **options)
 
 
-@takes_progress
-def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **entries: Any) -> ShieldPolicy:
-    """Make the cheapest shield that keeps a fairness property in every run of decisions.
+@_verb(ShieldEntries)
+def synthesize_shield(
+    config: Mapping[str, Any] | str | Path | None = None, **settings: Unpack[ShieldEntries]
+) -> ShieldPolicy:
+    """Synthesize the shield of least cost that enforces a fairness property in every run of decisions.
 
     Args:
-        config: a configuration as a mapping, or a file of one (YAML or TOML; see the reference of shield files).
-        entries: entries of a configuration, in place of those in a mapping.
+        config: Configuration as a mapping, or as a YAML or TOML file (see the reference of shield files).
+        settings: Entries of the configuration, which override those of a mapping.
 
     Returns:
-        The policy; ``evenhand.shields.Shield(policy)`` decides by it, ``evenhand.shields.save_policy`` writes it.
+        The policy; ``evenhand.shields.Shield(policy)`` enforces it, ``evenhand.shields.save_policy`` writes it.
 
     Raises:
-        OptionError: the configuration makes no sense, or no shield keeps the property.
-        LimitError: the shield is too large for this machine's memory.
+        OptionError: The configuration is invalid, or no shield enforces the property.
+        LimitError: The shield does not fit into memory.
 
     Examples:
         >>> import evenhand
@@ -576,7 +844,7 @@ def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **en
         ...     horizon=20,
         ...     groups={"a": {"rate": 0.4, "accept": 0.3}, "b": {"rate": 0.6, "accept": 0.6}},
         ... )
-        >>> round(policy.expected_cost, 2)  # decisions overridden in 20
+        >>> round(policy.expected_cost, 2)  # interventions in 20 decisions
         1.97
         >>> shield = evenhand.shields.Shield(policy)
         >>> shield.decide("a", 1).decision
@@ -586,24 +854,26 @@ def synthesize_shield(config: Mapping[str, Any] | str | Path | None = None, **en
     from evenhand.schema.arrays import check_type
 
     check_type("config", config, Mapping | str | Path, "a mapping or a file")
-    say = entries.pop("progress")
-    say("synthesizing the shield", 0.0)
+    entries: dict[str, Any] = {**settings}
+    progress = entries.pop("progress")
+    progress("synthesizing the shield", 0.0)
     if entries and not isinstance(config, Mapping | None):
         raise OptionError(f"expected a file or entries, got {config} and {', '.join(entries)}")
-    source = config if isinstance(config, str | Path) else {**(config or {}), **entries}
-    plan = shields.read_plan(source)
-    return shields.synthesize(plan, progress=lambda done, of: say("synthesizing the shield", done / of))
+    plan = shields.read_plan(config if isinstance(config, str | Path) else {**(config or {}), **entries})
+    return shields.synthesize(plan, progress=lambda done, total: progress("synthesizing the shield", done / total))
 
 
-@takes_progress
-def audit_language_model(model: Any, data: Any, *, show_people: bool = False, **settings: Any) -> LanguageModelAudit:
-    """Audit a language model that decides about people: gaps between groups, beyond its own noise and that of names.
+@_verb(LanguageModelSettings)
+def audit_language_model(
+    model: Any, data: Any, *, show_people: bool = False, **settings: Unpack[LanguageModelSettings]
+) -> LanguageModelAudit:
+    """Audit a language model that decides about people: gaps between groups beyond the noise of the model and of names.
 
     Args:
-        model: the file of a language model, or its entries as a mapping.
-        data: a data frame or the path of a table, whose rows are templates of the prompt; or a list of texts.
-        show_people: Whether the result shows rows of the data, prompts and answers. By default it does not.
-        settings: as for ``evenhand.llm.audit_language_model``, such as ``calls``, ``answers``, ``seed``.
+        model: File of a language model, or its entries as a mapping.
+        data: Data frame or path of a table, whose rows are templates of the prompt, or a list of texts.
+        show_people: Whether the result contains rows of the data, prompts and answers. By default, it does not.
+        settings: ``LanguageModelSettings`` names the reference.
 
     Examples:
         >>> import evenhand
@@ -612,8 +882,8 @@ def audit_language_model(model: Any, data: Any, *, show_people: bool = False, **
         >>> entries["answers"] = {"choices": ["yes", "no"], "favourable": "yes"}
         >>> with FakeChat(0.5) as chat:
         ...     entries["service"] = {"url": chat.url, "model": "fake"}
-        ...     found = evenhand.audit_language_model(entries, ["A clerk.", "A cook."], sweeps=3, findings=0)
-        >>> found.usage.calls
+        ...     result = evenhand.audit_language_model(entries, ["A clerk.", "A cook."], sweeps=3, findings=0)
+        >>> result.usage.calls
         32
     """
     from evenhand import llm
@@ -621,11 +891,12 @@ def audit_language_model(model: Any, data: Any, *, show_people: bool = False, **
     from evenhand.schema.arrays import check_type
 
     check_type("model", model, Mapping | ScreeningFile | str | Path, "a file or a mapping of its entries")
-    result = llm.audit_language_model(model, read_data(data, settings, words=True), **settings)
-    return select_shown(result, show_people)
+    options: dict[str, Any] = {**settings}
+    data = _read_data(data, options, words=True)
+    return _select_shown(llm.audit_language_model(model, data, **options), show_people)
 
 
-@takes_progress
+@_verb(GeneratorSettings)
 def assess_generator(
     items: Any,
     groups: Sequence[str],
@@ -634,39 +905,138 @@ def assess_generator(
     repeated: int | Mapping[str | tuple[str, ...], int | Sequence[int]] | None = None,
     conditions: Mapping[str, str] | None = None,
     sequence_column: str | None = None,
-    **config: Any,
+    **settings: Unpack[GeneratorSettings],
 ) -> GenaiAssessment:
-    """Assess what a generator showed: does every value of a group appear, again and again, and how often?
+    """Assess whether every value of a group appears, and how often, in the items of a generator.
 
     Args:
-        items: a data frame or the path of a table, one row per item in the order of the requests; an empty label means
-            that it was not recognised.
-        groups: columns of labels.
-        values: group -> the values that are to appear; by default those in the table.
-        repeated: within how many items each value must come again: for all groups, or group -> number, or one number
-            per value. None: nothing is required, and what would hold is reported.
-        conditions: column -> value; only items that have all of these are assessed.
-        sequence_column: its values name sequences, which are assessed apart.
-        config: other arguments of ``evenhand.genai.assess_sequences``, such as ``confidence`` and ``ways``.
+        items: Data frame or path of a table, one row per item in the order of the requests. An empty label means that
+            the item was not recognised.
+        groups: Columns of labels.
+        values: Required values by group. Default: the values in the table.
+        repeated: Maximum number of items between two appearances of a value: for all groups, by group, or by value.
+            None requires nothing; the number that the items fulfil is reported.
+        conditions: Required value by column. Only items with all of these values are assessed.
+        sequence_column: Column that names sequences, which are assessed separately.
+        settings: ``GeneratorSettings`` names the reference.
 
     Returns:
-        The assessment: ``sequences``, each with what was found about every group and value.
+        The assessment: ``sequences``, each with the results of every group and value.
 
     Raises:
-        EvenhandError: the table or the configuration cannot be used.
+        EvenhandError: The table or a setting is invalid.
 
     Examples:
         >>> import pandas as pd, evenhand
         >>> items = pd.DataFrame({"gender": ["female", "male", "male", "male", "female", "male"]})
-        >>> found = evenhand.assess_generator(items, groups=["gender"], repeated=3)
-        >>> [(value.value, value.longest_wait, value.missed) for value in found.sequences[0].groups[0].values]
+        >>> assessment = evenhand.assess_generator(items, groups=["gender"], repeated=3)
+        >>> [(value.value, value.longest_wait, value.missed) for value in assessment.sequences[0].groups[0].values]
         [('female', 4, (4,)), ('male', 2, ())]
     """
     from evenhand import genai
     from evenhand.schema.columns import list_names
 
-    config.pop("progress")("assessing", 0.0)
-    found = genai.read_sequences(
+    options: dict[str, Any] = {**settings}
+    options.pop("progress")("assessing", 0.0)
+    sequences = genai.read_sequences(
         items, list_names(groups, "groups"), conditions=conditions, values=values, sequence_column=sequence_column
     )
-    return genai.assess_sequences(found, repeated=repeated, conditions=conditions, **config)
+    return genai.assess_sequences(sequences, repeated=repeated, conditions=conditions, **options)
+
+
+# Arguments of several verbs
+
+
+def _check_metrics(options: Mapping[str, Any]) -> None:
+    from evenhand.schema.arrays import check_type
+
+    check_type("metrics", options.get("metrics"), Mapping, "a mapping from names to functions")
+
+
+def _take(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Remove some options, and return those that are there."""
+    return {name: options.pop(name) for name in names if name in options}
+
+
+def _read_outcome(options: dict[str, Any]) -> Any:
+    """Remove the options about the target, and return its role. ``favorable`` becomes ``favourable``."""
+    from evenhand.schema.target import OutcomeRole
+
+    if "favorable" in options:
+        options["favourable"] = options.pop("favorable")
+    return OutcomeRole.of(**_take(options, "kind", "order", "unit"))
+
+
+def _select_shown(result: ResultT, show_people: bool) -> ResultT:
+    """Return the result with or without records of real people.
+
+    Raises:
+        OptionError: ``show_people`` is not a Boolean.
+    """
+    from evenhand.schema.arrays import check_type
+
+    check_type("show_people", show_people, bool, "True or False")
+    return result if show_people else result.hide_people()
+
+
+def _read_data(data: Any, options: dict[str, Any], *, large: bool = False, words: bool = False) -> Any:
+    """Read the data as a data frame, and remove ``encoding`` and ``sheet`` from the options.
+
+    Args:
+        data: Data frame, or path of a table.
+        options: Options of the verb.
+        large: Whether a table with many rows becomes a lazy frame.
+        words: Whether every cell of a file stays a word.
+    """
+    from evenhand.datasets.rows import open_data
+    from evenhand.datasets.tables import read_frame, read_words
+
+    reading = _take(options, "encoding", "sheet")
+    is_file = isinstance(data, str | Path)
+    rows = open_data(data) if large and is_file else None
+    if reading and (rows is not None or not is_file):
+        kind = "read where it is" if rows is not None else "not a file"
+        raise OptionError(
+            f"`{next(iter(reading))}=` applies to a file that is read into memory, and the data is {kind}",
+            hint="leave it out, or pass the path of a table",
+        )
+    if not is_file:
+        return data
+    read = read_words if words else read_frame
+    return read(data, **reading) if rows is None else rows
+
+
+def _read_subject(
+    model: Any,
+    data: Any,
+    y: Any,
+    target: str | None,
+    protected: Names,
+    options: dict[str, Any],
+    *,
+    varied: bool = True,
+    weights: Any = None,
+) -> Subject:
+    """Read the model and the people, and remove the options about them."""
+    from evenhand.datasets.rows import is_text_table
+    from evenhand.models.subject import Subject
+    from evenhand.schema.arrays import check_index, check_type
+    from evenhand.schema.columns import ColumnRoles
+    from evenhand.schema.weights import add_sample_columns
+
+    check_type("budget", options.get("budget"), Integral, "a whole number")
+    membership = options.pop("membership", None)
+    # A text table does not state the types of its columns.
+    untyped = isinstance(data, str | Path) and is_text_table(data)
+    data = _read_data(data, options)
+    check_index(data=data, y=y, sample_weight=weights, membership=membership)
+    frame, sample = add_sample_columns(data, weights, membership=membership)
+    if options.get("schema") is None and (columns := sample.columns(frame)):
+        options["ignore"] = list(dict.fromkeys([*(options.get("ignore") or ()), *columns]))
+    outcome = _read_outcome(options)
+    about = _take(options, "favourable", "unfavourable", "ignore", "schema", "accept_proposals")
+    roles = ColumnRoles(target=target, protected=protected, y=y, outcome=outcome, **about)
+    people = replace(roles.read(frame, varied=varied), untyped=untyped)
+    names = _take(options, "data_name", "model_name", "trust", "output")
+    sample_weights, memberships = sample.read(frame, people.rows)
+    return Subject(model, people, weights=sample_weights, memberships=memberships, **names)

@@ -115,7 +115,7 @@ def test_a_comparison_tells_that_blinding_helps(evenhand, chat, rows):
         ),
         (("--yes", "--scenario", "job"), 2, "--scenario"),
         (("--budget", 60), 2, "--budget: expected at least 120 calls"),
-        (("--yes", "--at-once", 100), 2, "plan.at_once: 100 is more than 64"),
+        (("--yes", "--at-once", 100), 2, "plan.at_once: expected a whole number between 1 and 64, got 100"),
         (("--yes", "--save-tests", "tests.txt"), 2, "tests are a Python file"),
         (("--money", 0.00001), 3, "may cost more than is left"),
     ],

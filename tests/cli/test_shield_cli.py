@@ -76,9 +76,9 @@ def test_every_kind_is_made_and_looked_at(evenhand, config, tmp_path, kind):
     ("change", "complaints"),
     [
         (('"0.2"', '"0,2"'), ["shield.yaml, kappa: kappa '0,2' is not a number"]),
-        (("horizon: 20", "horizon: 0"), ["shield.yaml, horizon: 0 is less than 1"]),
+        (("horizon: 20", "horizon: 0"), ["shield.yaml, horizon: expected a whole number of at least 1, got 0"]),
         (("rate: 0.3", "rate: 0.5"), ["add up to 1.2"]),
-        (("kind: finite", "kind: infinite"), ["no kind 'infinite'", "static-bw"]),
+        (("kind: finite", "kind: infinite"), ["got 'infinite'", "static-bw"]),
         (("kind: finite", "checks: anytime, empty_grp: zero"), ["no entry 'empty_grp'", "did you mean 'empty_group'?"]),
         (("kind: finite", "start: {a: [9, 9], b: [9, 0]}"), ["no shield can keep"]),
     ],

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.core.configuration import check_configuration, read_configuration
+from evenhand.core.config import check_configuration
+from evenhand.core.configuration import read_configuration
 from evenhand.errors import DataError, OptionError
 
 
@@ -24,7 +25,6 @@ class Whole(BaseModel):
     checks: Literal["end"] | list[int] = "end"
 
 
-ENTRIES = {"": Whole.model_fields, "parts": Part.model_fields}
 HINTS = {"share": "a share from 0 to 1", "parts.*": "write name: {share: 0.5}", "parts": "name the parts"}
 
 
@@ -32,22 +32,32 @@ HINTS = {"share": "a share from 0 to 1", "parts.*": "write name: {share: 0.5}", 
     ("described", "location", "message", "hint"),
     [
         ({"kind": "one"}, None, "`parts` is missing", "name the parts"),
-        ({"kinds": "one", "parts": {}}, None, "there is no entry 'kinds' here", "did you mean 'kind'?"),
-        ({"kind": "six", "parts": {}}, "kind", "there is no kind 'six'", "one of: 'one', 'two'"),
-        ({"kind": "one", "parts": {}}, "parts", "there is nothing in it", "name the parts"),
-        ({"kind": "one", "parts": {"a": 3}}, "parts.a", "3 has no entries with names", "write name:"),
+        ({"kinds": "one", "parts": {}}, None, "there is no entry 'kinds'", "did you mean 'kind'?"),
+        ({"kind": "six", "parts": {}}, "kind", "expected one of: one, two, got 'six'", ""),
+        ({"kind": "one", "parts": {}}, "parts", "expected 1 or more entries, got 0", "name the parts"),
+        (
+            {"kind": "one", "parts": {"a": 3}},
+            "parts.a",
+            "expected a mapping from names to entries, got 3",
+            "write name:",
+        ),
         ({"kind": "one", "parts": {"a": {}}}, "parts.a", "`share` is missing", "a share from 0 to 1"),
-        ({"kind": "one", "parts": {"a": {"share": 2}}}, "parts.a.share", "2 is more than 1", "a share from 0 to 1"),
+        (
+            {"kind": "one", "parts": {"a": {"share": 2}}},
+            "parts.a.share",
+            "expected a number between 0 and 1, got 2",
+            "a share from 0 to 1",
+        ),
         ({"kind": "one", "parts": {"a": {"share": "x"}}}, "parts.a.share", "expected a number, got 'x'", "a share"),
-        ({"kind": "one", "parts": {"a": {"shar": 1}}}, "parts.a", "there is no entry 'shar' here", "mean 'share'?"),
-        ({"kind": "one", "parts": {1: {"share": 1}}}, "parts", "expected a name, got 1", 'names are texts: "1"'),
-        ({"kind": "one", "parts": {"a": {"share": 1}}, "checks": "x"}, "checks", "no checks 'x'", "one of: 'end'"),
+        ({"kind": "one", "parts": {"a": {"shar": 1}}}, "parts.a", "there is no entry 'shar'", "mean 'share'?"),
+        ({"kind": "one", "parts": {1: {"share": 1}}}, "parts", "expected a name, got 1", 'write it as text: "1"'),
+        ({"kind": "one", "parts": {"a": {"share": 1}}, "checks": "x"}, "checks", "expected one of: end, got 'x'", ""),
     ],
 )
 def test_faults(described: object, location: str | None, message: str, hint: str) -> None:
     for file in (None, "some.yaml"):
         with pytest.raises(OptionError) as caught:
-            check_configuration(lambda: Whole.model_validate(described), location=file, entries=ENTRIES, hints=HINTS)
+            check_configuration(lambda: Whole.model_validate(described), Whole, location=file, hints=HINTS)
         assert caught.value.location == (", ".join(filter(None, (file, location))) or None)
         assert message in caught.value.message
         assert hint in (caught.value.hint or "")
@@ -58,7 +68,7 @@ def test_what_does_not_fit_together_has_the_hint_of_its_entry() -> None:
         raise OptionError("the shares do not add up", location="parts.a.share")
 
     with pytest.raises(OptionError) as caught:
-        check_configuration(refuse, location="some.yaml", entries=ENTRIES, hints=HINTS)
+        check_configuration(refuse, Whole, location="some.yaml", hints=HINTS)
     assert (caught.value.location, caught.value.hint) == ("some.yaml, parts.a.share", "a share from 0 to 1")
 
 
@@ -70,11 +80,11 @@ def test_what_is_right_passes() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "place", "message"),
     [
-        ("a.yaml", b"a: [", "a.yaml, line 1", "this is not valid YAML"),
-        ("a.yaml", b"a: 1\nb: 2\na: 3", "a.yaml, line 3", "the entry 'a' is there twice"),
-        ("a.toml", b"a = ", "a.toml", "this is not valid TOML"),
+        ("a.yaml", b"a: [", "a.yaml, line 1", "invalid YAML"),
+        ("a.yaml", b"a: 1\nb: 2\na: 3", "a.yaml, line 3", "duplicate entry 'a'"),
+        ("a.toml", b"a = ", "a.toml", "invalid TOML"),
         ("a.yaml", b"- a", "a.yaml", "expected entries with names, as in a.yaml, got a list"),
-        ("a.yaml", b"\xff\xfe\x00", "a.yaml", "this is not text"),
+        ("a.yaml", b"\xff\xfe\x00", "a.yaml", "not a text file"),
         ("none.yaml", None, "none.yaml", "the configuration cannot be read: No such file"),
     ],
 )

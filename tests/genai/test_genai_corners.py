@@ -199,7 +199,7 @@ def test_what_would_follow_changes_nothing(slots):
     [
         (30, 15, {}, "more than 10,000 combinations of 15"),
         (12, 12, {}, "more than 10,000 combinations of values"),
-        (2, 2, {"slack": 100_000_000}, "100000000 is more than 1000"),
+        (2, 2, {"slack": 100_000_000}, "got 100000000"),
     ],
 )
 def test_configurations_that_would_take_for_ever_are_refused(groups, ways, simulation, complaint):

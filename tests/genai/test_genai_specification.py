@@ -92,13 +92,13 @@ FAULTS = [
     (described(group=None), "one group or about several", "paired"),
     (described(ways=2), "for paired groups", "paired"),
     (described(group=None, values=None, paired=["age"]), "2 groups are combined, and 1 named", None),
-    (described() | {"conditions": []}, "there is nothing in it", "conditions"),
-    (described() | {"conditions": [{"name": "leader", "share": 1.5}]}, "1.5 is more than 1", "share"),
+    (described() | {"conditions": []}, "1 or more entries, got 0", "conditions"),
+    (described() | {"conditions": [{"name": "leader", "share": 1.5}]}, "got 1.5", "share"),
     (described() | {"conditions": [{"name": "leader"}, {"name": "leader"}]}, "'leader' is there twice", None),
     (described() | {"simulation": {"generator": {"sex": [0.5, 0.5]}}}, "no group 'sex'", "age"),
     (described() | {"simulation": {"generator": {"age": [0.5, 0.5]}}}, "3 values need as many probabilities", None),
     (described() | {"simulation": {"generator": {"age": [0.5, 0.4, 0.3]}}}, "add up to 1.2", "add up to 1"),
-    (described() | {"simulation": {"slack": -1}}, "-1 is less than 0", "slack|0 or more"),
+    (described() | {"simulation": {"slack": -1}}, "got -1", "slack|0 or more"),
     (described() | {"specifications": [described()["specifications"][0]] * 2}, "'leader: age' is there twice", None),
     ({"conditions": [{"name": "leader"}]}, "`specifications` is missing", "specifications"),
 ]
@@ -116,10 +116,10 @@ def test_a_fault_is_one_clear_error(bad, what, hint):
 @pytest.mark.parametrize(
     ("name", "text", "what"),
     [
-        ("a.yaml", "conditions: [", "not valid YAML"),
-        ("a.yaml", "conditions: []\nconditions: []", "there twice"),
+        ("a.yaml", "conditions: [", "invalid YAML"),
+        ("a.yaml", "conditions: []\nconditions: []", "duplicate entry"),
         ("a.yaml", "- 1", "entries with names"),
-        ("a.toml", "conditions = ", "not valid TOML"),
+        ("a.toml", "conditions = ", "invalid TOML"),
         ("a.yaml", None, "cannot be read"),
     ],
 )

@@ -394,7 +394,7 @@ def test_decisions_in_words():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"watch": []}, "there is nothing in it"),
+        ({"watch": []}, "1 or more entries, got 0"),
         ({"watch": [{"gap": "selection_rate", "tolerance": 1.5}]}, "at least 0 and below 1"),
         ({"watch": [{"tolerance": 0.1}]}, "expected `gap` or `ratio`"),
         ({"watch": [*SELECTION, *SELECTION]}, "watched twice"),

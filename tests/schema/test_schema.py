@@ -89,8 +89,8 @@ def test_yaml_faults_name_the_attribute(contract):
         "name: workclass": ("name: age", "['age']"),
         "name: income": ("name: sex", "cannot also be an attribute"),
         "attributes:": ("atributes:", "did you mean 'attributes'?"),
-        "kind: categorical": ("kind: [", "not valid YAML"),
-        "target:": ("target: {}\ntarget:", "'target' is there twice"),
+        "kind: categorical": ("kind: [", "invalid YAML"),
+        "target:": ("target: {}\ntarget:", "duplicate entry 'target'"),
     }
     for old, (new, complaint) in cases.items():
         contract.write_text(CONTRACT.replace(old, new, 1))

@@ -178,7 +178,7 @@ def test_any_file_cut_short_is_found(length):
     [
         (lambda head: head.pop("plan"), "'plan' is missing"),
         (lambda head: head["plan"].update(horizon=41), "its plan needs (2, 12341)"),
-        (lambda head: head["plan"].update(horizon=-1), "horizon: -1 is less than 1"),
+        (lambda head: head["plan"].update(horizon=-1), "horizon: expected a whole number of at least 1, got -1"),
         (lambda head: head["plan"].update(property="equal_opportunity"), "its plan needs"),
         (lambda head: head["plan"].update(costs=[0.1, 0.2], cost=1), "both `cost` and `costs`"),
         (lambda head: head.update(plan=3), ""),

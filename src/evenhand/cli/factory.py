@@ -8,7 +8,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -16,6 +16,8 @@ from typer.core import TyperCommand
 from evenhand.errors import OptionError
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from evenhand.core.config import Config
 
 ConfigT = TypeVar("ConfigT", bound="Config")
@@ -148,26 +150,34 @@ def _make_options(sources: tuple[ConfigOptions[Any], ...]) -> list[Any]:
 
 def _annotate(config: type[Config], name: str, option: str) -> Any:
     """Return the type of an option with its help: text, choices, default and range."""
-    from evenhand.core.config import field_choices, field_limits, field_unit
+    from evenhand.core.config import field_limits, field_unit
 
     field = config.model_fields[name]
     kind, repeated = _option_type(field.annotation)
     text = str(field.description)
-    choices = field_choices(config, name)
+    choices = _field_choices(field)
     text = text[0].upper() + text[1:] + (f": {', '.join(choices)}" if choices else "")
     text += "; may be repeated." if repeated else "."
     notes = []
     if field.default not in (None, (), False) and not repeated:
         notes.append(f"default: {field.default}")
-    limits = field_limits(config, name)
+    limits = field_limits(field)
     if limits:
         notes.append(_format_range(limits))
     note = f"  [{'; '.join(notes)}]" if notes else ""
-    unit = field_unit(config, name).upper() or None
+    unit = field_unit(field).upper() or None
     return Annotated[
         list[kind] | None if repeated else kind | None,  # type: ignore[valid-type]  # known at run time alone
         typer.Option(flag(option), help=text + note, metavar=unit, show_default=False),
     ]
+
+
+def _field_choices(field: FieldInfo) -> tuple[str, ...]:
+    """Return the values of a field that is a choice."""
+    for part in (field.annotation, *get_args(field.annotation)):
+        if get_origin(part) is Literal:
+            return tuple(map(str, get_args(part)))
+    return ()
 
 
 def _format_range(limits: Mapping[str, float]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand import __version__
-from evenhand.core.configuration import first_fault
+from evenhand.core.config import translate_error
 from evenhand.core.document import Document
 from evenhand.core.reading import TableReading
 from evenhand.core.result_part import own_names
@@ -136,7 +136,7 @@ class Result(BaseModel):
         try:
             found = cls.model_validate_json(text, extra="ignore")
         except ValidationError as error:
-            fault = first_fault(error)
+            fault = translate_error(error)
             raise DataError(f"this is not a {cls.__name__}: {fault.location}: {fault.message}") from None
         if found.schema_version > SCHEMA_VERSION:
             raise DataError(

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evenhand.core.config import setting
-from evenhand.core.configuration import check_configuration, read_configuration
+from evenhand.core.config import check_configuration, setting
+from evenhand.core.configuration import read_configuration
 from evenhand.schema.words import outcome_key, word_of
 
 
@@ -195,8 +195,8 @@ def check_dossier_config(entries: Mapping[str, Any], *, location: str | None = N
     """
     return check_configuration(
         lambda: DossierConfig.model_validate(entries),
+        DossierConfig,
         location=location,
-        entries=KNOWN,
         hints={
             "outcome": "outcome: {column: selected, kind: selection}",
             "attributes": "attributes: {sex: {column: sex}}",
@@ -204,19 +204,6 @@ def check_dossier_config(entries: Mapping[str, Any], *, location: str | None = N
     )
 
 
-KNOWN: dict[str, list[str]] = {"": list(DossierConfig.model_fields)} | {
-    name: list(kind.model_fields)
-    for name, kind in (
-        ("system", SystemFields),
-        ("auditor", AuditorFields),
-        ("audit", AuditFields),
-        ("data", DataFields),
-        ("outcome", OutcomeFields),
-        ("thresholds", ThresholdFields),
-        ("proxy", ProxyFields),
-        ("proxy.tables", ProxyTableFields),
-    )
-}
 """The entries at each place, for messages."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import narwhals as nw
 import numpy as np
 
-from evenhand.core.configuration import check_configuration
+from evenhand.core.config import check_configuration
 from evenhand.core.text import format_count, suggest_name
 from evenhand.core.typing import Integers, Progress
 from evenhand.datasets.identity.balance import check_name_list
@@ -299,7 +299,7 @@ def open_interview(
 
 def _read_model(model: Any) -> ScreeningFile:
     if isinstance(model, Mapping):
-        return check_configuration(lambda: ScreeningFile.model_validate(dict(model)), location="model")
+        return check_configuration(lambda: ScreeningFile.model_validate(dict(model)), ScreeningFile, location="model")
     return model if isinstance(model, ScreeningFile) else read_screening_file(model)
 
 

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from evenhand.certification.certificate.result import Certificate, Counterexample
-from evenhand.core.configuration import first_fault
 from evenhand.core.result import Result
 from evenhand.core.typing import Floats
 from evenhand.datasets.tables import read_words
@@ -294,14 +292,10 @@ def _read_json(path: Path) -> Any:
 
 def _validate_result(made: type[Result], plain: Any, location: str) -> Result:
     try:
-        return made.model_validate_json(json.dumps(plain))
-    except ValidationError as error:
-        fault = first_fault(error)
-        raise DataError(
-            f"this is not a {made.__name__}: {fault.location}: {fault.message}",
-            location=location,
-            hint="it may be of another version: write it again",
-        ) from None
+        return made.from_json(json.dumps(plain))
+    except DataError as error:
+        hint = "it may be of another version: write it again"
+        raise DataError(error.message, location=location, hint=hint) from None
 
 
 def concern_texts(source: Path | str) -> bool:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
-from evenhand.core.configuration import first_fault, read_configuration, yaml_loader
+from evenhand.core.config import translate_error
+from evenhand.core.configuration import read_configuration, yaml_loader
 from evenhand.core.typing import Booleans, Floats
-from evenhand.errors import EvenhandError, OptionError, SchemaError
+from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.attribute import Attribute, Encoding
 from evenhand.schema.constraint import Constraint, list_words, parse_constraint
 from evenhand.schema.rules import (
@@ -296,12 +297,9 @@ def _move_passthrough(data: Any, location: str | None) -> Any:
 
 
 def _to_schema_error(error: ValidationError, data: Any, location: str | None) -> SchemaError:
-    cause = error.errors()[0].get("ctx", {}).get("error")
-    if isinstance(cause, EvenhandError):
-        return SchemaError(f"{cause.location}: {cause.message}", location=location, hint=cause.hint)
-    models: dict[str, type[BaseModel]] = {"": Schema, "target": Target, "attributes": Attribute}
-    models |= {"dependencies": Dependency, "links": Link}
-    fault = first_fault(error, {path: model.model_fields for path, model in models.items()})
+    fault = translate_error(error, Schema)
+    if fault is error.errors()[0].get("ctx", {}).get("error"):
+        return SchemaError(f"{fault.location}: {fault.message}", location=location, hint=fault.hint)
     path, prefix = (fault.location or "").split("."), ""
     if path[0] == "attributes" and len(path) > 1:
         try:

@@ -16,16 +16,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BeforeValidator, Field, StrictBool, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
-from evenhand.core.configuration import (
-    FileModel,
-    check_configuration,
-    first_fault,
-    known_entries,
-    read_configuration,
-    unknown_entry,
-)
+from evenhand.core.config import FileModel, check_configuration, unknown_entry
+from evenhand.core.configuration import read_configuration
 from evenhand.errors import OptionError
 
 WhenDown: TypeAlias = Literal["refuse", "pass"]
@@ -317,7 +311,7 @@ class ServiceConfig(FileModel):
     shields: tuple[ServedShieldConfig, ...] = ()
     guards: tuple[ServedGuardConfig, ...] = ()
     monitors: tuple[ServedMonitorConfig, ...] = ()
-    folder: Path = Path()
+    folder: Path = Field(Path(), exclude=True)
 
     def with_address(self, host: str | None, port: int | None) -> ServiceConfig:
         """Return the same, at another address; None: at the one that is here.
@@ -326,11 +320,8 @@ class ServiceConfig(FileModel):
             OptionError: everybody could reach a service there that wants no keys.
         """
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-        try:
-            service = ServerConfig.model_validate({**self.service.model_dump(), **given})
-        except ValidationError as error:
-            fault = first_fault(error, KNOWN_ENTRIES)
-            raise OptionError(fault.message, location="--host") from None
+        address = {**self.service.model_dump(), **given}
+        service = check_configuration(lambda: ServerConfig.model_validate(address), ServerConfig, location="--host")
         return self.model_copy(update={"service": service})
 
     @classmethod
@@ -349,18 +340,14 @@ class ServiceConfig(FileModel):
 
         def make() -> ServiceConfig:
             if "folder" in described:
-                raise unknown_entry("folder", KNOWN_ENTRIES[""], None)
+                raise unknown_entry("folder", [name for name in cls.model_fields if name != "folder"])
             found = cls.model_validate({**described, "folder": folder})
             _check_consistency(found)
             return found
 
-        found = check_configuration(make, location=place, entries=KNOWN_ENTRIES, hints=HINTS)
+        found = check_configuration(make, cls, location=place, hints=HINTS)
         database = _resolve_database(found.service.database, folder)
         return found.model_copy(update={"service": found.service.model_copy(update={"database": database})})
-
-
-KNOWN_ENTRIES = known_entries(ServiceConfig)
-KNOWN_ENTRIES[""].remove("folder")
 
 
 def is_loopback(host: str) -> bool:

@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from evenhand.core.configuration import first_fault, read_configuration
+from evenhand.core.config import check_configuration
+from evenhand.core.configuration import read_configuration
 from evenhand.errors import DataError, OptionError
 
 BUNDLED_LISTS = Path(__file__).parent
@@ -180,8 +181,6 @@ def _read_term_file(path: Path) -> Mapping[str, Any]:
 
 
 def _parse_category(fields: dict[str, Any], location: str) -> IdentityCategory:
-    try:
-        return IdentityCategory.model_validate(fields)
-    except ValidationError as error:
-        fault = first_fault(error, {"": IdentityCategory.model_fields})
-        raise DataError(fault.message, location=", ".join(filter(None, (location, fault.location)))) from None
+    return check_configuration(
+        lambda: IdentityCategory.model_validate(fields), IdentityCategory, location=location, error=DataError
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from evenhand.core.configuration import first_fault
+from evenhand.core.config import check_configuration
 from evenhand.errors import MissingExtraError, ModelError, OptionError
 from evenhand.genai.backends.generator import Item
 from evenhand.genai.backends.pictures import FitMethod, Pixels, decode_picture, fit_pixels
@@ -201,14 +201,7 @@ def _choose_value(found: Mapping[str, float], threshold: float) -> str | None:
 
 
 def _check_head(group: str, given: Mapping[str, Any]) -> PictureHead:
-    from pydantic import ValidationError
-
-    try:
-        return PictureHead.model_validate(given)
-    except ValidationError as error:
-        fault = first_fault(error, {"": PictureHead.model_fields})
-        place = ".".join(filter(None, (group, fault.location)))
-        raise OptionError(fault.message, location=place, hint=fault.hint) from None
+    return check_configuration(lambda: PictureHead.model_validate(given), PictureHead, location=group)
 
 
 # ---- the file

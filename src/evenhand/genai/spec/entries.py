@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from evenhand.core.configuration import FileModel
+from evenhand.core.config import FileModel
 
 
 class ConfigPart(FileModel, strict=True):

@@ -14,9 +14,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from evenhand.core.configuration import first_fault
+from evenhand.core.config import check_configuration
 from evenhand.errors import OptionError
 from evenhand.genai.spec.entries import ConfigPart, Name, Names, Share
 from evenhand.genai.spec.spending_config import BudgetConfig, PriceConfig
@@ -406,12 +406,9 @@ def _named_values(
 def _read_head(described: Mapping[str, Any], location: str) -> PictureHead:
     from evenhand.genai.classifiers.onnx_pictures import PictureHead
 
-    try:
-        return PictureHead.model_validate(described)
-    except ValidationError as error:
-        fault = first_fault(error, {"": PictureHead.model_fields}, HINTS)
-        place = ".".join(filter(None, (location, fault.location)))
-        raise OptionError(fault.message, location=place, hint=fault.hint) from None
+    return check_configuration(
+        lambda: PictureHead.model_validate(described), PictureHead, location=location, hints=HINTS
+    )
 
 
 def _classified_groups(classifier: ClassifierConfig | None) -> Collection[str] | None:

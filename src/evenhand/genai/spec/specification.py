@@ -12,7 +12,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from evenhand.core.configuration import check_configuration, known_entries, read_configuration
+from evenhand.core.config import check_configuration
+from evenhand.core.configuration import read_configuration
 from evenhand.errors import OptionError
 from evenhand.genai.spec.entries import (
     ConfigPart,
@@ -208,9 +209,7 @@ class GenerationConfig(ConfigPart):
             read.check()
             return read
 
-        read = check_configuration(
-            make, location=None if place is None else str(place), entries=known_entries(cls), hints=HINTS
-        )
+        read = check_configuration(make, cls, location=None if place is None else str(place), hints=HINTS)
         if place is None:
             return read
         samples = {about: str(place.parent / file) for about, file in read.samples.items()}

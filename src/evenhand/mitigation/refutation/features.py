@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from evenhand.core.configuration import read_configuration, unknown_entry
+from evenhand.core.config import unknown_entry
+from evenhand.core.configuration import read_configuration
 from evenhand.core.expressions import quote_word
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, EvenhandError, OptionError

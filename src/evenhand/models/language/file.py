@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evenhand.core.chat_answers import find_ambiguous, fold
-from evenhand.core.configuration import check_configuration, read_configuration
+from evenhand.core.config import check_configuration, unknown_entry
+from evenhand.core.configuration import read_configuration
 from evenhand.core.http import MAX_CONNECTIONS
 from evenhand.core.services import ServiceConnection, check_reserved_options
 from evenhand.errors import OptionError
@@ -256,13 +257,6 @@ class ScreeningFile(_Entries):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-_ENTRIES = {
-    "": [name for name in ScreeningFile.model_fields if name != "path"],
-    "service": ScreeningService.model_fields,
-    "answers": AnswerFormat.model_fields,
-    "plan": ScreeningPlan.model_fields,
-}
-
 _HINTS = {
     "service": 'service: {url: "http://127.0.0.1:11434/v1", model: qwen3}',
     "url": "for example http://127.0.0.1:11434/v1",
@@ -285,10 +279,10 @@ def read_screening_file(path: Path | str) -> ScreeningFile:
 
     def make() -> ScreeningFile:
         if "path" in found:
-            raise OptionError("there is no entry 'path' here", hint=f"known: {', '.join(_ENTRIES[''])}")
+            raise unknown_entry("path", [name for name in ScreeningFile.model_fields if name != "path"])
         file = ScreeningFile.model_validate({**found, "path": path})
         for name in ("prompt", "system"):
             compile_template(getattr(file, name) or "", name)
         return file
 
-    return check_configuration(make, location=str(path), entries=_ENTRIES, hints=_HINTS)
+    return check_configuration(make, ScreeningFile, location=str(path), hints=_HINTS)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenhand.core.configuration import check_configuration
+from evenhand.core.config import check_configuration
 from evenhand.core.services import ChatService, ContentRefusedError, may_be_charged, read_refusal
 from evenhand.core.text import split_lines
 from evenhand.datasets.identity.names import Person
@@ -100,7 +100,7 @@ class LanguageModel:
         if changed:
             # Checked as if they stood in the file.
             given = file.model_dump() | {"plan": plan.model_dump() | changed, "path": file.path}
-            file = check_configuration(lambda: ScreeningFile.model_validate(given), location=file.name)
+            file = check_configuration(lambda: ScreeningFile.model_validate(given), ScreeningFile, location=file.name)
             plan = file.plan
         self.file = file
         self._prompt, self._system = (

@@ -12,13 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from evenhand.core.configuration import (
-    FileModel,
-    check_configuration,
-    known_entries,
-    read_configuration,
-    unknown_entry,
-)
+from evenhand.core.config import FileModel, check_configuration, unknown_entry
+from evenhand.core.configuration import read_configuration
 from evenhand.errors import OptionError
 from evenhand.shields.spec.ends import why_nothing_is_required
 from evenhand.shields.spec.plan import (
@@ -256,7 +251,7 @@ def plan_from_mapping(described: Mapping[str, Any], *, location: str | None) -> 
     def make() -> ShieldPlan:
         return ShieldConfig.model_validate(described).plan()
 
-    return check_configuration(make, location=location, entries=known_entries(ShieldConfig), hints=HINTS)
+    return check_configuration(make, ShieldConfig, location=location, hints=HINTS)
 
 
 def plan_to_mapping(plan: ShieldPlan) -> dict[str, Any]:
