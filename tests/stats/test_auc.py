@@ -102,7 +102,7 @@ def test_perfect_separation_keeps_a_width():
 
 
 def test_one_class_is_unknown():
-    assert auc(np.array([0.1, 0.2]), np.array([True, True])) == Unknown(reason="everybody has the same true label")
+    assert auc(np.array([0.1, 0.2]), np.array([True, True])) == Unknown(reason="all people have the same true label")
     assert isinstance(auc(np.array([0.1, 0.2]), np.array([False, False])), Unknown)
 
 
@@ -128,4 +128,4 @@ def test_bins_of_different_scores_widen_the_interval_by_what_their_order_may_cha
     assert wide.value == exact.value
     assert wide.low == pytest.approx(exact.low - 0.1)
     assert wide.high == pytest.approx(min(1.0, exact.high + 0.1))
-    assert "wider by 0.1" in wide.method
+    assert "widened by 0.1" in wide.method

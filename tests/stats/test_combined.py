@@ -135,7 +135,7 @@ def test_it_covers_in_simulated_audits(proved, q):
 
 
 def test_counts_that_are_none_are_refused():
-    with pytest.raises(OptionError, match="3 of 2 is not a count"):
+    with pytest.raises(OptionError, match="got 3 of 2"):
         combined_share(Draws(3, 2), NONE)
     with pytest.raises(OptionError):
         combined_share(Draws(1, 2), NONE, confidence=1.0)

@@ -140,5 +140,5 @@ def test_arrays_and_broadcasting():
 
 @pytest.mark.parametrize("interval", [difference_interval, ratio_interval])
 def test_impossible_counts_are_refused(interval):
-    with pytest.raises(OptionError, match="5 of 4 is not a count"):
+    with pytest.raises(OptionError, match="got 5 of 4"):
         interval(1, 2, 5, 4)

@@ -12,10 +12,10 @@ from evenhand.stats import quantile_interval
 from evenhand.stats.distribution import (
     NumberMoments,
     distribution_distances,
-    largest_difference,
     number_moments,
     skewed_mean_interval,
 )
+from evenhand.stats.proportion import largest_difference
 
 
 def mean_interval(sample, confidence=0.95):

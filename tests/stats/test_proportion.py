@@ -82,7 +82,7 @@ class TestEveryInterval:
 
     @pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2), ([1, 5], [2, 4]), (float("nan"), 3)])
     def test_impossible_counts_are_refused(self, interval, k, n):
-        with pytest.raises(OptionError, match="is not a count"):
+        with pytest.raises(OptionError, match="expected counts"):
             interval(k, n)
 
     @pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, float("nan")])

@@ -36,7 +36,7 @@ def test_nobody_counted_is_unknown_never_nan():
 
 def test_impossible_counts_are_refused():
     for build in (lambda: observed_rate(3, 2), lambda: estimated_rate(3, 2, "everyone")):
-        with pytest.raises(OptionError, match="3 of 2 is not a count"):
+        with pytest.raises(OptionError, match="got 3 of 2"):
             build()
 
 
@@ -57,12 +57,12 @@ def test_every_kind_survives_json(quantity):
 
 def test_every_kind_says_what_it_is():
     assert format_quantity(EVERY_KIND[0]) == "50.0 % (proved)"
-    assert format_quantity(EVERY_KIND[1]) == "25.0 % (observed on 4 people, 95% interval 0.63 % to 80.6 %)"
+    assert format_quantity(EVERY_KIND[1]) == "25.0 % (observed on 4 people, 95 % interval 0.6 to 80.6 %)"
     assert (
-        format_quantity(EVERY_KIND[2]) == "25.0 % (estimated on 4 sampled individuals, 95% interval 0.63 % to 80.6 %)"
+        format_quantity(EVERY_KIND[2]) == "25.0 % (estimated from 4 sampled individuals, 95 % interval 0.6 to 80.6 %)"
     )
     assert format_quantity(EVERY_KIND[3]) == "unknown (nobody)"
-    assert format_quantity(EVERY_KIND[0], percent=False) == "0.500 (proved)"
+    assert format_quantity(EVERY_KIND[0], "auc") == "0.50 (proved)"
 
 
 def test_a_quantity_cannot_be_changed():

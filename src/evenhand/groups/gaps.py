@@ -15,13 +15,13 @@ from evenhand.groups.label_coverage import describe_selective
 from evenhand.groups.label_result import LabelBreakdown, LabelGroup
 from evenhand.groups.metrics import GroupCounts
 from evenhand.groups.names import DECISION_METRICS, DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
-from evenhand.stats.distribution import largest_difference
 from evenhand.stats.level import bonferroni
 from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
     RATIO_METHOD,
     count_pairs,
     differences_from_reference,
+    largest_difference,
     largest_difference_of_means,
     largest_difference_of_proportions,
     mean_differences_from_reference,

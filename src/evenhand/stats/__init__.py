@@ -1,4 +1,4 @@
-"""Every statistical formula in one place: numbers that say what they are, and their intervals."""
+"""Statistical methods: quantities with their kind of evidence, confidence intervals and tests."""
 
 import lazy_loader
 

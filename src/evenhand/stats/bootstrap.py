@@ -1,4 +1,4 @@
-"""Intervals from samples drawn again with replacement, or weighted at random."""
+"""Bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from evenhand.stats.level import normal_cdf, normal_quantile, student_quantile
 
 
 def expanded_percentiles(draws: Floats, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return percentiles of bootstrap draws as an interval, taken further out for small samples.
+    """Compute a percentile bootstrap interval, expanded for small samples.
 
-    In place of ``alpha / 2``, the percentile ``Phi(-sqrt(n / (n - 1)) t)`` with t that of Student for n - 1 degrees of
-    freedom: for a mean, the ends are then those of Student's interval, where plain percentiles are too narrow by the
-    factor ``sqrt((n - 1) / n) z / t`` (Hesterberg, "What teachers should know about the bootstrap", American
-    Statistician 2015). Assumes independent people.
+    The lower percentile is ``Phi(-sqrt(n / (n - 1)) t)`` instead of ``alpha / 2``, where t is the quantile of Student's
+    distribution with n - 1 degrees of freedom. For a mean, this gives the ends of Student's interval, whereas plain
+    percentiles are too narrow by the factor ``sqrt((n - 1) / n) z / t`` (Hesterberg, "What teachers should know about
+    the bootstrap", American Statistician 2015). The interval assumes independent people.
 
     Args:
-        draws: the statistic of each bootstrap sample, shape (draws,).
-        n: people in the sample, at least 2.
+        draws: Statistic of each bootstrap sample, shape (draws,).
+        n: Sample size, at least 2.
+        confidence: Confidence level.
     """
-    side = float(normal_cdf(-math.sqrt(n / (n - 1)) * float(student_quantile(confidence, n - 1))))
-    low, high = np.quantile(draws, [side, 1 - side])
+    tail = float(normal_cdf(-math.sqrt(n / (n - 1)) * float(student_quantile(confidence, n - 1))))
+    low, high = np.quantile(draws, [tail, 1 - tail])
     return float(low), float(high)
 
 
 DRAWS = 20_000
-"""Random vectors that a simultaneous critical value is read from: its own error is then about 0.01."""
+"""Number of random vectors for a simultaneous critical value, whose error is then about 0.01."""
 
 
 def simultaneous_critical(influence: Floats, confidence: float = 0.95, *, rng: np.random.Generator) -> float:
-    """Return the number of standard errors at which intervals of several means of the same people hold together.
+    """Compute the number of standard errors at which intervals for several means of the same people hold together.
 
-    The quantile of ``max_j |Z_j|`` for normal Z with the correlations of the estimates: the Gaussian multiplier
+    This is the quantile of ``max_j |Z_j|`` for normal Z with the correlations of the estimates: the Gaussian multiplier
     bootstrap of the largest studentised deviation (Chernozhukov, Chetverikov, Kato, "Gaussian approximations and
-    multiplier bootstrap for maxima of sums of high-dimensional random vectors", Annals of Statistics 2013). Estimates
-    that move together cost little; of one alone it is the usual normal quantile. An estimate that no one contributes to
-    takes no part.
+    multiplier bootstrap for maxima of sums of high-dimensional random vectors", Annals of Statistics 2013). Strongly
+    correlated estimates hardly increase it, and for a single estimate it equals the normal quantile. Estimates with
+    zero influence are ignored.
 
     Args:
-        influence: what each person contributes to each estimate beyond its mean, shape (n, estimates).
-        confidence: with which all intervals hold together.
-        rng: draws the normal vectors.
+        influence: Centred contribution of each person to each estimate, shape (n, estimates).
+        confidence: Simultaneous confidence level.
+        rng: Random generator of the normal vectors.
     """
     errors = np.sqrt((influence**2).sum(axis=0))
     scaled = influence[:, errors > 0] / errors[errors > 0]
@@ -51,5 +52,5 @@ def simultaneous_critical(influence: Floats, confidence: float = 0.95, *, rng: n
         return float(normal_quantile(confidence))
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    largest = np.abs(rng.standard_normal((DRAWS, len(values))) @ root.T).max(axis=1)
-    return max(float(np.quantile(largest, confidence)), float(normal_quantile(confidence)))
+    maxima = np.abs(rng.standard_normal((DRAWS, len(values))) @ root.T).max(axis=1)
+    return max(float(np.quantile(maxima, confidence)), float(normal_quantile(confidence)))

@@ -1,43 +1,38 @@
-"""One share from several samples of one population, where a proof settles all of it but a known part."""
+"""Estimate one share from proofs and from several samples of the same population."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import OptionError
-from evenhand.stats.level import tail_probability
-
-HALVINGS = 60
-"""Of a part of [0, 1]: ends are as exact as floats are."""
+from evenhand.stats.level import as_counts, bisect_edge, tail_probability
 
 TIE = 1e-9
-"""Weighted counts that differ by less are the same."""
+"""Weighted counts that differ by less are treated as equal."""
 
 WINDOW = 10.0
-"""Standard deviations to each side within which a count is added up: outside lies less than 1e-20."""
+"""Number of standard deviations on either side within which counts are summed. The mass outside is below 1e-20."""
 
 COMBINED = "proofs and all draws, exact test of a weighted count"
-"""What the interval is called."""
+"""Name of the method in reports."""
 
 
 class Draws(NamedTuple):
-    """How many of n independent draws have what is counted."""
+    """Independent draws, and the number of hits among them."""
 
     hits: int = 0
     n: int = 0
 
 
 class OpenPart(NamedTuple):
-    """The part of a population that a proof left open.
+    """The part of a population that a proof left undecided.
 
     Attributes:
-        mass: the part's share of the population.
-        outside: share of the population that lies outside the part and is proved to have what is counted.
-        low, high: proved bounds on the share of the whole population that has it.
+        mass: Share of the population in the open part.
+        outside: Share of the population that consists of proved hits outside the part.
+        low, high: Proved bounds on the share of hits in the whole population.
     """
 
     mass: float
@@ -52,85 +47,73 @@ NOTHING_PROVED = OpenPart(1.0, 0.0, 0.0, 1.0)
 def combined_share(
     whole: Draws, inside: Draws, part: OpenPart = NOTHING_PROVED, *, confidence: float = 0.95
 ) -> tuple[float, float, float]:
-    """Estimate a share t of a population from what is proved, draws from all of it and draws from the open part.
+    """Estimate a share t from proofs, draws from the whole population, and draws from the open part.
 
-    Outside the open part (mass m) everything is known, so the draws are two binomials with one unknown: ``k1 ~
-    Bin(n1, t)`` for the whole population, ``k2 ~ Bin(n2, q)`` for the part, with ``t = outside + m q``. Both give an
-    unbiased estimate, ``k1/n1`` and ``outside + m k2/n2``. The estimate is their mean, weighted by the inverse
-    variances in the middle of the proved bounds: the t at which the weighted count ``r k1 + k2``, ``r = m q (1 - q) /
-    (t (1 - t))`` there, is as large as expected. The interval holds all t within the proved bounds at which neither
-    tail of that count has a probability below ``(1 - confidence) / 2``. The tails are added up exactly and r does not
-    depend on the draws, so it covers the truth with at least ``confidence``; where one sample alone has draws it is the
+    Outside the open part (mass m) every decision is proved, so the draws are two binomial samples with one unknown:
+    ``k1 ~ Bin(n1, t)`` for the whole population and ``k2 ~ Bin(n2, q)`` for the part, with ``t = outside + m q``. Both
+    ``k1/n1`` and ``outside + m k2/n2`` are unbiased. The estimate is their mean, weighted by the inverse variances at
+    the midpoint of the proved bounds: the t at which the weighted count ``r k1 + k2``, with ``r = m q (1 - q) / (t (1 -
+    t))`` at the midpoint, equals its expectation. The interval contains all t within the proved bounds at which both
+    tails of this count have a probability of at least ``(1 - confidence) / 2``. The tails are summed exactly and r does
+    not depend on the draws, so the coverage is at least ``confidence``. If only one sample has draws, the result is the
     interval of Clopper and Pearson (Biometrika 1934).
 
     Args:
-        whole: draws from the whole population.
-        inside: other draws, from the open part alone.
-        part: what is proved.
+        whole: Draws from the whole population.
+        inside: Separate draws from the open part only.
+        part: Open part and proved bounds.
+        confidence: Confidence level.
 
     Returns:
-        The estimate and the ends of the interval, all within the proved bounds: low <= estimate <= high. Without draws
-        these are the bounds, and the lower one is the estimate.
+        The estimate and both ends of the interval, with ``low <= estimate <= high`` and all within the proved bounds.
+        Without draws, the interval is the proved bounds, and the estimate is the lower bound.
 
     Raises:
-        OptionError: more hits than draws, or confidence outside (0, 1).
+        OptionError: There are more hits than draws, or the confidence is outside (0, 1).
     """
     side = tail_probability(confidence)
     for draws in (whole, inside):
-        if not 0 <= draws.hits <= draws.n:
-            raise OptionError(f"{draws.hits} of {draws.n} is not a count")
+        as_counts(*draws)
     low, high = part.low, max(part.low, part.high)
     if part.mass <= 0 or low == high or not whole.n + inside.n:
         return low, low, high
     middle = (low + high) / 2
-    q = _inside_share(part, middle)
+    q = _share_in_part(part, middle)
     r = part.mass * q * (1 - q) / (middle * (1 - middle)) if inside.n else 1.0
-    steep = inside.n / part.mass
-    # Solved for t: r k1 + k2 = r n1 t + n2 (t - outside) / m.
-    value = (r * whole.hits + inside.hits + steep * part.outside) / (r * whole.n + steep)
+    slope = inside.n / part.mass
+    # Solution of r k1 + k2 = r n1 t + n2 (t - outside) / m for t.
+    value = (r * whole.hits + inside.hits + slope * part.outside) / (r * whole.n + slope)
     value = min(high, max(low, value))
 
     def tail(t: float, *, upper: bool) -> float:
-        return _tail(whole, inside, r, t, _inside_share(part, t), upper=upper)
+        return _tail_mass(whole, inside, r, t, _share_in_part(part, t), upper=upper)
 
     return (
         value,
-        _crossing(lambda t: tail(t, upper=True) - side, low, value),
-        _crossing(lambda t: side - tail(t, upper=False), value, high),
+        bisect_edge(lambda t: tail(t, upper=True) < side, low, value),
+        bisect_edge(lambda t: tail(t, upper=False) > side, value, high),
     )
 
 
-def _inside_share(part: OpenPart, t: float) -> float:
-    """Return the share inside the open part where the share of the whole population is t."""
+def _share_in_part(part: OpenPart, t: float) -> float:
+    """Compute the share of hits in the open part, given the share t in the whole population."""
     return min(1.0, max(0.0, (t - part.outside) / part.mass))
 
 
-def _tail(whole: Draws, inside: Draws, r: float, t: float, q: float, *, upper: bool) -> float:
-    """Return the probability of a weighted count ``r k1 + k2`` at least (or at most) as large as the one observed."""
+def _tail_mass(whole: Draws, inside: Draws, r: float, t: float, q: float, *, upper: bool) -> float:
+    """Compute the probability of a weighted count ``r k1 + k2`` at least (or at most) as large as the observed one."""
     from scipy.special import bdtr, bdtrc, gammaln, xlog1py, xlogy
 
     (k1, n1), (k2, n2) = whole, inside
     reach = WINDOW * math.sqrt(n1 * t * (1 - t)) + WINDOW
     counts = np.arange(max(0, math.floor(n1 * t - reach)), min(n1, math.ceil(n1 * t + reach)) + 1, dtype=float)
-    ways = gammaln(n1 + 1) - gammaln(counts + 1) - gammaln(n1 - counts + 1)
-    mass = np.exp(ways + xlogy(counts, t) + xlog1py(n1 - counts, -t))
-    needed = k2 + r * (k1 - counts)  # of the other sample
+    log_ways = gammaln(n1 + 1) - gammaln(counts + 1) - gammaln(n1 - counts + 1)
+    mass = np.exp(log_ways + xlogy(counts, t) + xlog1py(n1 - counts, -t))
+    required = k2 + r * (k1 - counts)  # hits in the open part
     if upper:
-        least = np.ceil(needed - TIE)
-        beyond = np.where(least <= 0, 1.0, np.where(least > n2, 0.0, bdtrc(np.clip(least - 1, 0, n2), n2, q)))
+        minimum = np.ceil(required - TIE)
+        beyond = np.where(minimum <= 0, 1.0, np.where(minimum > n2, 0.0, bdtrc(np.clip(minimum - 1, 0, n2), n2, q)))
     else:
-        most = np.floor(needed + TIE)
-        beyond = np.where(most < 0, 0.0, np.where(most >= n2, 1.0, bdtr(np.clip(most, 0, n2), n2, q)))
+        maximum = np.floor(required + TIE)
+        beyond = np.where(maximum < 0, 0.0, np.where(maximum >= n2, 1.0, bdtr(np.clip(maximum, 0, n2), n2, q)))
     return float(mass @ beyond)
-
-
-def _crossing(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function that grows reaches 0; ``low`` if it is there from the start, ``high`` if nowhere."""
-    if function(low) >= 0:
-        return low
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if function(middle) >= 0 else (middle, high)
-    return high

@@ -1,8 +1,9 @@
-"""Intervals for numbers without a known range: means of skewed samples, quantiles, and distances of distributions."""
+"""Statistics of numbers without a known range: means of skewed samples, quantiles, and distances of distributions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -10,20 +11,27 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.stats.level import Interval, as_interval, student_quantile, tail_probability
-from evenhand.stats.proportion import count_needed, effective_counts, kish_size, square_and_add
+from evenhand.stats.proportion import count_needed, effective_counts, kish_size
 
 GRID = 512
-"""Points at which distributions of more different numbers than this are compared in the bootstrap."""
+"""Maximum number of points at which distributions are compared in the bootstrap."""
 
 DRAWS = 999
-"""Bootstrap samples of every group."""
+"""Number of bootstrap samples."""
 
 NO_SKEW = 1e-6
-"""Skewness below this, after division by 3 sqrt(n), changes nothing."""
+"""Skewness of an estimate, divided by 3, below which it is treated as 0."""
 
 
 class NumberMoments(NamedTuple):
-    """Samples of numbers, each of shape (groups,): mean, variance (divisor n - 1), skewness and (effective) size."""
+    """Moments of several samples, each of shape (groups,).
+
+    Attributes:
+        mean: Means.
+        variance: Variances with divisor n - 1.
+        skewness: Skewness.
+        n: Sample sizes, or effective sizes of weighted samples.
+    """
 
     mean: Floats
     variance: Floats
@@ -32,46 +40,52 @@ class NumberMoments(NamedTuple):
 
 
 def number_moments(values: Floats, group: Integers, groups: int, weights: Floats | None = None) -> NumberMoments:
-    """Return the moments of the numbers (n,) of each group; zeros where a group is empty.
+    """Compute the moments of each group; those of an empty group are 0.
 
-    With weights w, means are weighted, sizes are Kish's, and variance and skewness such that the mean has its
-    linearised variance ``sum(w^2 (x - m)^2) / sum(w)^2``, times n / (n - 1), and the skewness of
-    ``sum(w^3 (x - m)^3)``, as that of as many people drawn alike would be.
+    With weights w, means m are weighted and sizes are Kish's effective sizes. Variance and skewness are those of an
+    unweighted sample of this size whose mean has the linearised variance ``sum(w^2 (x - m)^2) / sum(w)^2``, times
+    n / (n - 1), and the skewness of ``sum(w^3 (x - m)^3)``.
+
+    Args:
+        values: Numbers, shape (n,).
+        group: Group of each number, shape (n,).
+        groups: Number of groups.
+        weights: Sample weights, shape (n,). None means equal weights.
     """
     if weights is not None:
         return _weighted_moments(values, group, groups, weights)
     n = np.bincount(group, minlength=groups)
     mean = np.bincount(group, weights=values, minlength=groups) / np.maximum(n, 1)
-    apart = values - mean[group]
-    second = np.bincount(group, weights=apart**2, minlength=groups)
-    third = np.bincount(group, weights=apart**3, minlength=groups)
+    deviation = values - mean[group]
+    second = np.bincount(group, weights=deviation**2, minlength=groups)
+    third = np.bincount(group, weights=deviation**3, minlength=groups)
     spread = np.sqrt(second / np.maximum(n, 1))
     skewness = np.divide(third / np.maximum(n, 1), spread**3, out=np.zeros(groups), where=spread > 0)
     return NumberMoments(mean, second / np.maximum(n - 1, 1), skewness, n)
 
 
 def _weighted_moments(values: Floats, group: Integers, groups: int, weights: Floats) -> NumberMoments:
-    def add(parts: Floats) -> Floats:
-        return np.asarray(np.bincount(group, weights=parts, minlength=groups), dtype=np.float64)
+    def add(terms: Floats) -> Floats:
+        return np.asarray(np.bincount(group, weights=terms, minlength=groups), dtype=np.float64)
 
     total, squares = add(weights), add(weights**2)
     n = kish_size(total, squares)
     mean = add(weights * values) / np.where(total > 0, total, 1)
-    apart = weights * (values - mean[group])
-    second, third = add(apart**2), add(apart**3)
+    deviation = weights * (values - mean[group])
+    second, third = add(deviation**2), add(deviation**3)
     skewness = np.divide(third * np.sqrt(n), second**1.5, out=np.zeros(groups), where=second > 0)
     return NumberMoments(mean, second / np.where(squares > 0, squares, 1) * n / np.maximum(n - 1, 1), skewness, n)
 
 
 def skewed_mean_interval(moments: NumberMoments, confidence: float = 0.95, *, reach: float) -> Interval:
-    """Return the interval for the mean of numbers that may be skewed and have no known range, such as prices.
+    """Compute the interval for the mean of possibly skewed numbers without a known range, such as prices.
 
     Args:
-        moments: of each sample, sizes of at least 1.
-        confidence: of each interval.
-        reach: the range of the numbers, for samples without any spread: Hoeffding's inequality (JASA 1963) then.
+        moments: Moments of each sample, with sizes of at least 1.
+        confidence: Confidence level of each interval.
+        reach: Range of the numbers. Samples without spread get an interval by Hoeffding's inequality (JASA 1963).
     """
-    mean, variance, skewness, n = (np.asarray(part, dtype=np.float64) for part in moments)
+    mean, variance, skewness, n = (np.asarray(moment, dtype=np.float64) for moment in moments)
     size = np.maximum(n, 1)
     low, high = skewed_interval(mean, np.sqrt(variance / size), skewness / np.sqrt(size), n - 1, confidence)
     width = reach * np.sqrt(np.log(1 / tail_probability(confidence)) / (2 * size))
@@ -82,73 +96,75 @@ def skewed_mean_interval(moments: NumberMoments, confidence: float = 0.95, *, re
 def skewed_interval(
     mean: ArrayLike, error: ArrayLike, skewness: ArrayLike, freedom: ArrayLike, confidence: float = 0.95
 ) -> Interval:
-    r"""Return the interval for a mean whose estimate is skewed: Student's t, transformed.
+    r"""Compute the interval for a mean with a skewed estimate, by a transformation of Student's t.
 
-    Student's t of skewed numbers misses on one side. Hall's transformation removes what skewness does to it up to
-    order 1/n (Hall, "On the removal of skewness by transformation", JRSS B 1992): with ``a`` a third of the skewness of
-    the estimate, ``g(t) = ((1 + a t)^3 - 1) / (3 a) + a / 2`` is increasing in t, and ``g(t)`` lies between the
-    quantiles of Student's distribution as often as the confidence says. Its inverse gives the ends.
+    For skewed numbers, Student's t has too many errors on one side. Hall's transformation removes the effect of
+    skewness up to order 1/n (Hall, "On the removal of skewness by transformation", JRSS B 1992): with ``a`` a third of
+    the skewness of the estimate, ``g(t) = ((1 + a t)^3 - 1) / (3 a) + a / 2`` is increasing in t, and ``g(t)`` is
+    approximately distributed as Student's t. The ends follow from its inverse.
 
     Args:
-        mean, error, skewness, freedom: the estimate, its standard error, the skewness of the estimate itself (for the
-            mean of n numbers theirs, over sqrt(n)) and degrees of freedom (at least 1), arrays that broadcast.
-        confidence: of each interval.
+        mean, error: Estimate and its standard error.
+        skewness: Skewness of the estimate. For the mean of n numbers, this is their skewness divided by sqrt(n).
+        freedom: Degrees of freedom, at least 1.
+        confidence: Confidence level of each interval.
     """
     mean, error = np.asarray(mean, dtype=np.float64), np.asarray(error, dtype=np.float64)
     quantile = student_quantile(confidence, np.maximum(freedom, 1))
     a = np.asarray(skewness, dtype=np.float64) / 3
     skewed = np.abs(a) > NO_SKEW
-    safe = np.where(skewed, a, 1.0)
+    divisor = np.where(skewed, a, 1.0)
 
     def inverse(y: Floats) -> Floats:
-        # g(t) = y, solved for t.
-        return np.where(skewed, (np.cbrt(1 + 3 * safe * (y - safe / 2)) - 1) / safe, y)
+        # Solution t of g(t) = y.
+        return np.where(skewed, (np.cbrt(1 + 3 * divisor * (y - divisor / 2)) - 1) / divisor, y)
 
     return as_interval(mean - inverse(quantile) * error, mean - inverse(-quantile) * error)
 
 
 def sample_quantile(ordered: Floats, share: float, weights: Floats | None = None) -> float:
-    """Return the least number of a sample that a share of the people, by weight if they have any, do not exceed.
+    """Compute the smallest number of a sample such that at least a given share of the people do not exceed it.
 
     Args:
-        ordered: the sample in increasing order, shape (n,).
-        share: between 0 and 1.
-        weights: of the same people, shape (n,).
+        ordered: Sample in ascending order, shape (n,).
+        share: Share between 0 and 1.
+        weights: Sample weights in the same order, shape (n,). None means equal weights.
     """
     if weights is None:
         return float(ordered[max(count_needed(share, len(ordered)), 1) - 1])
-    below = np.cumsum(weights)
-    place = np.searchsorted(below, share * below[-1] * (1 - 1e-12))
-    return float(ordered[min(int(place), len(ordered) - 1)])
+    sums = np.cumsum(weights)
+    position = np.searchsorted(sums, share * sums[-1] * (1 - 1e-12))
+    return float(ordered[min(int(position), len(ordered) - 1)])
 
 
 def quantile_interval(
     ordered: Floats, share: float, confidence: float = 0.95, weights: Floats | None = None
 ) -> tuple[float, float] | None:
-    """Return the interval for the quantile of a share, between two numbers of the sample; None where it is too small.
+    """Compute the interval for a quantile, with ends taken from the sample.
 
-    The number of people below the true quantile is binomial, so that the l-th and the u-th of the ordered numbers have
-    it between them with at least the confidence, whatever the distribution (David & Nagaraja, "Order statistics", 2003,
-    section 7.1). With weights these shares of the people, l / n and u / n, are taken by weight (Woodruff, "Confidence
-    intervals for medians and other position measures", JASA 1952), n being the effective size of the share below.
+    The number of people below the true quantile is binomial, so the l-th and u-th order statistics contain it with at
+    least the given confidence, for any distribution (David & Nagaraja, "Order statistics", 2003, section 7.1). With
+    weights, the shares l / n and u / n are taken by weight (Woodruff, "Confidence intervals for medians and other
+    position measures", JASA 1952), where n is the effective size of the share below the quantile.
 
     Args:
-        ordered: the sample in increasing order, shape (n,).
-        share: of people below the quantile, between 0 and 1.
-        confidence: of the interval.
-        weights: of the same people, shape (n,).
+        ordered: Sample in ascending order, shape (n,).
+        share: Share of people below the quantile, between 0 and 1.
+        confidence: Confidence level.
+        weights: Sample weights in the same order, shape (n,). None means equal weights.
+
+    Returns:
+        The interval, or None if the sample is too small.
     """
     from scipy.stats import binom
 
     n, tail = len(ordered), tail_probability(confidence)
     if weights is not None:
-        total, below = (
-            np.array([weights.sum(), (weights**2).sum()]),
-            ordered <= sample_quantile(ordered, share, weights),
-        )
-        given = np.array([weights[below].sum(), (weights[below] ** 2).sum()])
-        _, effective = effective_counts((total[0], total[1]), (given[0], given[1]), np.asarray(n))
-        n = int(min(float(effective), float(kish_size(total[0], total[1]))) + 1e-9)
+        below = ordered <= sample_quantile(ordered, share, weights)
+        total, squares = weights.sum(), (weights**2).sum()
+        sums = weights[below].sum(), (weights[below] ** 2).sum()
+        _, effective = effective_counts((total, squares), sums, np.asarray(n))
+        n = int(min(float(effective), float(kish_size(total, squares))) + 1e-9)
     # P(X_(l) > q) = P(Bin < l) <= tail, and P(X_(u) < q) = P(Bin >= u) <= tail.
     lower, upper = int(binom.ppf(tail, n, share)), int(binom.ppf(1 - tail, n, share)) + 1
     if lower < 1 or upper > n:
@@ -158,36 +174,18 @@ def quantile_interval(
     return float(ordered[lower - 1]), float(ordered[upper - 1])
 
 
-def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[float, float]:
-    """Return ends for ``max - min`` of two or more independent numbers from their intervals, squared and added.
+def kolmogorov_distance(a: Floats, b: Floats) -> float:
+    """Compute the Kolmogorov-Smirnov statistic of two samples: the largest difference of their distribution functions.
 
-    Args:
-        value, low, high: each number and its interval, at the level that one of all pairs needs, shape (groups,).
+    Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions", Annals of Mathematical
+    Statistics 1948.
     """
-    values, below, above = (np.asarray(part, dtype=np.float64) for part in (value, low, high))
-    nearest = furthest = 0.0
-    for i in range(len(values) - 1):
-        one, other = (below[i], above[i]), (below[i + 1 :], above[i + 1 :])
-        least, most = square_and_add(values[i], one, values[i + 1 :], other)
-        # Either of the two may be the larger one.
-        nearest = max(nearest, float(least.max()), float((-most).max()))
-        furthest = max(furthest, float(most.max()), float((-least).max()))
-    return nearest, furthest
-
-
-def kolmogorov_distance(first: Floats, second: Floats) -> float:
-    """Return the largest difference of the shares of two samples, each of shape (n,), at or below any one number.
-
-    The statistic of Kolmogorov and Smirnov (Smirnov, "Table for estimating the goodness of fit of empirical
-    distributions", Annals of Mathematical Statistics 1948).
-    """
-    ends = np.concatenate([first, second])
-    below = [np.searchsorted(np.sort(one), ends, side="right") / len(one) for one in (first, second)]
-    return float(np.abs(below[0] - below[1]).max())
+    points = np.concatenate([a, b])
+    return float(np.abs(_distribution_function(a, points) - _distribution_function(b, points)).max())
 
 
 class LargestDistance(NamedTuple):
-    """The largest distance between the distributions of two groups, with its interval and which two these are."""
+    """The largest distance between the distributions of two groups, its interval, and the positions of both groups."""
 
     value: float
     low: float
@@ -197,11 +195,11 @@ class LargestDistance(NamedTuple):
 
 
 class DistributionDistances(NamedTuple):
-    """How far apart the distributions of several groups are.
+    """Distances between the distributions of several groups.
 
     Attributes:
-        wasserstein: the Wasserstein-1 distance, in the unit of the numbers.
-        kolmogorov: the largest difference in the share of people above any one number.
+        wasserstein: Wasserstein-1 distance, in the unit of the numbers.
+        kolmogorov: Largest difference in the share of people above any one number.
     """
 
     wasserstein: LargestDistance
@@ -216,97 +214,102 @@ def distribution_distances(
     draws: int = DRAWS,
     weights: Sequence[Floats] | None = None,
 ) -> DistributionDistances:
-    r"""Return the largest distances between the distributions of two of several groups.
+    r"""Compute the largest distances between the distributions of any two of several groups.
 
     With distribution functions F and G, ``W = integral |F - G| dx`` (Wasserstein-1; as a measure of unfair numbers:
     Chzhen et al., "Fair regression with Wasserstein barycenters", NeurIPS 2020) and ``K = sup |F - G|`` (as the
     statistical parity of a regression: Agarwal, Dudik & Wu, "Fair regression", ICML 2019).
 
-    An estimate is off by at most the same distance of ``(F^ - F)`` from ``(G^ - G)``, by the triangle inequality. Its
-    distribution is that of ``(F* - F^)`` from ``(G* - G^)`` in the bootstrap (for W: del Barrio, Gine & Matran,
-    "Central limit theorems for the Wasserstein distance", Annals of Probability 1999), and its largest value over all
-    pairs has a quantile q that makes ``W^ - q`` to ``W^ + q`` hold for all pairs together. So the lower end is above 0
-    for equal distributions no more often than the level says.
+    By the triangle inequality, the error of an estimate is at most the same distance between ``(F^ - F)`` and
+    ``(G^ - G)``. The bootstrap approximates its distribution by that of the distance between ``(F* - F^)`` and
+    ``(G* - G^)`` (for W: del Barrio, Gine & Matran, "Central limit theorems for the Wasserstein distance", Annals of
+    Probability 1999). If q is a quantile of its maximum over all pairs, the intervals from ``W^ - q`` to ``W^ + q``
+    hold simultaneously for all pairs, so for equal distributions the lower end exceeds 0 at most as often as the
+    confidence level allows.
 
     Args:
-        samples: the numbers of each of two or more groups.
-        confidence: of both intervals, each by itself.
-        rng: draws the bootstrap samples.
-        draws: how many of each group.
-        weights: of the people of each sample; distributions are weighted then, and what each person adds is multiplied
-            by a standard normal number in place of being drawn again.
+        samples: Numbers of each of two or more groups.
+        confidence: Confidence level of each of the two intervals.
+        rng: Random generator of the bootstrap samples.
+        draws: Number of bootstrap samples.
+        weights: Sample weights of each group. If given, distributions are weighted, and the contribution of each person
+            is multiplied by a standard normal number instead of being resampled.
     """
     pooled = np.unique(np.concatenate(samples))
     points = pooled
     if len(pooled) > GRID:
         points = np.unique(np.quantile(pooled, np.linspace(0, 1, GRID), method="nearest"))
-    each = [None] * len(samples) if weights is None else weights
-    # The estimates use every number that occurs, the bootstrap at most GRID of them.
-    exact = np.array([_distribution_function(one, pooled, held) for one, held in zip(samples, each, strict=True)])
-    estimated = np.array([_distribution_function(one, points, held) for one, held in zip(samples, each, strict=True)])
+    sample_weights = [None] * len(samples) if weights is None else weights
+    # The estimates use all numbers, the bootstrap at most GRID of them.
+    pairs = list(zip(samples, sample_weights, strict=True))
+    exact = np.array([_distribution_function(sample, pooled, weight) for sample, weight in pairs])
+    estimated = np.array([_distribution_function(sample, points, weight) for sample, weight in pairs])
     cells = np.clip(np.diff(estimated, axis=1, prepend=0.0), 0, None)
     cells /= cells.sum(axis=1, keepdims=True)
     deviations = [
-        (rng.multinomial(len(sample), cell, size=draws).cumsum(axis=1) / len(sample) - whole).astype(np.float32)
-        if held is None
-        else _multiply_deviations(sample, held, points, whole, rng.normal(size=(draws, len(points))))
-        for sample, cell, whole, held in zip(samples, cells, estimated, each, strict=True)
+        (rng.multinomial(len(sample), cell, size=draws).cumsum(axis=1) / len(sample) - function).astype(np.float32)
+        if weight is None
+        else _draw_deviations(sample, weight, points, function, rng.normal(size=(draws, len(points))))
+        for (sample, weight), cell, function in zip(pairs, cells, estimated, strict=True)
     ]
-    widths, narrow = np.diff(pooled), np.diff(points).astype(np.float32)
-    found_w, found_k = LargestDistance(-1.0, 0.0, 0.0, 0, 1), LargestDistance(-1.0, 0.0, 0.0, 0, 1)
-    worst_w, worst_k = np.zeros(draws), np.zeros(draws)
-    for i in range(len(samples)):
-        for j in range(i + 1, len(samples)):
-            apart = np.abs(exact[i] - exact[j])
-            w, k = float(apart[:-1] @ widths), float(apart.max())
-            found_w = found_w if found_w.value >= w else LargestDistance(w, 0.0, 0.0, i, j)
-            found_k = found_k if found_k.value >= k else LargestDistance(k, 0.0, 0.0, i, j)
-            drawn = np.abs(deviations[i] - deviations[j])
-            worst_w = np.maximum(worst_w, drawn[:, :-1] @ narrow)
-            worst_k = np.maximum(worst_k, drawn.max(axis=1))
-    return DistributionDistances(
-        _with_limits(found_w, worst_w, confidence, np.inf), _with_limits(found_k, worst_k, confidence, 1.0)
-    )
+    widths, grid_widths = np.diff(pooled), np.diff(points).astype(np.float32)
+    wasserstein, kolmogorov = _RunningMaximum(draws), _RunningMaximum(draws)
+    for i, j in combinations(range(len(samples)), 2):
+        difference, errors = np.abs(exact[i] - exact[j]), np.abs(deviations[i] - deviations[j])
+        wasserstein.add(i, j, float(difference[:-1] @ widths), errors[:, :-1] @ grid_widths)
+        kolmogorov.add(i, j, float(difference.max()), errors.max(axis=1))
+    return DistributionDistances(wasserstein.bound(confidence, np.inf), kolmogorov.bound(confidence, 1.0))
 
 
 def total_variation(
     counts: Integers, confidence: float, rng: np.random.Generator, *, draws: int = DRAWS
 ) -> LargestDistance:
-    r"""Return the largest total variation distance between the label distributions of two of several groups.
+    r"""Compute the largest total variation distance between the label distributions of any two of several groups.
 
-    ``TV = sum_l |p_l - q_l| / 2``: the share of one group that must be given another label for both to have the same
-    distribution. The estimate is too high for small groups, whose shares differ by chance. As in
-    ``distribution_distances``, it is off by at most the total variation of ``(p^ - p)`` from ``(q^ - q)``, whose
-    largest value over all pairs has a quantile in the bootstrap; the interval holds for all pairs together, and its
-    lower end is above 0 for equal distributions no more often than the level says.
+    ``TV = sum_l |p_l - q_l| / 2``: the share of one group that would need a different label for both distributions to
+    be equal. The estimate is biased upwards for small groups, whose shares differ by chance. As in
+    ``distribution_distances``, its error is at most the total variation of ``(p^ - p)`` from ``(q^ - q)``, whose
+    maximum over all pairs has a bootstrap quantile; the interval holds simultaneously for all pairs.
 
     Args:
-        counts: people by group and label, shape (groups, labels); every group has people.
-        confidence: of the interval.
-        rng: draws the bootstrap samples.
-        draws: how many of each group.
+        counts: Number of people by group and label, shape (groups, labels); no group is empty.
+        confidence: Confidence level.
+        rng: Random generator of the bootstrap samples.
+        draws: Number of bootstrap samples.
     """
     size = counts.sum(axis=1, keepdims=True)
     shares = counts / size
     deviations = [
         rng.multinomial(int(n), share, size=draws) / n - share for n, share in zip(size[:, 0], shares, strict=True)
     ]
-    found, errors = LargestDistance(-1.0, 0.0, 0.0, 0, 1), np.zeros(draws)
-    for i in range(len(counts)):
-        for j in range(i + 1, len(counts)):
-            apart = float(np.abs(shares[i] - shares[j]).sum() / 2)
-            found = found if found.value >= apart else LargestDistance(apart, 0.0, 0.0, i, j)
-            errors = np.maximum(errors, np.abs(deviations[i] - deviations[j]).sum(axis=1) / 2)
-    return _with_limits(found, errors, confidence, 1.0)
+    distance = _RunningMaximum(draws)
+    for i, j in combinations(range(len(counts)), 2):
+        errors = np.abs(deviations[i] - deviations[j]).sum(axis=1) / 2
+        distance.add(i, j, float(np.abs(shares[i] - shares[j]).sum() / 2), errors)
+    return distance.bound(confidence, 1.0)
 
 
-def _with_limits(found: LargestDistance, errors: Floats, confidence: float, most: float) -> LargestDistance:
-    off = float(np.quantile(errors, confidence, method="higher"))
-    return found._replace(low=max(0.0, found.value - off), high=min(most, found.value + off))
+class _RunningMaximum:
+    """Running maximum over pairs of groups: of the distance, and of its error in each bootstrap draw."""
+
+    def __init__(self, draws: int) -> None:
+        self._largest = LargestDistance(-1.0, 0.0, 0.0, 0, 1)
+        self._errors = np.zeros(draws)
+
+    def add(self, i: int, j: int, value: float, errors: NDArray[np.floating]) -> None:
+        """Include the distance between two groups, and its bootstrap errors, shape (draws,)."""
+        if value > self._largest.value:
+            self._largest = LargestDistance(value, 0.0, 0.0, i, j)
+        self._errors = np.maximum(self._errors, errors)
+
+    def bound(self, confidence: float, maximum: float) -> LargestDistance:
+        """Return the largest distance with its interval, clipped to [0, maximum]."""
+        value, margin = self._largest.value, float(np.quantile(self._errors, confidence, method="higher"))
+        return self._largest._replace(low=max(0.0, value - margin), high=min(maximum, value + margin))
 
 
 def _distribution_function(sample: Floats, points: Floats, weights: Floats | None = None) -> Floats:
-    """Return the share of a sample, by weight if it has any, at or below each point (increasing)."""
+    """Compute the share of a sample, by weight if it has weights, at or below each point."""
     order = np.argsort(sample)
     below = np.searchsorted(sample[order], points, side="right")
     if weights is None:
@@ -314,15 +317,15 @@ def _distribution_function(sample: Floats, points: Floats, weights: Floats | Non
     return np.asarray(np.concatenate([[0.0], np.cumsum(weights[order])])[below] / weights.sum())
 
 
-def _multiply_deviations(
-    sample: Floats, weights: Floats, points: Floats, whole: Floats, normal: Floats
+def _draw_deviations(
+    sample: Floats, weights: Floats, points: Floats, function: Floats, normal: Floats
 ) -> NDArray[np.float32]:
-    """Return by what a weighted distribution function may be off at each point, shape (draws, points).
+    """Draw errors of a weighted distribution function at each point, shape (draws, points).
 
-    ``sum(e_i w_i (1(x_i <= t) - F(t))) / sum(w)`` with normal multipliers e_i, whose sums over the people between two
-    points are normal with variance ``sum(w_i^2)``.
+    ``sum(e_i w_i (1(x_i <= t) - F(t))) / sum(w)`` with normal multipliers e_i. Their sum over the people between two
+    points is normal with variance ``sum(w_i^2)``.
     """
-    places = np.minimum(np.searchsorted(points, sample), len(points) - 1)
-    parts = normal * np.sqrt(np.bincount(places, weights=weights**2, minlength=len(points)))
-    off = parts.cumsum(axis=1) - whole * parts.sum(axis=1, keepdims=True)
-    return np.asarray(off / weights.sum(), dtype=np.float32)
+    cells = np.minimum(np.searchsorted(points, sample), len(points) - 1)
+    terms = normal * np.sqrt(np.bincount(cells, weights=weights**2, minlength=len(points)))
+    errors = terms.cumsum(axis=1) - function * terms.sum(axis=1, keepdims=True)
+    return np.asarray(errors / weights.sum(), dtype=np.float32)

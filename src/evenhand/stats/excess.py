@@ -1,4 +1,4 @@
-"""What is left of a rate after a model's own noise: an interval for the excess of flips over self-disagreement."""
+"""Flip rates in excess of a model's own noise."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from evenhand.stats.proportion import clopper_pearson, square_and_add
 
 
 class FlipCounts(NamedTuple):
-    """How many people flip, some of them also asked again about themselves; numbers or arrays of them.
+    """Numbers of people whose decision flips, as scalars or arrays.
 
     Attributes:
-        sample: people who were compared and also asked again about themselves.
-        flips: of the sample, whose decision differs between counterparts.
-        own: of the sample, whose decision differs between answers to the same row.
-        both: of the sample, both.
-        others: people who were compared alone.
-        others_flips: of them, whose decision differs between counterparts.
+        sample: People whose counterparts were compared and whose own row was also repeated.
+        flips: Sample members whose decision differs between counterparts.
+        own: Sample members whose decision differs between answers to the same row.
+        both: Sample members that are counted in both ``flips`` and ``own``.
+        others: People whose counterparts were compared, without repetition.
+        others_flips: People among ``others`` whose decision differs between counterparts.
     """
 
     sample: ArrayLike
@@ -34,38 +34,45 @@ class FlipCounts(NamedTuple):
 
     @classmethod
     def of(cls, flips: Booleans, own: Booleans) -> FlipCounts:
-        """Count flips of all people (n,); the first m of them were asked about again, with these answers (m,)."""
+        """Count flips.
+
+        Args:
+            flips: Whether the decision differs between counterparts, shape (n,).
+            own: Whether the decision differs between answers to the same row, for the first m people, shape (m,).
+        """
         m = len(own)
-        first = flips[:m]
-        return cls(m, int(first.sum()), int(own.sum()), int((first & own).sum()), len(flips) - m, int(flips[m:].sum()))
+        sample = flips[:m]
+        return cls(
+            m, int(sample.sum()), int(own.sum()), int((sample & own).sum()), len(flips) - m, int(flips[m:].sum())
+        )
 
 
 def excess_over_noise(counts: FlipCounts, confidence: float = 0.95) -> tuple[Floats, Interval]:
-    """Return the flip rate minus the rate of self-disagreement, and its interval.
+    """Compute the flip rate minus the rate of self-disagreement, and its confidence interval.
 
-    Everybody counts for the flip rate F, the sample alone for the self-disagreement N. With w the sample's share of
-    everybody, ``F - N = mean(w C - S) + (1 - w) mean(C')``: over the sample, where both flags C and S of a person are
-    known and what they share cancels, and over the others. The two means are independent. The first has Student's t
-    with observations added at both ends of its range (``adjusted_mean_interval``), the second Clopper-Pearson
-    limits; they are joined by squaring and adding (``square_and_add``).
+    The flip rate F is estimated from all people, the self-disagreement N from the sample only. With w the sample's
+    share of all people, ``F - N = mean(w C - S) + (1 - w) mean(C')``. The first mean is over the sample, where the
+    flags C and S of each person are both known, so their common part cancels; the second is over the others. The two
+    means are independent. The first has an interval by Student's t with observations added at both ends of the range
+    (``adjusted_mean_interval``), the second has Clopper-Pearson limits, and ``square_and_add`` combines them.
 
     Args:
-        counts: of people drawn independently; the sample holds one at least.
-        confidence: of the interval.
+        counts: Counts of independently drawn people, with at least one person in the sample.
+        confidence: Confidence level.
 
     Returns:
-        The excess, from -1 to 1, and its ends.
+        The excess, between -1 and 1, and its interval.
     """
     sample, flips, own, both, others, others_flips = np.broadcast_arrays(
         *(np.asarray(count, dtype=np.float64) for count in counts)
     )
     share = sample / (sample + others)
     mean = (share * flips - own) / sample
-    # The mean square of w C - S, both 0 or 1.
+    # Mean square of w C - S, where C and S are 0 or 1.
     square = (share**2 * flips - 2 * share * both + own) / sample
     variance = np.maximum(square - mean**2, 0.0) * sample / np.maximum(sample - 1, 1)
     limits = adjusted_mean_interval(mean, variance, sample, confidence, lower=-1.0, upper=share)
     low, high = clopper_pearson(others_flips, others, confidence)
-    rest, weight = others_flips / np.maximum(others, 1), np.where(others > 0, 1 - share, 0.0)
-    ends = square_and_add(mean, limits, -weight * rest, (-weight * high, -weight * low))
-    return np.asarray(mean + weight * rest), as_interval(np.maximum(ends[0], -1.0), np.minimum(ends[1], 1.0))
+    others_rate, weight = others_flips / np.maximum(others, 1), np.where(others > 0, 1 - share, 0.0)
+    ends = square_and_add(mean, limits, -weight * others_rate, (-weight * high, -weight * low))
+    return np.asarray(mean + weight * others_rate), as_interval(np.maximum(ends[0], -1.0), np.minimum(ends[1], 1.0))

@@ -1,11 +1,10 @@
-"""Many groups tested together: what the largest gap among them would be if the groups made no difference.
+"""Simultaneous tests of many groups: permutation distributions and adjustments of p-values.
 
-The permutation distribution of the largest standardised gap, "max-t": the outcomes are permuted among the people,
-and each time the largest gap of all groups is noted. A gap beyond the 95 % point of these maxima is one that a search
-over fair outcomes would show in at most 5 % of all cases, however the groups overlap and however many they are
-(Westfall & Young, "Resampling-Based Multiple Testing", 1993; as a test it is exact for any number of permutations,
-Phipson & Smyth, "Permutation p-values should never be zero", Statistical Applications in Genetics and Molecular Biology
-2010). Assumes only that under the null hypothesis people are exchangeable: each could have had any other's outcome.
+The "max-t" method permutes the outcomes among the people and records the largest standardised gap over all groups. A
+search over fair outcomes finds a gap beyond the 95 % quantile of these maxima in at most 5 % of all cases, for any
+number of groups and any overlap (Westfall & Young, "Resampling-Based Multiple Testing", 1993). The test is exact for
+any number of permutations (Phipson & Smyth, "Permutation p-values should never be zero", Statistical Applications in
+Genetics and Molecular Biology 2010). It only assumes that outcomes are exchangeable under the null hypothesis.
 """
 
 from __future__ import annotations
@@ -20,85 +19,89 @@ from evenhand.errors import OptionError
 from evenhand.stats.level import normal_cdf, tail_probability
 
 TIED = 1e-5
-"""Maxima this close below a gap, relatively, count as its equals: sums in single precision differ by less."""
+"""Relative difference below which a maximum and a gap are equal. Sums in single precision differ by less."""
 
-
-MOST_DEALT = 10**9
-"""NumPy deals out successes among fewer people than this."""
+NUMPY_LIMIT = 10**9
+"""Number of people from which on NumPy cannot draw from the multivariate hypergeometric distribution."""
 
 
 def permute_counts(cell_sizes: ArrayLike, successes: int, permutations: int, rng: np.random.Generator) -> Integers:
-    """Return how many successes each cell gets when they are dealt out at random among the people of all cells.
+    """Draw the number of successes in each cell under random permutations of the outcomes.
 
-    A draw from the multivariate hypergeometric distribution each: exactly what permuting the people's 0/1 outcomes
-    would give, without touching the people.
+    Each draw follows the multivariate hypergeometric distribution, which is that of permuted 0/1 outcomes.
 
     Args:
-        cell_sizes: people in each cell, shape (cells,); every person in one cell.
-        successes: people with outcome 1, all cells together.
+        cell_sizes: Number of people in each cell, shape (cells,). Cells do not overlap.
+        successes: Number of people with outcome 1 in all cells together.
+        permutations: Number of draws.
+        rng: Random generator.
 
     Returns:
-        shape (permutations, cells).
+        Successes, shape (permutations, cells).
 
     Raises:
-        OptionError: more successes than people, or a negative number of anything.
+        OptionError: There are more successes than people, or a count is negative.
     """
     sizes = np.asarray(cell_sizes, dtype=np.int64)
     people = int(sizes.sum())
     if permutations < 1 or not 0 <= successes <= people or (sizes < 0).any():
-        raise OptionError(f"{successes} of {people} people cannot be dealt out {permutations} times")
-    if people >= MOST_DEALT:
-        return _deal_many(sizes, successes, permutations, rng)
-    # NumPy's methods cost so much per cell, or per person dealt with; which is less work depends on the cells.
-    dealt = min(successes, people - successes)
-    method: Literal["count", "marginals"] = "count" if 8 * len(sizes) > dealt else "marginals"
+        raise OptionError(f"cannot draw {permutations} permutations with {successes} successes among {people} people")
+    if people >= NUMPY_LIMIT:
+        return _permute_many(sizes, successes, permutations, rng)
+    # NumPy's "marginals" takes time proportional to the number of cells, "count" to the number of drawn people.
+    drawn_people = min(successes, people - successes)
+    method: Literal["count", "marginals"] = "count" if 8 * len(sizes) > drawn_people else "marginals"
     return rng.multivariate_hypergeometric(sizes, successes, size=permutations, method=method)
 
 
-def _deal_many(sizes: Integers, successes: int, permutations: int, rng: np.random.Generator) -> Integers:
-    """Return the same of more people than NumPy deals out among.
+def _permute_many(sizes: Integers, successes: int, permutations: int, rng: np.random.Generator) -> Integers:
+    """Draw permuted counts of at least ``NUMPY_LIMIT`` people.
 
-    Each person has a success with the same chance, whichever it is; where this makes too many, some of them lose it,
-    and where it makes too few, some of the others get one, drawn uniformly. No set of people is then likelier than
-    another of its size, as it must be.
+    Each person first has a success with the same probability. If there are too many successes, uniformly drawn people
+    lose theirs; if there are too few, uniformly drawn people without one gain it. All sets of people of the same size
+    are then equally likely, as required.
     """
-    dealt = rng.binomial(sizes, successes / int(sizes.sum()), size=(permutations, len(sizes)))
-    for row in dealt:
-        over = int(row.sum()) - successes
-        pool = np.cumsum(row if over > 0 else sizes - row)
-        chosen = rng.choice(int(pool[-1]), size=abs(over), replace=False, shuffle=False)
-        moved = np.bincount(np.searchsorted(pool, chosen, side="right"), minlength=len(sizes))
-        row -= np.sign(over) * moved
-    return dealt
+    counts = rng.binomial(sizes, successes / int(sizes.sum()), size=(permutations, len(sizes)))
+    for row in counts:
+        surplus = int(row.sum()) - successes
+        pool = np.cumsum(row if surplus > 0 else sizes - row)
+        chosen = rng.choice(int(pool[-1]), size=abs(surplus), replace=False, shuffle=False)
+        corrections = np.bincount(np.searchsorted(pool, chosen, side="right"), minlength=len(sizes))
+        row -= np.sign(surplus) * corrections
+    return counts
 
 
 def permute_sums(
     cells: NDArray[np.integer], values: Floats, number: int, permutations: int, rng: np.random.Generator
 ) -> Floats:
-    """Return the sum of each cell's values when the values are dealt out at random among the people.
+    """Compute the sum of the values in each cell under random permutations of the values.
 
     Args:
-        cells: the cell of each person, 0 to ``number - 1``, shape (people,).
-        values: a score of each person, shape (people,).
+        cells: Cell of each person, from 0 to ``number - 1``, shape (people,).
+        values: Value of each person, shape (people,).
+        number: Number of cells.
+        permutations: Number of permutations.
+        rng: Random generator.
 
     Returns:
-        shape (permutations, number).
+        Sums, shape (permutations, number).
     """
-    dealt = np.array(values, dtype=np.float64)
+    permuted = np.array(values, dtype=np.float64)
     sums = np.empty((permutations, number))
     for row in sums:
-        rng.shuffle(dealt)
-        row[:] = np.bincount(cells, weights=dealt, minlength=number)
+        rng.shuffle(permuted)
+        row[:] = np.bincount(cells, weights=permuted, minlength=number)
     return sums
 
 
 def permutation_moments(n: ArrayLike, successes: ArrayLike, people: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the mean and standard deviation of the successes in a group of n when all are dealt out at random.
+    """Compute the mean and standard deviation of the successes in a group of n under permutation.
 
     Hypergeometric: ``n K / N`` and ``sqrt(n (N - n) K (N - K) / (N^2 (N - 1)))`` with K successes among N people.
 
     Args:
-        n, successes, people: arrays that broadcast.
+        n: Size of the group.
+        successes, people: Number of successes and of people in total. All three arguments broadcast.
     """
     n, total, people = (np.asarray(array, dtype=np.float64) for array in (n, successes, people))
     share = total / np.maximum(people, 1)
@@ -107,42 +110,32 @@ def permutation_moments(n: ArrayLike, successes: ArrayLike, people: ArrayLike) -
 
 
 def standardised_gap(k: ArrayLike, n: ArrayLike, successes: ArrayLike, people: ArrayLike) -> Floats:
-    """Compute the gap between a group and the rest in standard deviations under permutation.
+    """Compute the gap between a group and all other people in standard deviations under permutation.
 
-    The z of ``k/n - (K - k)/(N - n)``, and of ``k`` itself: both are linear in k, so they standardise to the same. It
-    is also Miettinen & Nurminen's score statistic at no difference, so that their interval at a critical z excludes 0
-    exactly where this z lies beyond it. 0 where chance leaves no room: no one or everybody in the group, or successes
-    for no one or for everybody.
+    This is the z of ``k/n - (K - k)/(N - n)`` and also that of ``k``, because both are linear in k. It equals Miettinen
+    & Nurminen's score statistic for no difference, so their interval at a critical z excludes 0 if and only if this z
+    exceeds it. The result is 0 if the standard deviation is 0: if the group or its complement is empty, or if all
+    outcomes are equal.
 
     Args:
-        k, n: successes in and size of the group; successes, people: the same of everybody. Arrays that broadcast.
+        k, n: Number of successes and of people in the group.
+        successes, people: Number of successes and of people in total. All arguments broadcast.
     """
     mean, deviation = permutation_moments(n, successes, people)
     return _divide_or_zero(np.asarray(k, dtype=np.float64) - mean, deviation)
 
 
-def stratified_gap(k: ArrayLike, n: ArrayLike, successes: ArrayLike, people: ArrayLike) -> Floats:
-    """Compute ``standardised_gap`` within strata: permute outcomes in each stratum; deviations and variances add up.
-
-    The square is the Mantel-Haenszel statistic without continuity correction (Mantel & Haenszel, "Statistical aspects
-    of the analysis of data from retrospective studies of disease", JNCI 1959).
-
-    Args:
-        k, n, successes, people: arrays that broadcast, strata along the last axis, which is summed over.
-    """
-    mean, deviation = permutation_moments(n, successes, people)
-    excess = np.asarray(k, dtype=np.float64) - mean
-    return _divide_or_zero(excess.sum(axis=-1), np.sqrt((deviation**2).sum(axis=-1)))
-
-
 def standardised_mean_gap(
     total: ArrayLike, n: ArrayLike, mean: ArrayLike, variance: ArrayLike, people: ArrayLike
 ) -> Floats:
-    """Return the gap between a group's mean score and the rest's, in standard deviations under permutation.
+    """Compute the standardised gap between the mean score of a group and that of all other people.
+
+    Its unit is the standard deviation under permutation.
 
     Args:
-        total, n: sum of the scores in the group and its size, arrays that broadcast.
-        mean, variance, people: of everybody's scores (divisor n - 1), and their number.
+        total, n: Sum of the scores in the group, and its size.
+        mean, variance, people: Mean and variance (divisor n - 1) of all scores, and their number. All arguments
+            broadcast.
     """
     total, n, mean, variance, people = (
         np.asarray(array, dtype=np.float64) for array in (total, n, mean, variance, people)
@@ -152,33 +145,34 @@ def standardised_mean_gap(
 
 
 def _divide_or_zero(excess: Floats, deviation: Floats) -> Floats:
-    """Return their quotient, 0 where the deviation is 0."""
+    """Divide two arrays, with 0 for a zero deviation."""
     excess, deviation = np.broadcast_arrays(excess, deviation)
     return np.divide(excess, deviation, out=np.zeros(excess.shape), where=deviation > 0)
 
 
 def critical_value(maxima: ArrayLike, confidence: float = 0.95) -> float:
-    """Return what the observed |z| must exceed for an adjusted p of at most ``1 - confidence``.
+    """Compute the critical value of |z| beyond which the adjusted p-value is at most ``1 - confidence``.
 
-    The ``(1 - confidence) (B + 1)``-th largest of the B maxima; infinite where they are too few to say.
+    It is the ``(1 - confidence) (B + 1)``-th largest of B maxima, and infinite if there are too few of them.
 
     Args:
-        maxima: the largest |z| of all groups in each permutation, shape (permutations,).
+        maxima: Largest |z| over all groups in each permutation, shape (permutations,).
+        confidence: Simultaneous confidence level.
     """
     ordered = np.sort(np.asarray(maxima, dtype=np.float64))
-    # 0.05 * (999 + 1) must be 50, though 1 - 0.95 is not 0.05 in floating point.
+    # 0.05 * (999 + 1) must be 50, although 1 - 0.95 is not exactly 0.05 in floating point.
     allowed = int(2 * tail_probability(confidence) * (len(ordered) + 1) + 1e-9)
     return float(ordered[-allowed] * (1 + TIED)) if allowed >= 1 else float("inf")
 
 
 def adjusted_p(observed: ArrayLike, maxima: ArrayLike) -> Floats:
-    """Return for each observed |z| the share of maxima that reach it, the observed outcomes among them.
+    """Compute the adjusted p-value of each group: the probability that a search over fair outcomes finds such a gap.
 
-    ``(1 + number of maxima >= |z|) / (B + 1)``: the chance that a search of fair outcomes shows so large a gap at all.
+    ``(1 + number of maxima >= |z|) / (B + 1)`` for B maxima.
 
     Args:
         observed: z or |z| of each group, any shape.
-        maxima: the largest |z| of all groups in each permutation, shape (permutations,).
+        maxima: Largest |z| over all groups in each permutation, shape (permutations,).
     """
     ordered = np.sort(np.asarray(maxima, dtype=np.float64)) * (1 + TIED)
     reached = len(ordered) - np.searchsorted(ordered, np.abs(np.asarray(observed, dtype=np.float64)), side="left")
@@ -186,7 +180,7 @@ def adjusted_p(observed: ArrayLike, maxima: ArrayLike) -> Floats:
 
 
 def holm(p: ArrayLike) -> Floats:
-    """Adjust p-values so that those at most alpha hold a false one with probability alpha at most, in any dependence.
+    """Adjust p-values for the family-wise error rate under any dependence.
 
     ``max over j <= i of (m - j + 1) p_(j)``, at most 1 (Holm, "A simple sequentially rejective multiple test
     procedure", Scandinavian Journal of Statistics 1979).
@@ -201,20 +195,18 @@ def holm(p: ArrayLike) -> Floats:
     return adjusted
 
 
-# The false discovery rate: among the groups reported, how many are there by chance.
-#
-# Weaker than family-wise control, which allows not one, and more powerful where much is to be found.
+# The false discovery rate is the expected share of false rejections. Controlling it is weaker, but more powerful, than
+# controlling the probability of any false rejection.
 
 
 def benjamini_yekutieli(p: ArrayLike) -> Floats:
-    """Adjust p-values for the false discovery rate under any dependence (Benjamini and Yekutieli 2001).
+    """Adjust p-values for the false discovery rate under any dependence, such as that of overlapping groups.
 
     ``min over j >= i of p_(j) m c / j`` with ``c = 1 + 1/2 + ... + 1/m``, at most 1 (Benjamini & Yekutieli, "The
-    control of the false discovery rate in multiple testing under dependency", Annals of Statistics 2001, theorem 1.3):
-    valid whatever the dependence between groups, which overlap here.
+    control of the false discovery rate in multiple testing under dependency", Annals of Statistics 2001, theorem 1.3).
 
     Args:
-        p: p values of all the groups that were looked at, shape (m,).
+        p: p-values of all tests, shape (m,).
     """
     p = np.asarray(p, dtype=np.float64)
     order = np.argsort(p)
@@ -225,19 +217,28 @@ def benjamini_yekutieli(p: ArrayLike) -> Floats:
 
 
 def false_coverage_confidence(reported: int, tested: int, confidence: float = 0.95) -> float:
-    """Return the level of the reported groups' intervals, so that at most ``1 - confidence`` miss on average.
+    """Compute the confidence level of intervals for selected groups that controls the false coverage rate.
 
-    ``1 - (1 - confidence) R / (m c)``, c as in ``benjamini_yekutieli``: for R of m groups reported by that procedure
-    the expected share of intervals that miss is controlled whatever the dependence (Benjamini & Yekutieli, "False
-    discovery rate-adjusted multiple confidence intervals for selected parameters", JASA 2005, theorem 4).
+    ``1 - (1 - confidence) R / (m c)`` for R of m groups selected by ``benjamini_yekutieli``, with the same c. The
+    expected share of intervals that do not contain the truth is then at most ``1 - confidence`` under any dependence
+    (Benjamini & Yekutieli, "False discovery rate-adjusted multiple confidence intervals for selected parameters", JASA
+    2005, theorem 4).
+
+    Args:
+        reported: Number of selected groups.
+        tested: Number of tested groups.
+        confidence: 1 minus the false coverage rate.
+
+    Raises:
+        OptionError: More groups were selected than tested, or no group was tested.
     """
     if not 0 <= reported <= tested or tested < 1:
-        raise OptionError(f"{reported} of {tested} groups cannot have been reported")
+        raise OptionError(f"expected reported groups among at least one tested group, got {reported} of {tested}")
     return 1 - 2 * tail_probability(confidence) * max(reported, 1) / (tested * _harmonic_sum(tested))
 
 
 def normal_p_value(z: ArrayLike) -> Floats:
-    """Return the two-sided p of a standard normal z."""
+    """Compute the two-sided p-value of a standard normal z."""
     return np.asarray(2 * normal_cdf(-np.abs(np.asarray(z, dtype=np.float64))))
 
 

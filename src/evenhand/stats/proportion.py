@@ -1,4 +1,4 @@
-"""Intervals for a proportion, and for the difference and the ratio of two independent proportions."""
+"""Intervals for proportions, and for differences and ratios of independent proportions and means."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from evenhand.stats.quantity import Estimated, Observed, Unknown
 
 
 def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Compute the exact interval: it covers every true proportion with at least ``confidence``, for every n.
+    """Compute the exact interval, which covers every true proportion with at least ``confidence`` for every n.
 
-    Its ends are the proportions at which k or more, and k or fewer, successes have probability
-    ``(1 - confidence) / 2``: beta quantiles (Clopper & Pearson, "The use of confidence or fiducial limits
-    illustrated in the case of the binomial", Biometrika 1934). Assumes independent trials of equal probability.
+    Its ends are the proportions at which at least k, and at most k, successes have probability ``(1 - confidence) /
+    2``. They are beta quantiles (Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case
+    of the binomial", Biometrika 1934). The interval assumes independent trials of equal probability.
 
     Args:
-        k, n: successes and trials, arrays that broadcast; effective ones of a weighted sample need not be whole. Where
-            n is 0 nothing is known: (0, 1).
+        k, n: Successes and trials, which broadcast. Effective counts of a weighted sample may be fractional. If n is 0,
+            the interval is (0, 1).
+        confidence: Confidence level of each interval.
 
     Raises:
-        OptionError: not 0 <= k <= n, or confidence outside (0, 1).
+        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
     from scipy.special import betainccinv, betaincinv
 
@@ -40,11 +41,11 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Int
 
 
 def zero_count_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
-    """Return the one-sided upper bound on a proportion of which n independent trials showed no case.
+    """Compute the one-sided upper bound on a proportion after n independent trials without success.
 
-    ``1 - (1 - confidence)^(1/n)``, close to 3/n at 95 %: the rule of three (Hanley & Lippman-Hand, "If nothing goes
-    wrong, is everything all right?", JAMA 1983). It is exact: the two-sided Clopper-Pearson end at k = 0 leaves only
-    half as much to this side. Where n is 0 nothing is known: 1.
+    ``1 - (1 - confidence)^(1/n)``, which is close to 3/n at 95 %: the rule of three (Hanley & Lippman-Hand, "If nothing
+    goes wrong, is everything all right?", JAMA 1983). The bound is exact. It is below the two-sided Clopper-Pearson end
+    at k = 0, which has only half the error probability. If n is 0, the bound is 1.
     """
     _, n = as_counts(0, n)
     with np.errstate(divide="ignore"):
@@ -52,7 +53,7 @@ def zero_count_upper(n: ArrayLike, confidence: float = 0.95) -> Floats:
     return bound[()]
 
 
-# Counts as numbers that say what they are: observed on given people, or estimated from a random sample.
+# Rates as quantities.
 
 EXACT = "Clopper-Pearson (exact)"
 DIFFERENCE_METHOD = "Clopper-Pearson limits, squared and added"
@@ -62,10 +63,12 @@ RATIO_METHOD = "Donner-Zou ratio of Clopper-Pearson limits"
 def observed_rate(
     k: int, n: int, confidence: float = 0.95, *, if_empty: str = "there are no people to count"
 ) -> Observed | Unknown:
-    """Return the share k of n of the people at hand, with the exact interval for people like these.
+    """Compute the share k of n people, with the exact interval.
 
     Args:
-        if_empty: the reason to give when n is 0.
+        k, n: Successes and trials.
+        confidence: Confidence level.
+        if_empty: Reason of the unknown rate if n is 0.
     """
     return observed_rates([k], [n], confidence, if_empty=if_empty)[0]
 
@@ -73,27 +76,26 @@ def observed_rate(
 def observed_rates(
     k: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, if_empty: str = "there are no people to count"
 ) -> list[Observed | Unknown]:
-    """Compute ``observed_rate`` of many groups at once: k and n of shape (groups,)."""
-    low, high = clopper_pearson(k, n, confidence)
-    columns = np.asarray(k).tolist(), np.asarray(n).tolist(), low.tolist(), high.tolist()
+    """Compute ``observed_rate`` of many groups; k and n have shape (groups,)."""
+    columns = (np.asarray(array).tolist() for array in (k, n, *clopper_pearson(k, n, confidence)))
     return [
         Unknown(reason=if_empty)
         if trials == 0
-        else Observed(
-            value=successes / trials, n=int(trials), low=below, high=above, confidence=confidence, method=EXACT
-        )
-        for successes, trials, below, above in zip(*columns, strict=True)
+        else Observed(value=successes / trials, n=int(trials), low=low, high=high, confidence=confidence, method=EXACT)
+        for successes, trials, low, high in zip(*columns, strict=True)
     ]
 
 
 def estimated_rate(
     k: int, n: int, population: str, confidence: float = 0.95, *, if_empty: str = "no one was sampled"
 ) -> Estimated | Unknown:
-    """Return the share of a population, from k of n individuals drawn from it independently, with the exact interval.
+    """Estimate a share of a population from k of n independently drawn individuals, with the exact interval.
 
     Args:
-        population: what was sampled, in words.
-        if_empty: the reason to give when n is 0.
+        k, n: Successes and trials.
+        population: Name of the population.
+        confidence: Confidence level.
+        if_empty: Reason of the unknown rate if n is 0.
     """
     low, high = clopper_pearson(k, n, confidence)
     if n == 0:
@@ -110,22 +112,23 @@ def estimated_rate(
 
 
 def effective_counts(
-    among: tuple[Floats, Floats], given: tuple[Floats, Floats], people: Integers
+    trials: tuple[Floats, Floats], successes: tuple[Floats, Floats], people: Integers
 ) -> tuple[Floats, Floats]:
-    """Return a weighted rate as effective counts k of n.
+    """Convert a weighted rate to effective counts k of n.
 
-    With weights w and outcomes y in {0, 1}, the rate is p = sum(w y) / sum(w), and its linearised variance, people
-    drawn independently, v = sum(w^2 (y - p)^2) / sum(w)^2. As many people drawn alike as p (1 - p) / v give the same
-    variance; where all outcomes agree, v says nothing, and Kish's sum(w)^2 / sum(w^2) stands in. Equal weights give the
-    plain counts. No sample counts for more than its people (Korn & Graubard, Survey Methodology 1998).
+    With weights w and outcomes y in {0, 1} of independent people, the rate is p = sum(w y) / sum(w), and its linearised
+    variance is v = sum(w^2 (y - p)^2) / sum(w)^2. An unweighted sample of size p (1 - p) / v has the same variance. If
+    all outcomes are equal, v is 0, and Kish's size sum(w)^2 / sum(w^2) is used. Equal weights give the plain counts.
+    The effective size is at most the number of people (Korn & Graubard, Survey Methodology 1998).
 
     Args:
-        among, given: sums of the weights and of their squares, of the people counted below and above the line.
-        people: how many are counted below it.
+        trials: Sums of the weights and of their squares over all people.
+        successes: The same sums over the people with outcome 1.
+        people: Number of people.
     """
-    (total, squares), (part, part_squares) = among, given
-    p = np.clip(part / np.where(total > 0, total, 1), 0, 1)
-    spread = part_squares * (1 - p) ** 2 + np.maximum(squares - part_squares, 0) * p**2
+    (total, squares), (success_total, success_squares) = trials, successes
+    p = np.clip(success_total / np.where(total > 0, total, 1), 0, 1)
+    spread = success_squares * (1 - p) ** 2 + np.maximum(squares - success_squares, 0) * p**2
     kish = kish_size(total, squares)
     mixed = (p > 0) & (p < 1) & (spread > 0)
     n = np.where(mixed, p * (1 - p) * total**2 / np.where(mixed, spread, 1), kish)
@@ -134,39 +137,39 @@ def effective_counts(
 
 
 def kish_size(total: Floats, squares: Floats) -> Floats:
-    """Return Kish's effective size ``sum(w)^2 / sum(w^2)`` of weights with these sums; 0 where there are none."""
+    """Compute Kish's effective size ``sum(w)^2 / sum(w^2)`` from the sums of weights and of their squares."""
     return np.asarray(np.maximum(total, 0) ** 2 / np.where(squares > 0, squares, 1))
 
 
 def effective_sums(sums: Floats, *, counted: bool) -> tuple[Floats, Floats, Floats]:
-    """Return size, sum and sum of squares of a sample, drawn alike, that says as much as a weighted one.
+    """Compute the size, sum and sum of squares of an unweighted sample equivalent to a weighted one.
 
-    Outcomes of 0 and 1 become ``effective_counts``. Of other values v the mean is m = sum(w v) / sum(w), of which
-    Kish's effective size n is taken, and a sample variance such that divided by n it is the linearised
+    Outcomes of 0 and 1 are converted to ``effective_counts``. For other values v, the equivalent sample has the mean
+    m = sum(w v) / sum(w) and Kish's effective size n. Its variance divided by n equals the linearised variance
     sum(w^2 (v - m)^2) / sum(w)^2, times n / (n - 1).
 
     Args:
-        sums: of 1, w, w^2, w v, w^2 v and w^2 v^2, shape (6, ...).
-        counted: whether values are 0 and 1.
+        sums: Sums of 1, w, w^2, w v, w^2 v and w^2 v^2, shape (6, ...).
+        counted: Whether all values are 0 or 1.
     """
     people, total, squares, valued, squares_valued, squares_squared = sums[:6]
     if counted:
         k, n = effective_counts((total, squares), (valued, squares_valued), people)
         return n, k, k
     n, mean = kish_size(total, squares), valued / np.where(total > 0, total, 1)
-    # sum(w^2 (v - m)^2), multiplied out.
+    # sum(w^2 (v - m)^2), expanded.
     spread = np.maximum(squares_squared - 2 * mean * squares_valued + mean**2 * squares, 0)
     variance = spread / np.where(squares > 0, squares, 1) * n / np.maximum(n - 1, 1)
     return n, n * mean, np.maximum(n - 1, 0) * variance + n * mean**2
 
 
 class _Proportions(NamedTuple):
-    """Proportions of several groups at one level, each array of shape (groups,).
+    """Proportions of several groups with limits at one level, each of shape (groups,).
 
     Attributes:
-        value: k / n; 1/2 where n is 0.
+        value: k / n, or 1/2 if n is 0.
         low, high: Clopper-Pearson limits.
-        centre, reach: middle and half the length of the interval from ``z^2 / 4`` more successes and failures.
+        centre, reach: Centre and half-width of the interval after adding ``z^2 / 4`` successes and failures.
     """
 
     value: Floats
@@ -185,6 +188,7 @@ class _Proportions(NamedTuple):
 
 
 def _bound_proportions(k: ArrayLike, n: ArrayLike, confidence: float) -> _Proportions:
+    """Compute the proportions k / n with their limits."""
     z = normal_quantile(confidence)
     size = np.asarray(n) + z**2 / 2
     centre = (np.asarray(k) + z**2 / 4) / size
@@ -192,10 +196,10 @@ def _bound_proportions(k: ArrayLike, n: ArrayLike, confidence: float) -> _Propor
     return _Proportions(proportion_or_half(k, n), low, high, centre, z * np.sqrt(centre * (1 - centre) / size))
 
 
-def _difference(first: _Proportions, second: _Proportions) -> Interval:
-    """Return the interval for the difference of each two proportions (see ``difference_interval``)."""
-    low, high = square_and_add(first.value, first.limits, second.value, second.limits)
-    difference, reach = first.centre - second.centre, np.hypot(first.reach, second.reach)
+def _subtract_proportions(a: _Proportions, b: _Proportions) -> Interval:
+    """Compute the interval for the difference of proportions (see ``difference_interval``)."""
+    low, high = square_and_add(a.value, a.limits, b.value, b.limits)
+    difference, reach = a.centre - b.centre, np.hypot(a.reach, b.reach)
     return np.maximum(np.minimum(low, difference - reach), -1.0), np.minimum(np.maximum(high, difference + reach), 1.0)
 
 
@@ -204,92 +208,95 @@ def difference_interval(
 ) -> Interval:
     """Compute an interval for the difference of two independent proportions, ``k1/n1 - k2/n2``.
 
-    Clopper-Pearson limits of both proportions, squared and added (see ``square_and_add``), extended to the ends of
-    Agresti and Caffo's interval where those lie further out ("Simple and effective confidence intervals for
-    proportions and differences of proportions result from adding two successes and two failures", The American
-    Statistician 2000). Neither covers alone where one proportion is near 0 and the other near 1. Summed exactly over
-    the binomial distribution, a 95 % interval covers at least 93.9 % for group sizes from 5 to 200 and rates from
-    0.005 to 0.99, and 96 % to 99 % on average.
+    The interval combines the Clopper-Pearson limits of both proportions (see ``square_and_add``) and is extended to the
+    ends of Agresti and Caffo's interval ("Simple and effective confidence intervals for proportions and differences of
+    proportions result from adding two successes and two failures", The American Statistician 2000). Neither of the two
+    has sufficient coverage alone if one proportion is near 0 and the other near 1. By exact summation over the binomial
+    distribution, the coverage of a 95 % interval is at least 93.9 % for group sizes from 5 to 200 and rates from 0.005
+    to 0.99, and 96 % to 99 % on average.
 
     Args:
-        k1, n1, k2, n2: successes and trials, arrays that broadcast. Where an n is 0 the interval is (-1, 1).
+        k1, n1, k2, n2: Successes and trials, which broadcast. If an n is 0, the interval is (-1, 1).
+        confidence: Confidence level of each interval.
 
     Raises:
-        OptionError: not 0 <= k <= n, or confidence outside (0, 1).
+        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
-    low, high = _difference(_bound_proportions(k1, n1, confidence), _bound_proportions(k2, n2, confidence))
-    known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
-    return as_interval(np.where(known, low, -1.0), np.where(known, high, 1.0))
+    low, high = _subtract_proportions(_bound_proportions(k1, n1, confidence), _bound_proportions(k2, n2, confidence))
+    nonempty = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
+    return as_interval(np.where(nonempty, low, -1.0), np.where(nonempty, high, 1.0))
 
 
 def ratio_interval(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike, confidence: float = 0.95) -> Interval:
     """Compute an interval for the ratio of two independent proportions, ``(k1/n1) / (k2/n2)``.
 
-    Donner and Zou's closed form (see ``ratio_of_limits``) from the Clopper-Pearson limits of both proportions. Summed
-    exactly over the binomial distribution, a 95 % interval covers at least 94.4 % for group sizes from 5 to 200 and
-    rates from 0.005 to 0.99, and 95.3 % where the smaller rate is divided by the larger.
+    Donner and Zou's closed form (see ``ratio_of_limits``) applied to the Clopper-Pearson limits of both proportions. By
+    exact summation over the binomial distribution, the coverage of a 95 % interval is at least 94.4 % for group sizes
+    from 5 to 200 and rates from 0.005 to 0.99, and at least 95.3 % if the smaller rate is divided by the larger.
 
     Args:
-        k1, n1, k2, n2: successes and trials, arrays that broadcast. The upper end is infinite where k2 is 0. Where
-            both counts or an n are 0 the interval is (0, inf).
+        k1, n1, k2, n2: Successes and trials, which broadcast. If k2 is 0, the upper end is infinite. If both counts or
+            an n are 0, the interval is (0, inf).
+        confidence: Confidence level of each interval.
 
     Raises:
-        OptionError: not 0 <= k <= n, or confidence outside (0, 1).
+        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
     p1, p2 = proportion_or_half(k1, n1), proportion_or_half(k2, n2)
     low, high = ratio_of_limits(p1, clopper_pearson(k1, n1, confidence), p2, clopper_pearson(k2, n2, confidence))
-    known = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
-    return as_interval(np.where(known, low, 0.0), np.where(known, high, np.inf))
+    nonempty = (np.asarray(n1) > 0) & (np.asarray(n2) > 0)
+    return as_interval(np.where(nonempty, low, 0.0), np.where(nonempty, high, np.inf))
 
 
 def proportion_or_half(k: ArrayLike, n: ArrayLike) -> Floats:
-    """``k / n``; 1/2 where n is 0, in the middle of its limits (0, 1)."""
+    """Compute ``k / n``, or 1/2 if n is 0."""
     k, n = as_counts(k, n)
     return np.divide(k, n, out=np.full_like(n, 0.5), where=n > 0)
 
 
 def square_and_add(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
-    """Return the interval for ``p1 - p2`` of two independent estimates from the limits (l, u) of each.
+    """Compute the interval for ``p1 - p2`` of two independent estimates from the limits (l, u) of each.
 
-    ``p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2)`` and ``p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2)``: the limits carry
-    the variance near the ends of the interval (Newcombe 1998; in general Zou & Donner, "Construction of confidence
-    limits about effect measures: a general approach", Statistics in Medicine 2008).
+    The ends are ``p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2)`` and ``p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2)``. The
+    limits provide the variances near the ends of the interval (Newcombe 1998; for the general method, Zou & Donner,
+    "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 2008).
     """
     (low1, high1), (low2, high2) = limits1, limits2
     return p1 - p2 - np.hypot(p1 - low1, high2 - p2), p1 - p2 + np.hypot(high1 - p1, p2 - low2)
 
 
 def stretch_interval(quantity: Observed, confidence: float) -> tuple[float, float]:
-    """Return the ends of a number's interval at another level: further out as normal quantiles are."""
-    further = normal_quantile(confidence) / normal_quantile(quantity.confidence)
+    """Convert the interval of a quantity to another level by scaling it with the ratio of the normal quantiles."""
+    factor = normal_quantile(confidence) / normal_quantile(quantity.confidence)
     value = quantity.value
-    return value - further * (value - quantity.low), value + further * (quantity.high - value)
+    return value - factor * (value - quantity.low), value + factor * (quantity.high - value)
 
 
-def difference_of_intervals(one: Observed, other: Observed, confidence: float) -> tuple[float, float]:
-    """Return the interval for ``one - other``, independent of each other, from their intervals at any level.
+def difference_of_intervals(a: Observed, b: Observed, confidence: float) -> tuple[float, float]:
+    """Compute the interval for ``a - b`` of two independent quantities from their intervals at any levels.
 
-    Squared and added as in ``square_and_add``, after both were stretched to this level.
+    Both intervals are converted by ``stretch_interval`` and combined as in ``square_and_add``.
     """
-    (low1, high1), (low2, high2) = stretch_interval(one, confidence), stretch_interval(other, confidence)
-    difference = one.value - other.value
+    (low1, high1), (low2, high2) = stretch_interval(a, confidence), stretch_interval(b, confidence)
+    difference = a.value - b.value
     return (
-        difference - math.hypot(one.value - low1, high2 - other.value),
-        difference + math.hypot(high1 - one.value, other.value - low2),
+        difference - math.hypot(a.value - low1, high2 - b.value),
+        difference + math.hypot(high1 - a.value, b.value - low2),
     )
 
 
 def ratio_of_limits(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval) -> Interval:
-    """Return the interval for ``p1 / p2`` of two non-negative estimates from the limits (l, u) of each.
+    """Compute the interval for ``p1 / p2`` of two non-negative estimates from the limits (l, u) of each.
 
-    A ratio t is kept when 0 lies in the square-and-add interval of ``p1 - t p2`` (Fieller's idea); solved for t:
+    The interval contains a ratio t if the square-and-add interval of ``p1 - t p2`` contains 0 (Fieller's method). The
+    solutions for t are
     ``(p1 p2 -+ sqrt((p1 p2)^2 - a b (2 p1 - a) (2 p2 - b))) / (b (2 p2 - b))`` with (a, b) = (l1, u2) for the lower and
     (u1, l2) for the upper end (Donner & Zou, "Closed-form confidence intervals for functions of the normal mean and
-    standard deviation", Statistical Methods in Medical Research 2012). The upper end is infinite where l2 is 0.
+    standard deviation", Statistical Methods in Medical Research 2012). If l2 is 0, the upper end is infinite.
     """
     p1, low1, high1, p2, low2, high2 = np.broadcast_arrays(p1, *limits1, p2, *limits2)
     product = p1 * p2
-    # a (2 p - a) for each limit; the lower end is multiplied out so that it stays finite at p2 = 0.
+    # a (2 p - a) for each limit. The lower end is rearranged so that it remains finite for p2 = 0.
     below1, above2 = low1 * (2 * p1 - low1), high2 * (2 * p2 - high2)
     above1, below2 = high1 * (2 * p1 - high1), low2 * (2 * p2 - low2)
     bottom = product + np.sqrt(np.maximum(product**2 - below1 * above2, 0.0))
@@ -299,75 +306,79 @@ def ratio_of_limits(p1: Floats, limits1: Interval, p2: Floats, limits2: Interval
     return low, high
 
 
-# Intervals for the widest gap among several groups.
+# Intervals for the largest gap among several groups.
 #
-# The observed best and worst of many groups are further apart than they truly are, and the truly best and worst may be
-# others. So the interval is not that of the pair picked: every pair gets an interval at the Bonferroni level, all of
-# them hold together with ``confidence``, and then the largest true distance lies between the largest of their lower
-# ends and the largest of their upper ends (the smallest true ratio likewise). With two groups it is the plain interval.
+# The observed gap between the best and the worst of many groups overestimates the true gap, and other groups may truly
+# be the best and the worst. Therefore every pair gets an interval at the Bonferroni level. If all of them hold, the
+# largest true gap is between the largest lower end and the largest upper end, and likewise for the smallest ratio. The
+# probability of this is at least the given confidence. For two groups, this is the plain interval.
 
 
 def count_pairs(groups: int) -> int:
-    """Return how many pairs so many groups make.
+    """Compute the number of pairs of groups.
 
     Raises:
-        OptionError: fewer than two groups, between which there is no gap.
+        OptionError: There are fewer than two groups.
     """
     if groups < 2:
-        raise OptionError(f"a gap needs at least two groups, not {groups}")
+        raise OptionError(f"a gap requires at least two groups, got {groups}")
     return groups * (groups - 1) // 2
 
 
 def largest_difference_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval for ``max(p) - min(p)`` over two or more independent groups.
+    """Compute the interval for ``max(p) - min(p)`` over two or more independent groups.
 
-    That of ``difference_interval``, for every pair at the Bonferroni level.
+    It is based on ``difference_interval`` for every pair at the Bonferroni level.
 
     Args:
-        k, n: successes and trials of each group, shape (groups,).
+        k, n: Successes and trials of each group, shape (groups,).
+        confidence: Confidence level.
     """
     rates = _bound_pairs(k, n, confidence)
-    return _largest_difference(
-        _difference(rates.take(i), rates.take(slice(i + 1, None))) for i in range(len(rates.value) - 1)
+    return _bound_largest(
+        _subtract_proportions(rates.take(i), rates.take(slice(i + 1, None))) for i in range(len(rates.value) - 1)
     )
 
 
 def smallest_ratio_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval for ``min(p) / max(p)`` over two or more independent groups.
+    """Compute the interval for ``min(p) / max(p)`` over two or more independent groups.
 
-    That of ``ratio_interval``, for every pair at the Bonferroni level.
+    It is based on ``ratio_interval`` for every pair at the Bonferroni level.
 
     Args:
-        k, n: successes and trials of each group, shape (groups,).
+        k, n: Successes and trials of each group, shape (groups,).
+        confidence: Confidence level.
     """
     rates = _bound_pairs(k, n, confidence)
-    smallest = largest = 1.0
+    low = high = 1.0
     for i in range(len(rates.value) - 1):
-        first, others = rates.take(i), rates.take(slice(i + 1, None))
-        below, above = ratio_of_limits(first.value, first.limits, others.value, others.limits)
+        group, later = rates.take(i), rates.take(slice(i + 1, None))
+        below, above = ratio_of_limits(group.value, group.limits, later.value, later.limits)
         with np.errstate(divide="ignore"):
-            # A ratio in [below, above] is, the smaller over the larger, min(ratio, 1 / ratio).
-            smallest = min(smallest, float(np.minimum(below, 1 / above).min()))
-            largest = min(largest, float(np.minimum(above, 1 / below).min()))
-    return smallest, largest
+            # The ratio of the smaller to the larger rate is min(ratio, 1 / ratio).
+            low = min(low, float(np.minimum(below, 1 / above).min()))
+            high = min(high, float(np.minimum(above, 1 / below).min()))
+    return low, high
 
 
 def _bound_pairs(k: ArrayLike, n: ArrayLike, confidence: float) -> _Proportions:
-    """Compute the proportions with limits at the Bonferroni level of all pairs."""
+    """Compute the proportions, with limits at the Bonferroni level for all pairs."""
     return _bound_proportions(k, n, bonferroni(confidence, count_pairs(np.asarray(k).size)))
 
 
 def mean_of_proportions(k: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
-    """Return the mean of independent proportions, such as the recalls of all labels, with its interval.
+    """Compute the mean of independent proportions, such as the recalls of all labels, and its interval.
 
-    Each proportion p has Clopper-Pearson limits (l, u); their mean of L lies between ``sum(p) / L -+ sqrt(sum d^2) /
-    L`` with d the distances ``p - l`` below and ``u - p`` above (Zou & Donner, Statistics in Medicine 2008).
+    Each proportion p has Clopper-Pearson limits (l, u). The interval for the mean of L proportions is ``sum(p) / L -+
+    sqrt(sum d^2) / L``, where d are the distances ``p - l`` for the lower and ``u - p`` for the upper end (Zou &
+    Donner, Statistics in Medicine 2008).
 
     Args:
-        k, n: successes and trials of each, shape (L,); every n is at least 1.
+        k, n: Successes and trials of each proportion, shape (L,). Every n is at least 1.
+        confidence: Confidence level.
 
     Returns:
-        The mean and the ends of its interval.
+        The mean and both ends of its interval.
     """
     p, (low, high) = proportion_or_half(k, n), clopper_pearson(k, n, confidence)
     value = float(p.mean())
@@ -384,45 +395,57 @@ def largest_difference_of_means(
     lower: float = 0.0,
     upper: float = 1.0,
 ) -> tuple[float, float]:
-    """Return the interval for ``max(mean) - min(mean)`` over two or more independent groups.
+    """Compute the interval for ``max(mean) - min(mean)`` over two or more independent groups.
 
-    ``adjusted_mean_interval`` of each group, squared and added for every pair: it covers where events are rare and
-    groups small, which Welch's interval does not.
+    It combines ``adjusted_mean_interval`` of both groups of every pair by ``square_and_add``. Unlike Welch's interval,
+    it has sufficient coverage for rare events and small groups.
 
     Args:
-        mean, variance, n: sample means, variances (divisor n - 1) and sizes of each group, shape (groups,).
-        lower, upper: the range of a single value.
+        mean, variance, n: Sample mean, variance (divisor n - 1) and size of each group, shape (groups,).
+        confidence: Confidence level.
+        lower, upper: Range of a single value.
     """
     means = np.asarray(mean, dtype=np.float64)
     level = bonferroni(confidence, count_pairs(len(means)))
     low, high = adjusted_mean_interval(means, variance, n, level, lower=lower, upper=upper)
-    # Groups without spread at an end of the range: their mean is that end, up to rounding.
-    means = np.clip(means, low, high)
-    return _largest_difference(
-        square_and_add(means[i], (low[i], high[i]), means[i + 1 :], (low[i + 1 :], high[i + 1 :]))
-        for i in range(len(means) - 1)
+    # If all values of a group are equal to an end of the range, rounding can move the mean outside the interval.
+    return largest_difference(np.clip(means, low, high), low, high)
+
+
+def largest_difference(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[float, float]:
+    """Compute the interval for ``max - min`` of two or more independent estimates by ``square_and_add``.
+
+    Args:
+        value, low, high: Estimates and their limits at the level required for all pairs, shape (groups,).
+    """
+    value, low, high = (np.asarray(array, dtype=np.float64) for array in (value, low, high))
+    return _bound_largest(
+        square_and_add(value[i], (low[i], high[i]), value[i + 1 :], (low[i + 1 :], high[i + 1 :]))
+        for i in range(len(value) - 1)
     )
 
 
 def differences_from_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
-    """Return simultaneous intervals for ``p - p[reference]`` of every other group, shape (groups - 1,).
+    """Compute simultaneous intervals for ``p - p[reference]`` of all other groups, shape (groups - 1,).
 
-    That of ``difference_interval``, at the Bonferroni level of one comparison for each other group.
+    They are those of ``difference_interval`` at the Bonferroni level for groups - 1 comparisons.
 
     Args:
-        k, n: successes and trials of each group, shape (groups,).
-        reference: the position of the group that the others are compared with.
+        k, n: Successes and trials of each group, shape (groups,).
+        reference: Position of the reference group.
+        confidence: Simultaneous confidence level.
     """
-    return _difference(*_bound_sides(k, n, reference, confidence))
+    return _subtract_proportions(*_split_reference(k, n, reference, confidence))
 
 
 def ratios_to_reference(k: ArrayLike, n: ArrayLike, reference: int, confidence: float = 0.95) -> Interval:
-    """Return simultaneous intervals for ``p / p[reference]`` of every other group; see ``differences_from_reference``.
+    """Compute simultaneous intervals for ``p / p[reference]`` of all other groups, shape (groups - 1,).
 
-    That of ``ratio_interval``. The upper ends are infinite where the reference has no successes.
+    They are those of ``ratio_interval``; see ``differences_from_reference`` for the arguments. The upper ends are
+    infinite if the reference has no successes.
     """
-    others, own = _bound_sides(k, n, reference, confidence)
-    return ratio_of_limits(others.value, others.limits, own.value, own.limits)
+    groups, base = _split_reference(k, n, reference, confidence)
+    return ratio_of_limits(groups.value, groups.limits, base.value, base.limits)
 
 
 def mean_differences_from_reference(
@@ -433,45 +456,48 @@ def mean_differences_from_reference(
     lower: float = 0.0,
     upper: float = 1.0,
 ) -> Interval:
-    """Return simultaneous intervals for ``mean - mean[reference]`` of every other group, shape (groups - 1,).
+    """Compute simultaneous intervals for ``mean - mean[reference]`` of all other groups, shape (groups - 1,).
 
     Args:
-        means: sample means, variances (divisor n - 1) and sizes of each group, shape (groups,).
-        reference: the position of the group that the others are compared with.
-        lower, upper: the range of a single value.
+        means: Sample mean, variance (divisor n - 1) and size of each group, shape (groups,).
+        reference: Position of the reference group.
+        confidence: Simultaneous confidence level.
+        lower, upper: Range of a single value.
     """
-    mean, variance, n = (np.asarray(part, dtype=np.float64) for part in means)
+    mean, variance, n = (np.asarray(array, dtype=np.float64) for array in means)
     level = bonferroni(confidence, len(mean) - 1)
     low, high = adjusted_mean_interval(mean, variance, n, level, lower=lower, upper=upper)
-    mean, others = np.clip(mean, low, high), np.arange(len(mean)) != reference
-    own = mean[reference], (low[reference], high[reference])
-    return square_and_add(mean[others], (low[others], high[others]), *own)
+    mean, compared = np.clip(mean, low, high), np.arange(len(mean)) != reference
+    base = mean[reference], (low[reference], high[reference])
+    return square_and_add(mean[compared], (low[compared], high[compared]), *base)
 
 
-def _bound_sides(k: ArrayLike, n: ArrayLike, reference: int, confidence: float) -> tuple[_Proportions, _Proportions]:
-    """Return the proportions of all other groups and of the reference, at the Bonferroni level of the others."""
+def _split_reference(
+    k: ArrayLike, n: ArrayLike, reference: int, confidence: float
+) -> tuple[_Proportions, _Proportions]:
+    """Compute the proportions of all other groups and of the reference, with limits at the Bonferroni level."""
     groups = np.asarray(k).size
     rates = _bound_proportions(k, n, bonferroni(confidence, groups - 1))
     return rates.take(np.arange(groups) != reference), rates.take(reference)
 
 
-def _largest_difference(intervals: Iterator[Interval]) -> tuple[float, float]:
-    """Return ends for the largest absolute difference, from the intervals of each group against all later ones."""
-    nearest = furthest = 0.0
+def _bound_largest(intervals: Iterator[Interval]) -> tuple[float, float]:
+    """Bound the largest absolute difference, given the intervals of each group against all later groups."""
+    lower = upper = 0.0
     for low, high in intervals:
-        nearest = max(nearest, float(low.max()), float((-high).max()))
-        furthest = max(furthest, float(high.max()), float((-low).max()))
-    return nearest, furthest
+        lower = max(lower, float(low.max()), float((-high).max()))
+        upper = max(upper, float(high.max()), float((-low).max()))
+    return lower, upper
 
 
 def count_needed(share: float, total: float) -> int:
-    """Compute the smallest count whose share of a total reaches a share.
+    """Compute the smallest count that is at least a given share of a total.
 
-    Counts are compared by the float ``count / total``. So the share ``k / n`` of ``n`` asks for ``k``, and 0.07 of 100
-    for 7, although ``0.07 * 100`` is above 7.
+    The share is compared with the float ``count / total``. A share of ``k / n`` of ``n`` thus requires ``k``, and 0.07
+    of 100 requires 7, although ``0.07 * 100`` exceeds 7.
 
     Args:
-        share: Share to reach, between 0 and 1.
+        share: Minimum share, between 0 and 1.
         total: Number of people, or their effective number.
 
     >>> count_needed(55 / 77, 77), count_needed(0.07, 100), count_needed(0.5, 3)

@@ -1,4 +1,4 @@
-"""Numbers that say what they are: proved, observed, estimated, or unknown. They are never mixed silently."""
+"""Proved, observed, estimated and unknown numbers as distinct types, and their formatting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from evenhand.core.text import decimal_digits, format_count, format_digits, form
 
 
 class Proved(ResultPart):
-    """A number that follows by proof from the model and the domain; no sampling is in it."""
+    """A number proved from the model and the domain, without sampling.
+
+    Attributes:
+        value: The number.
+        how: Method of the proof.
+    """
 
     kind: Literal["proved"] = "proved"
     value: float
@@ -21,12 +26,13 @@ class Proved(ResultPart):
 
 
 class Observed(ResultPart):
-    """A number counted on given people, with an interval for the people they stand for.
+    """A number observed on people, with an interval for the population that they represent.
 
     Attributes:
-        value: what was counted.
-        n: on how many people.
-        low, high, confidence: interval for the value among people like these, sampled independently.
+        value: Observed number.
+        n: Number of people.
+        low, high, confidence: Confidence interval, assuming independently sampled people.
+        method: Name of the interval.
     """
 
     kind: Literal["observed"] = "observed"
@@ -39,14 +45,14 @@ class Observed(ResultPart):
 
 
 class Estimated(ResultPart):
-    """A number about a whole population, estimated from a random sample of it.
+    """A number of a whole population, estimated from a random sample.
 
     Attributes:
-        value: the estimate.
-        n: the size of the sample.
-        low, high, confidence: the interval, two-sided.
-        population: what was sampled.
-        method: the interval's name.
+        value: Estimate.
+        low, high, confidence: Two-sided confidence interval.
+        n: Sample size.
+        population: Name of the population.
+        method: Name of the interval.
     """
 
     kind: Literal["estimated"] = "estimated"
@@ -60,7 +66,11 @@ class Estimated(ResultPart):
 
 
 class Unknown(ResultPart):
-    """No number, and why: an empty group, a ratio to zero."""
+    """A missing number.
+
+    Attributes:
+        reason: Reason why there is no number, such as an empty group.
+    """
 
     kind: Literal["unknown"] = "unknown"
     reason: str
@@ -69,39 +79,18 @@ class Unknown(ResultPart):
 Quantity: TypeAlias = Annotated[Proved | Observed | Estimated | Unknown, Field(discriminator="kind")]
 
 
-def quantity_value(quantity: Proved | Observed | Estimated | Unknown) -> float | None:
-    """Return the value itself, None if unknown: for thresholds and plots, after its kind was said."""
+def quantity_value(quantity: Quantity) -> float | None:
+    """Return the value of a quantity, or None if it is unknown."""
     return None if isinstance(quantity, Unknown) else quantity.value
 
 
-def format_quantity(quantity: Proved | Observed | Estimated | Unknown, *, percent: bool = True) -> str:
-    """Return one phrase with the number, its kind, its interval and its sample size."""
-    if isinstance(quantity, Unknown):
-        return f"unknown ({quantity.reason})"
-    shown = _format_value(quantity.value, percent)
-    if isinstance(quantity, Proved):
-        return f"{shown} (proved)"
-    low, high = _format_value(quantity.low, percent), _format_value(quantity.high, percent)
-    interval = f"{quantity.confidence:.0%} interval {low} to {high}"
-    people = "people" if isinstance(quantity, Observed) else "sampled individuals"
-    return f"{shown} ({quantity.kind} on {quantity.n:,} {people}, {interval})"
-
-
-def _format_value(value: float, percent: bool) -> str:
-    if not percent:
-        return f"{value:.3f}"
-    scaled = 100 * value
-    digits = 0 if scaled in (0.0, 100.0) else 1 if abs(scaled) >= 1 else 2
-    return f"{scaled:.{digits}f} %"
-
-
 Known: TypeAlias = Proved | Observed | Estimated
-"""A quantity that is a number."""
+"""A quantity with a value."""
 
-MOST_MORE_DIGITS = 3
-"""Digits that the width of an interval may add to those of a percentage by itself: 18.2089 % at most."""
+MAX_EXTRA_DIGITS = 3
+"""Maximum number of digits that a narrow interval adds to a percentage, as in 18.2089 %."""
 ROUNDING = 1e-9
-"""Ends of an interval that differ by less than this part of them differ by rounding error alone."""
+"""Relative difference below which both ends of an interval are considered equal."""
 
 DECIMAL = frozenset(
     {
@@ -146,7 +135,7 @@ DECIMAL = frozenset(
         "weighted_kappa_difference",
     }
 )
-"""Numbers written as decimals; all others are shares of people, written in percent, or measured in a unit."""
+"""Numbers formatted as decimals. All others are percentages, or have a unit."""
 
 MEASURED = frozenset(
     {
@@ -169,16 +158,16 @@ MEASURED = frozenset(
         "wasserstein_distance",
     }
 )
-"""Numbers in the unit of what is decided, such as prices."""
+"""Numbers in the unit of the target, such as prices."""
 
 
 def format_value(quantity: Known, name: str) -> str:
-    """Return the number, with as many digits as its interval supports, never so few that it looks like 0."""
+    """Format a number with as many digits as its interval supports, and with a non-zero digit unless it is 0."""
     return _format_number(quantity.value, quantity, name) + _percent_sign(name)
 
 
 def format_ends(quantity: Known, name: str) -> str:
-    """Return the ends of its interval, with as many digits: ``0.17 to 0.21``; nothing for a number without one."""
+    """Format both ends of an interval, as in ``0.17 to 0.21``; empty without an interval."""
     if isinstance(quantity, Proved):
         return ""
     low, high = (_format_number(end, quantity, name) for end in (quantity.low, quantity.high))
@@ -190,33 +179,33 @@ def _percent_sign(name: str) -> str:
 
 
 def format_interval(quantity: Known, name: str) -> str:
-    """Return ``95 % interval 0.17 to 0.21``; nothing for a number without one."""
+    """Format an interval with its level, as in ``95 % interval 0.17 to 0.21``; empty without an interval."""
     if isinstance(quantity, Proved):
         return ""
     return f"{format_level(quantity.confidence)} interval {format_ends(quantity, name)}"
 
 
 def _format_number(number: float, quantity: Known, name: str) -> str:
-    """Return one number of a quantity, without its unit; with more digits if it would look like 0."""
+    """Format the value or an end of a quantity without its unit, with more digits if it would be rounded to 0."""
     if name in MEASURED:
         width = _width_digits(quantity, 1)
         digits = min(8, max(0, width + 1 if width is not None else decimal_digits(number)))
         return f"{number:,.{digits}f}"
     if name in DECIMAL:
-        own, reason = decimal_digits(quantity.value), _width_digits(quantity, 1)
-        digits = max(2, own if reason is None else max(reason, min(own, reason + 1)))
+        default, width = decimal_digits(quantity.value), _width_digits(quantity, 1)
+        digits = max(2, default if width is None else max(width, min(default, width + 1)))
         return format_digits(number, max(digits, decimal_digits(number)) if round(number, digits) == 0 else digits)
-    own = percent_digits(quantity.value)
-    digits = max(1, own, min(_width_digits(quantity, 100) or 0, own + MOST_MORE_DIGITS))
+    default = percent_digits(quantity.value)
+    digits = max(1, default, min(_width_digits(quantity, 100) or 0, default + MAX_EXTRA_DIGITS))
     if round(100 * number, digits) == 0:
         digits = max(digits, percent_digits(number))
     return f"{100 * number:.0f}" if number in (0, 1) else f"{100 * number:.{digits}f}"
 
 
 def _width_digits(quantity: Known, scale: float) -> int | None:
-    """Return digits after the point that the width of its interval gives reason for; None without one.
+    """Compute the number of decimals that the width of an interval supports.
 
-    Ends that differ by mere rounding error, such as those of a share that is wholly decided, are no interval.
+    None without an interval, and if both ends are equal up to rounding, as for a completely decided share.
     """
     if isinstance(quantity, Proved) or math.isclose(quantity.low, quantity.high, rel_tol=ROUNDING, abs_tol=ROUNDING**2):
         return None
@@ -225,7 +214,7 @@ def _width_digits(quantity: Known, scale: float) -> int | None:
 
 
 def format_basis(quantity: Known) -> str:
-    """Return what the number rests on, to be read after its kind: ``on 9,769 people``."""
+    """Describe the data or proof behind a number, as in ``on 9,769 people``."""
     if isinstance(quantity, Proved):
         return quantity.how
     if isinstance(quantity, Observed):
@@ -233,19 +222,34 @@ def format_basis(quantity: Known) -> str:
     return f"from {format_count(quantity.n, 'sampled individual', 'sampled individuals')}"
 
 
+def format_quantity(quantity: Quantity, name: str = "rate") -> str:
+    """Format a number with its kind, sample size and interval as one phrase.
+
+    >>> format_quantity(Observed(value=0.25, n=4, low=0.1, high=0.8, confidence=0.95, method="exact"))
+    '25.0 % (observed on 4 people, 95 % interval 10.0 to 80.0 %)'
+    """
+    if isinstance(quantity, Unknown):
+        return f"unknown ({quantity.reason})"
+    if isinstance(quantity, Proved):
+        return f"{format_value(quantity, name)} (proved)"
+    basis, interval = format_basis(quantity), format_interval(quantity, name)
+    return f"{format_value(quantity, name)} ({quantity.kind} {basis}, {interval})"
+
+
 def show_quantity(quantity: Quantity, name: str, *, basis: str | None = None) -> ReportedNumber:
-    """Return a quantity as a number of a document.
+    """Convert a quantity to a number of a document.
 
     Args:
-        quantity: what is known.
-        name: what it measures: decimals for gaps, ratios and scores, percent for all else.
-        basis: what it was counted on, in words; by default as the quantity says.
+        quantity: Quantity.
+        name: Name of the metric, which determines the format.
+        basis: Description of the data behind the number. Default: that of ``format_basis``.
     """
     if isinstance(quantity, Unknown):
         return ReportedNumber("-", kind="unknown", basis=quantity.reason)
-    text, said = format_value(quantity, name), format_basis(quantity) if basis is None else basis
+    text = format_value(quantity, name)
+    basis = format_basis(quantity) if basis is None else basis
     if isinstance(quantity, Proved):
-        return ReportedNumber(text, quantity.value, kind="proved", basis=said)
+        return ReportedNumber(text, quantity.value, kind="proved", basis=basis)
     return ReportedNumber(
         text,
         quantity.value,
@@ -254,5 +258,5 @@ def show_quantity(quantity: Quantity, name: str, *, basis: str | None = None) ->
         high=quantity.high,
         ends=format_ends(quantity, name),
         confidence=quantity.confidence,
-        basis=said,
+        basis=basis,
     )

@@ -1,17 +1,15 @@
-"""Score intervals for the difference of two proportions, in one table or over strata."""
+"""Score intervals for the difference of two proportions, and tail corrections for standardised gaps."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.core.typing import Booleans, Floats
-from evenhand.stats.level import Interval, as_counts, as_interval, normal_quantile
+from evenhand.stats.level import Interval, as_counts, as_interval, bisect_edges, normal_quantile
 
 HALVINGS = 45
-"""Of an interval of length at most 2: the ends are within 1e-13."""
+"""Number of bisection steps. The ends of intervals are exact within 1e-13."""
 
 
 def miettinen_nurminen(
@@ -23,20 +21,22 @@ def miettinen_nurminen(
     *,
     z: float | Floats | None = None,
 ) -> Interval:
-    """Return the score interval for ``k1/n1 - k2/n2``: all differences that a score test does not reject.
+    """Compute the score interval for ``k1/n1 - k2/n2``: all differences that a score test does not reject.
 
-    All d with ``|k1/n1 - k2/n2 - d| <= z sqrt(V(d))``, V the variance at the likeliest proportions that differ by d,
-    times N/(N - 1) (Miettinen & Nurminen, "Comparative analysis of two rates", Statistics in Medicine 1985). At d = 0
-    it is the permutation test's z (``standardised_gap``), so at a critical z from permutations the interval excludes
-    0 exactly where that test rejects. Assumes two independent binomial counts.
+    The interval contains all d with ``|k1/n1 - k2/n2 - d| <= z sqrt(V(d))``, where V is the variance at the most likely
+    proportions that differ by d, times N/(N - 1) (Miettinen & Nurminen, "Comparative analysis of two rates", Statistics
+    in Medicine 1985). At d = 0 the statistic is the z of the permutation test (``standardised_gap``), so with a
+    critical z from permutations, the interval excludes 0 if and only if that test rejects. It assumes two independent
+    binomial counts.
 
     Args:
-        k1, n1, k2, n2: successes and trials, arrays that broadcast. Where an n is 0 nothing is claimed: (-1, 1).
-        z: standard deviations to each side, such as a ``critical_value``, in place of ``confidence``; one for all, or
-            one for each interval.
+        k1, n1, k2, n2: Successes and trials, which broadcast. If an n is 0, the interval is (-1, 1).
+        confidence: Confidence level of each interval.
+        z: Number of standard deviations, such as a ``critical_value``, used instead of ``confidence``; a scalar, or one
+            value per interval.
 
     Raises:
-        OptionError: not 0 <= k <= n, or confidence outside (0, 1).
+        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
     k1, n1, k2, n2 = np.broadcast_arrays(*as_counts(k1, n1), *as_counts(k2, n2))
     return stratified_difference(k1[..., None], n1[..., None], k2[..., None], n2[..., None], confidence, z=z)
@@ -51,68 +51,50 @@ def stratified_difference(
     *,
     z: float | Floats | None = None,
 ) -> Interval:
-    """Return the score interval for the difference that remains within strata (``common_difference``).
+    """Compute the score interval for the common difference of two proportions within strata.
 
-    As ``miettinen_nurminen``, whose section on stratified comparisons it follows, the strata weighted by
-    ``n1 n2 / (n1 + n2)`` as Mantel and Haenszel do: at no difference it is ``stratified_gap``.
+    This is the stratified version of ``miettinen_nurminen`` from the same source, with the Mantel-Haenszel weights
+    ``n1 n2 / (n1 + n2)`` of the strata. It contains Mantel and Haenszel's estimate of the risk difference, the weighted
+    mean of the differences (Greenland & Robins, "Estimation of a common effect parameter from sparse follow-up data",
+    Biometrics 1985). At d = 0, the square of the statistic is the Mantel-Haenszel statistic without continuity
+    correction (Mantel & Haenszel, "Statistical aspects of the analysis of data from retrospective studies of disease",
+    JNCI 1959).
 
     Args:
-        k1, n1, k2, n2: arrays that broadcast, strata along the last axis. A stratum with people on one side only says
-            nothing about a difference; where all are so nothing is claimed: (-1, 1).
-        z: standard deviations to each side in place of ``confidence``; one for all, or one for each interval.
+        k1, n1, k2, n2: Successes and trials, which broadcast, with strata along the last axis. Strata in which an n is
+            0 are ignored; if none remains, the interval is (-1, 1).
+        confidence: Confidence level of each interval.
+        z: Number of standard deviations, used instead of ``confidence``; a scalar, or one value per interval.
     """
     reach = normal_quantile(confidence) if z is None else z
     (k1, n1), (k2, n2) = as_counts(k1, n1), as_counts(k2, n2)
     k1, n1, k2, n2 = np.broadcast_arrays(k1, n1, k2, n2)
-    weight, gaps = _stratum_weights(n1, n2), _proportion_or_half(k1, n1) - _proportion_or_half(k2, n2)
+    weight = n1 * n2 / np.maximum(n1 + n2, 1)
+    gaps = k1 / np.maximum(n1, 1) - k2 / np.maximum(n2, 1)
 
     def inside(difference: Floats) -> Booleans:
         d = difference[..., None]
         p2 = _constrained_estimate(k1, n1, k2, n2, d)
         p1 = p2 + d
-        # weight^2 (p1 q1 / n1 + p2 q2 / n2) N / (N - 1), without dividing by an empty side.
+        # weight^2 (p1 q1 / n1 + p2 q2 / n2) N / (N - 1), without division by an n of 0.
         total = n1 + n2
         parts = (p1 * (1 - p1) * n2 + p2 * (1 - p2) * n1) * weight / np.maximum(total - 1, 1)
         deviation = np.sqrt(np.maximum(parts.sum(axis=-1), 0.0))
         return np.asarray(np.abs((weight * (gaps - d)).sum(axis=-1)) <= reach * deviation)
 
-    centre = common_difference(k1, n1, k2, n2)
-    low, high = _bisect_edge(inside, centre, -1.0), _bisect_edge(inside, centre, 1.0)
-    known = weight.sum(axis=-1) > 0
-    return as_interval(np.where(known, low, -1.0), np.where(known, high, 1.0))
-
-
-def common_difference(k1: ArrayLike, n1: ArrayLike, k2: ArrayLike, n2: ArrayLike) -> Floats:
-    """Return the difference of two proportions within strata, averaged with weights ``n1 n2 / (n1 + n2)``.
-
-    Mantel & Haenszel's estimate of a risk difference (Greenland & Robins, "Estimation of a common effect parameter from
-    sparse follow-up data", Biometrics 1985). 0 where no stratum has people on both sides.
-
-    Args:
-        k1, n1, k2, n2: arrays that broadcast, strata along the last axis, which is summed over.
-    """
-    (k1, n1), (k2, n2) = as_counts(k1, n1), as_counts(k2, n2)
-    weight = _stratum_weights(n1, n2)
     total = weight.sum(axis=-1)
-    excess = (weight * (_proportion_or_half(k1, n1) - _proportion_or_half(k2, n2))).sum(axis=-1)
-    return np.asarray(np.divide(excess, total, out=np.zeros_like(total), where=total > 0))
-
-
-def _stratum_weights(n1: Floats, n2: Floats) -> Floats:
-    return np.asarray(n1 * n2 / np.maximum(n1 + n2, 1))
-
-
-def _proportion_or_half(k: Floats, n: Floats) -> Floats:
-    return np.asarray(k / np.maximum(n, 1))
+    centre = np.divide((weight * gaps).sum(axis=-1), total, out=np.zeros_like(total), where=total > 0)
+    low, high = (bisect_edges(inside, centre, np.full_like(centre, end), HALVINGS) for end in (-1.0, 1.0))
+    return as_interval(np.where(total > 0, low, -1.0), np.where(total > 0, high, 1.0))
 
 
 def _constrained_estimate(k1: Floats, n1: Floats, k2: Floats, n2: Floats, d: Floats) -> Floats:
-    """Return the likeliest p2 if p1 = p2 + d: the middle root of the likelihood's cubic, in trigonometric form."""
-    # x^3 + 3 square x^2 + 3 linear x + constant = 0 (Miettinen & Nurminen, Statistics in Medicine 1985). With x = y -
-    # square it is y^3 - 3 p^2 y + 2 q = 0, whose three roots are cosines.
-    total, both = np.maximum(n1 + n2, 1), k1 + k2
-    square = ((n1 + 2 * n2) * d - total - both) / (3 * total)
-    linear = ((n2 * d - total - 2 * k2) * d + both) / (3 * total)
+    """Compute the most likely p2 under p1 = p2 + d: the middle root of the cubic likelihood equation."""
+    # x^3 + 3 square x^2 + 3 linear x + constant = 0 (Miettinen & Nurminen, Statistics in Medicine 1985). Substituting
+    # x = y - square gives y^3 - 3 p^2 y + 2 q = 0, which is solved by the trigonometric method.
+    total, successes = np.maximum(n1 + n2, 1), k1 + k2
+    square = ((n1 + 2 * n2) * d - total - successes) / (3 * total)
+    linear = ((n2 * d - total - 2 * k2) * d + successes) / (3 * total)
     constant = k2 * d * (1 - d) / total
     q = square**3 - 1.5 * square * linear + constant / 2
     p = np.where(q < 0, -1.0, 1.0) * np.sqrt(np.maximum(square**2 - linear, 0.0))
@@ -121,33 +103,23 @@ def _constrained_estimate(k1: Floats, n1: Floats, k2: Floats, n2: Floats, d: Flo
     return np.asarray(np.clip(root, np.maximum(0.0, -d), np.minimum(1.0, 1 - d)))
 
 
-def _bisect_edge(inside: Callable[[Floats], Booleans], start: Floats, limit: float) -> Floats:
-    """Where ``inside`` ends between a start where it holds and a limit; the limit itself if it holds all the way."""
-    reached, beyond = np.array(start), np.full(np.shape(start), limit)
-    # Invariant: it holds at ``reached``, and not at ``beyond`` unless that is still the limit. The outer of the two is
-    # returned, so that intervals are too wide and never too narrow.
-    for _ in range(HALVINGS):
-        middle = (reached + beyond) / 2
-        holds = inside(middle)
-        reached, beyond = np.where(holds, middle, reached), np.where(holds, beyond, middle)
-    return beyond
-
-
-# Tails of a sum that is not yet normal: few people, or an outcome that hardly anybody has.
+# Corrections for sums that are not yet normal, because the group is small or the outcome is rare.
 
 FAR = 3.5
-"""Standard deviations at which the tails are made alike: about where the largest of some thousand gaps lies."""
+"""Number of standard deviations at which tails are matched: approximately that of the largest of a thousand gaps."""
 
 
 def group_skewness(n: ArrayLike, people: ArrayLike, skewness: ArrayLike) -> Floats:
-    """Compute the skewness of the sum of a group's values when all are dealt out at random among the people.
+    """Compute the skewness of the sum of a group's values under permutation.
 
-    ``g (N - 2n) sqrt(N - 1) / ((N - 2) sqrt(n (N - n)))`` where g is the skewness of the values (third central moment
-    over the cubed standard deviation, both with divisor N); for 0/1 values that of the hypergeometric distribution.
-    0 where chance leaves no room.
+    ``g (N - 2n) sqrt(N - 1) / ((N - 2) sqrt(n (N - n)))``, where g is the skewness of the values (third central moment
+    over the cubed standard deviation, both with divisor N). For 0/1 values, this is the skewness of the hypergeometric
+    distribution. It is 0 if the group or its complement is empty.
 
     Args:
-        n, people, skewness: size of the group, of everybody, and g; arrays that broadcast.
+        n: Size of the group.
+        people: Number of people in total.
+        skewness: Skewness g of the values. All three arguments broadcast.
     """
     n, people, skewness = np.broadcast_arrays(*(np.asarray(array, dtype=np.float64) for array in (n, people, skewness)))
     room = (people > 2) & (n > 0) & (n < people)
@@ -157,16 +129,19 @@ def group_skewness(n: ArrayLike, people: ArrayLike, skewness: ArrayLike) -> Floa
 
 
 def tail_scales(skewness: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the factors of a standardised sum above and below its mean that make both tails normal.
+    """Compute factors that make both tails of a standardised sum approximately normal.
 
-    A skewed sum lies ``FAR + s`` deviations above its mean as rarely as a normal one lies ``FAR`` above, with
-    ``s = g (FAR^2 - 1) / 6`` to first order (Cornish & Fisher, "Moments and cumulants in the specification of
-    distributions", Revue de l'Institut International de Statistique 1938), and ``FAR - s`` below. So without this,
-    the largest of many standardised gaps is that of some small group in which three people had the rare outcome where
-    0.3 were expected, and hides the gaps of all others.
+    The probability that a skewed sum exceeds its mean by ``FAR + s`` deviations is, to first order, that of a normal
+    sum to exceed it by ``FAR``, with ``s = g (FAR^2 - 1) / 6`` (Cornish & Fisher, "Moments and cumulants in the
+    specification of distributions", Revue de l'Institut International de Statistique 1938); below the mean it is ``FAR
+    - s``. Without this correction, the largest of many standardised gaps would be that of a small group in which three
+    people have a rare outcome and 0.3 were expected, and it would mask all other gaps.
+
+    Args:
+        skewness: Skewness of the sums, any shape.
 
     Returns:
-        (above, below), the shape of ``skewness``; 1 where there is none. The widening is cut off where s nears FAR.
+        Factors above and below the mean, of the same shape; 1 without skewness. They are bounded for s near FAR.
     """
     shift = np.asarray(skewness, dtype=np.float64) * (FAR**2 - 1) / 6
     return np.asarray(FAR / np.maximum(FAR + shift, 1.0)), np.asarray(FAR / np.maximum(FAR - shift, 1.0))

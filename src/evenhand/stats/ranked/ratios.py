@@ -1,4 +1,4 @@
-"""Ratios of sums over lists that were sampled independently, and intervals for all of them that hold together."""
+"""Ratios of sums over independently sampled lists, with simultaneous intervals."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from evenhand.stats.level import Interval, normal_quantile, student_quantile
 from evenhand.stats.permutation import adjusted_p, critical_value
 
 DRAWS = 4000
-"""Draws for the largest deviation of all numbers."""
+"""Number of draws for the distribution of the largest deviation."""
 
 CHUNK = 4_000_000
-"""Random numbers held at once."""
+"""Maximum number of random numbers in memory."""
 
 
 class SummedLists(NamedTuple):
-    """What every list, or batch of lists, adds to some ratios.
+    """Contributions of lists, or batches of lists, to several ratios.
 
     Attributes:
-        numerators, denominators: shape (clusters, ratios); 0 where a cluster has none.
-        lists: how many lists each ratio rests on, shape (ratios,).
-        low, high: the ends between which the ratio of one list of typical size may lie, shape (ratios,).
+        numerators, denominators: Contributions of each cluster, 0 if it has none, shape (clusters, ratios).
+        lists: Number of lists that contribute to each ratio, shape (ratios,).
+        low, high: Range of the ratio of a single list of typical size, shape (ratios,).
     """
 
     numerators: Floats
@@ -36,13 +36,13 @@ class SummedLists(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClusteredRatios:
-    """Ratios of sums, and how surely each is known.
+    """Ratios of sums with their covariance.
 
     Attributes:
-        value: as observed, shape (ratios,).
-        centre: with the lists added, which intervals are built around.
-        root: its product with its transpose is the covariance of the centres, shape (ratios, ratios).
-        freedom: degrees of freedom of the variances.
+        value: Observed ratios, shape (ratios,).
+        centre: Ratios including the added lists, which are the centres of intervals, shape (ratios,).
+        root: Matrix R such that R times its transpose is the covariance of the centres, shape (ratios, ratios).
+        freedom: Degrees of freedom of the variances.
     """
 
     value: Floats
@@ -52,112 +52,114 @@ class ClusteredRatios:
 
     @property
     def error(self) -> Floats:
-        """The standard error of each ratio, shape (ratios,)."""
+        """Standard error of each ratio, shape (ratios,)."""
         return np.asarray(np.sqrt((self.root**2).sum(axis=1)))
 
     def intervals(self, critical: float) -> Interval:
-        """Return ``centre`` plus or minus so many standard errors, stretched where need be to hold the value."""
+        """Compute ``centre ± critical * error``, extended to contain the observed value."""
         half = critical * self.error
         return np.minimum(self.centre - half, self.value), np.maximum(self.centre + half, self.value)
 
     def critical(self, confidence: float, rng: np.random.Generator) -> float:
-        """Return how many standard errors hold for all ratios together: the quantile of the largest |t|."""
-        return self._largest(self.root / np.maximum(self.error, 1e-300)[:, None], confidence, rng)
+        """Compute the critical value for all ratios simultaneously: the quantile of the largest |t|."""
+        return self._max_quantile(self.root / np.maximum(self.error, 1e-300)[:, None], confidence, rng)
 
-    def contrasts(self, first: Integers, second: Integers, *, log: bool) -> tuple[Floats, Floats, Floats]:
-        """Return ``first - second`` of pairs of ratios, around the centres, with standard errors and their factors.
+    def contrasts(self, i: Integers, j: Integers, *, log: bool) -> tuple[Floats, Floats, Floats]:
+        """Compute differences of the centres of pairs of ratios, and their standard errors.
 
         Args:
-            first, second: positions of the ratios, shape (pairs,).
-            log: whether the logarithms of the ratios are compared (delta method); the centres are then positive.
+            i, j: Positions of both ratios of each pair, shape (pairs,).
+            log: Whether to compare the logarithms of the ratios (delta method), which requires positive centres.
 
         Returns:
-            Differences of shape (pairs,), standard errors (pairs,), standardised factors (pairs, ratios).
+            Differences, shape (pairs,); standard errors, shape (pairs,); rows of ``root`` for the standardised
+            differences, shape (pairs, ratios).
         """
         value, root = self.centre, self.root
         if log:
             value, root = np.log(value), root / value[:, None]
-        factor = root[first] - root[second]
+        factor = root[i] - root[j]
         error = np.sqrt((factor**2).sum(axis=1))
-        return value[first] - value[second], error, factor / np.maximum(error, 1e-300)[:, None]
+        return value[i] - value[j], error, factor / np.maximum(error, 1e-300)[:, None]
 
     def differences(
         self, pairs: tuple[Integers, Integers], confidence: float, rng: np.random.Generator, *, log: bool
     ) -> Interval:
-        """Return ends of the absolute differences of pairs, for all pairs together, each of shape (pairs,).
+        """Compute simultaneous intervals for the absolute differences of pairs, shape (pairs,) per end.
 
-        Where all of them hold, the largest difference is at most the largest upper end and at least the largest lower
-        end, whichever pair it truly is.
+        If all of them hold, the largest true difference is between the largest lower end and the largest upper end.
 
         Args:
-            pairs: positions of the first and the second ratio of each.
-            log: whether the logarithms of the ratios are compared.
+            pairs: Positions of both ratios of each pair, each of shape (pairs,).
+            confidence: Simultaneous confidence level.
+            rng: Random generator.
+            log: Whether to compare the logarithms of the ratios.
         """
         difference, error, factors = self.contrasts(*pairs, log=log)
-        reach = self._largest(factors, confidence, rng) * error
+        reach = self._max_quantile(factors, confidence, rng) * error
         size = np.abs(difference)
         return np.maximum(size - reach, 0.0), size + reach
 
-    def _largest(self, factors: Floats, confidence: float, rng: np.random.Generator) -> float:
-        """Return the quantile of the largest |t| of numbers with these standardised factors: multivariate Student."""
+    def _max_quantile(self, factors: Floats, confidence: float, rng: np.random.Generator) -> float:
+        """Compute the quantile of the largest |t| of a multivariate Student distribution with the given root."""
         if len(factors) == 1:
             return float(student_quantile(confidence, self.freedom))
         size = max(1, CHUNK // max(factors.shape))
-        largest = [
-            np.abs(rng.standard_normal((many, factors.shape[1])) @ factors.T).max(axis=1)
-            / np.sqrt(rng.chisquare(self.freedom, many) / self.freedom)
-            for at in range(0, DRAWS, size)
-            for many in [min(size, DRAWS - at)]
+        maxima = [
+            np.abs(rng.standard_normal((draws, factors.shape[1])) @ factors.T).max(axis=1)
+            / np.sqrt(rng.chisquare(self.freedom, draws) / self.freedom)
+            for start in range(0, DRAWS, size)
+            for draws in [min(size, DRAWS - start)]
         ]
-        return float(np.quantile(np.concatenate(largest), confidence, method="higher"))
+        return float(np.quantile(np.concatenate(maxima), confidence, method="higher"))
 
 
 def clustered_ratios(sums: SummedLists, *, critical: float | None = None) -> ClusteredRatios:
-    """Return ``sum of numerators / sum of denominators`` over independent lists, linearised.
+    """Estimate ``sum of numerators / sum of denominators`` over independent lists by linearisation.
 
-    The variance is that of the lists' residuals, ``numerator - ratio * denominator`` (Cochran, "Sampling Techniques",
-    1977, section 6.3; for clusters Liang & Zeger, Biometrika 1986), so that candidates of one list may depend on each
-    other in any way. So that a ratio of few lists, or of rare events that the sample has not shown, is no more certain
-    than such a sample can make it, two lists of typical size are added, one at each end of the range, as Agresti &
-    Coull do for a proportion ("Approximate is better than exact", American Statistician 1998): one at each end at 95 %,
-    and in proportion to the square of the standard errors that the interval reaches otherwise.
+    The variance is that of the residuals ``numerator - ratio * denominator`` of the lists (Cochran, "Sampling
+    Techniques", 1977, section 6.3; for clusters Liang & Zeger, Biometrika 1986), so candidates of the same list may be
+    dependent. It would be too small for few lists and for rare events that did not occur. Therefore lists of typical
+    size are added at both ends of the range, as Agresti & Coull do for a proportion ("Approximate is better than
+    exact", American Statistician 1998): one at each end for 95 %, and otherwise a number proportional to the square of
+    the critical value.
 
     Args:
-        sums: what the lists add; every ratio rests on at least one list.
-        critical: how many standard errors the intervals will reach; those of 95 % by default.
+        sums: Contributions of the lists. Each ratio has at least one list.
+        critical: Number of standard errors that the intervals will reach. Default: that of 95 %.
     """
     numerators, denominators, lists, low, high = sums
-    total, under = numerators.sum(axis=0), denominators.sum(axis=0)
-    one = float(normal_quantile(0.95))
-    added = 1.0 if critical is None else (critical / one) ** 2
-    typical = under / lists
-    whole = under + 2 * added * typical
-    centre = (total + added * typical * (low + high)) / whole
-    residuals = (numerators - centre * denominators) / whole
+    numerator, denominator = numerators.sum(axis=0), denominators.sum(axis=0)
+    added = 1.0 if critical is None else (critical / float(normal_quantile(0.95))) ** 2
+    typical = denominator / lists
+    total = denominator + 2 * added * typical
+    centre = (numerator + added * typical * (low + high)) / total
+    residuals = (numerators - centre * denominators) / total
     clusters = len(residuals)
-    # The root of the covariance by QR: (ratios, ratios), whatever the number of clusters.
+    # The QR decomposition reduces the root of the covariance to shape (ratios, ratios).
     triangle = np.linalg.qr(residuals, mode="r") * np.sqrt(clusters / max(clusters - 1, 1))
-    own = typical / whole * np.sqrt(added * ((low - centre) ** 2 + (high - centre) ** 2))
-    root = np.hstack([triangle.T, np.diag(own)])
+    added_errors = typical / total * np.sqrt(added * ((low - centre) ** 2 + (high - centre) ** 2))
+    root = np.hstack([triangle.T, np.diag(added_errors)])
     freedom = max(1, min(int(lists.min()), clusters) - 1)
-    return ClusteredRatios(total / under, centre, root, freedom)
+    return ClusteredRatios(numerator / denominator, centre, root, freedom)
 
 
-# What a number would be if the order of a list did not depend on the groups: by permutation.
+# Permutation distribution of numbers of a ranking under independence of order and groups.
 
 
 NO_SPREAD = 1e-9
-"""A standard deviation below this part of the largest value is rounding."""
+"""Standard deviation, relative to the largest value, below which all values are considered equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class EvenOrders:
-    """Several numbers of a list, and what they are in orders that do not depend on the groups.
+    """Permutation distribution of several numbers of a list, each attribute of shape (numbers,).
 
     Attributes:
-        mean: the mean over such orders, shape (numbers,).
-        low, high: in so many of them as the confidence says, all the numbers lie within these ends.
-        p: share of such orders in which any number lies as far from its mean, in standard deviations, as this one.
+        mean: Mean over permutations.
+        low, high: Range that contains all numbers simultaneously, with the given confidence.
+        p: Adjusted p-value: share of permutations in which the largest standardised deviation of any number is at least
+            that of this number.
     """
 
     mean: Floats
@@ -167,16 +169,16 @@ class EvenOrders:
 
 
 def even_orders(observed: Floats, draws: Floats, confidence: float = 0.95) -> EvenOrders:
-    """Return what even orders give, for all numbers together.
+    """Compute the range and the adjusted p-values of several numbers under permutation of the groups.
 
-    The permutation distribution of the largest standardised deviation, "max-t" (Westfall & Young, "Resampling-Based
-    Multiple Testing", 1993). Assumes only that under the null hypothesis the groups of a list's candidates could have
-    been dealt out in any other way.
+    They follow from the permutation distribution of the largest standardised deviation, "max-t" (Westfall & Young,
+    "Resampling-Based Multiple Testing", 1993), which only assumes that the groups of the candidates of a list are
+    exchangeable under the null hypothesis.
 
     Args:
-        observed: the numbers, shape (numbers,).
-        draws: the same of permuted groups, shape (draws, numbers).
-        confidence: at which the range holds for all numbers together.
+        observed: Observed numbers, shape (numbers,).
+        draws: Numbers after permuting the groups, shape (draws, numbers).
+        confidence: Simultaneous confidence level of the range.
     """
     mean, deviation = draws.mean(axis=0), draws.std(axis=0, ddof=1)
     deviation = np.where(deviation > NO_SPREAD * np.abs(draws).max(axis=0, initial=1e-300), deviation, 0.0)

@@ -1,1 +1,1 @@
-"""Statistics that may be looked at while data still come: bets, alpha spent at looks, confidence sequences."""
+"""Sequential statistics: betting, alpha spending and confidence sequences."""

@@ -1,11 +1,11 @@
-"""Statistics that may be looked at after every single observation, for models whose answers cost money.
+"""Tests and intervals that remain valid after every observation, for models whose answers are expensive.
 
-Ordinary intervals and tests hold at a sample size fixed beforehand; an analyst who looks again and again until a
-difference shows will find one. Here a gambler starts with 1 and bets on each next observation at odds that are fair, or
-worse, if the hypothesis is true. Then by Ville's inequality ("Étude critique de la notion de collectif", 1939) the
-wealth ever reaches 1/a with probability a at most, so that its value is evidence at any time, whatever the reason to
-stop (Shafer, "Testing by betting", JRSS A 2021). The values not rejected so far form a confidence sequence: all its
-intervals hold together (Waudby-Smith & Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024).
+Ordinary intervals and tests assume a fixed sample size. If an analyst repeats a test until it rejects, it eventually
+does. Here a gambler starts with a wealth of 1 and bets on each observation at odds that are fair, or worse, under the
+hypothesis. By Ville's inequality ("Étude critique de la notion de collectif", 1939), the wealth ever reaches 1/a with
+probability at most a, so it measures evidence at any time and under any stopping rule (Shafer, "Testing by betting",
+JRSS A 2021). The values that are not rejected form a confidence sequence, whose intervals all hold simultaneously
+(Waudby-Smith & Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024).
 """
 
 from __future__ import annotations
@@ -13,26 +13,30 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.errors import OptionError
-from evenhand.stats.level import bisect_edge, tail_probability
+from evenhand.stats.level import as_counts, bisect_edge, tail_probability
 
 STAKES = 2.0 ** (-np.arange(0.0, 12.5, 0.5))
-"""Shares of the largest possible bet, from everything down to 1/4096, among which the wealth is divided."""
+"""Stakes as shares of the largest possible bet, from 1 to 1/4096."""
 STAKE_WEIGHTS = (1 / np.arange(1, len(STAKES) + 1)) / (1 / np.arange(1, len(STAKES) + 1)).sum()
-"""The part of the wealth at each: more at the high stakes, which decide early; the low find small differences."""
+"""Share of the wealth bet at each stake. High stakes decide early and have larger shares."""
 HALVINGS = 50
+"""Number of bisection steps for each end of an interval."""
 
 
 def sequential_rate(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval for a rate after n observations, valid at every n at once.
+    """Compute an interval for a rate after n observations that is valid for all n simultaneously.
 
-    All p under which the data are more than ``1 - confidence`` times as likely as on average over rates drawn from
-    Jeffreys' Beta(1/2, 1/2): the likelihood ratio is a fair bet against p (Robbins, "Statistical methods related to the
-    law of the iterated logarithm", Annals of Mathematical Statistics 1970). Assumes independent observations.
+    It contains all p for which the likelihood exceeds ``1 - confidence`` times its mean over rates from Jeffreys'
+    Beta(1/2, 1/2) distribution, because the likelihood ratio is a fair bet against p (Robbins, "Statistical methods
+    related to the law of the iterated logarithm", Annals of Mathematical Statistics 1970). Observations are assumed to
+    be independent.
+
+    Raises:
+        OptionError: Counts violate 0 <= k <= n, or the confidence is outside (0, 1).
     """
     from scipy.special import betaln, xlog1py, xlogy
 
-    if not 0 <= k <= n:
-        raise OptionError(f"{k} of {n} is not a count: 0 <= k <= n is needed")
+    as_counts(k, n)
     mixture = float(betaln(k + 0.5, n - k + 0.5) - betaln(0.5, 0.5))
     threshold = -float(np.log(2 * tail_probability(confidence)))
 
@@ -44,41 +48,40 @@ def sequential_rate(k: int, n: int, confidence: float = 0.95) -> tuple[float, fl
 
 
 def betting_martingales(k: int, n: int, rate: float) -> tuple[float, float]:
-    """Compute betting martingales against the two one-sided hypotheses on the rate (Waudby-Smith and Ramdas 2024).
+    """Compute betting martingales against the two one-sided hypotheses on a rate (Waudby-Smith and Ramdas 2024).
 
-    Each starts with 1. If the rate is at most this one, the first ever reaches 1/a with probability a at most; if it is
-    at least this one, the second. A bet on more than ``rate`` changes the wealth by the factor ``1 - s + s x / rate``
-    for the observation x, with s one of ``STAKES``; a bet on less likewise with 1 - x and 1 - rate. Assumes
-    observations with the same rate given all before.
+    Both start at 1. If the true rate is at most ``rate``, the first ever reaches 1/a with probability at most a; if it
+    is at least ``rate``, the second does. A bet on a higher rate multiplies the wealth by ``1 - s + s x / rate`` for
+    the observation x, with s one of ``STAKES``. A bet on a lower rate uses 1 - x and 1 - rate instead. Each observation
+    is assumed to have the same rate, given all previous ones.
 
     Args:
-        k: successes.
-        n: observations; one may look after each of them.
-        rate: strictly between 0 and 1.
+        k: Number of successes.
+        n: Number of observations. The result may be evaluated after each of them.
+        rate: Rate strictly between 0 and 1.
 
     Raises:
-        OptionError: not 0 <= k <= n, or the rate is not between 0 and 1.
+        OptionError: Counts violate 0 <= k <= n, or the rate is outside (0, 1).
     """
-    if not 0 <= k <= n:
-        raise OptionError(f"{k} of {n} is not a count: 0 <= k <= n is needed")
+    as_counts(k, n)
     if not 0 < rate < 1:
-        raise OptionError(f"a rate must lie between 0 and 1, not {rate:g}")
-    with np.errstate(over="ignore"):  # beyond any doubt is infinite
+        raise OptionError(f"rate must lie between 0 and 1, got {rate:g}")
+    with np.errstate(over="ignore"):  # overwhelming evidence is infinite
         above, below = _log_wealth(k, n - k, rate), _log_wealth(n - k, k, 1 - rate)
         return float(np.exp(above)), float(np.exp(below))
 
 
 def betting_bounds(k: int, n: int, above: float, below: float) -> tuple[float, float]:
-    """Bound the rate by what the betting martingales do not reject (Waudby-Smith and Ramdas 2024).
+    """Compute the interval of rates that the betting martingales do not reject (Waudby-Smith and Ramdas 2024).
 
     Args:
-        k, n: successes and observations.
-        above: the wealth that rejects a rate as too low, such as 20 for an error of 5 %; more than 1.
-        below: the wealth that rejects one as too high.
+        k, n: Numbers of successes and observations.
+        above: Wealth that rejects a rate as too low, such as 20 for an error probability of 5 %; more than 1.
+        below: Wealth that rejects a rate as too high; more than 1.
 
     Returns:
-        The ends. At whatever n one looks, the lower is above the true rate with probability 1/above at most, and the
-        upper below it with 1/below.
+        Both ends. Over all n, the lower end ever exceeds the true rate with probability at most 1/above, and the upper
+        end ever falls below it with probability at most 1/below.
     """
     share = k / n if n else 0.5
     low = bisect_edge(lambda p: _log_wealth(k, n - k, p) < np.log(above), share, 0.0, HALVINGS)
@@ -87,7 +90,7 @@ def betting_bounds(k: int, n: int, above: float, below: float) -> tuple[float, f
 
 
 def _log_wealth(ones: int, zeros: int, mean: float) -> float:
-    """Compute the logarithm of the wealth of a bet on more than the mean, after so many observations of 1 and 0."""
+    """Compute the logarithm of the wealth from bets on a higher rate than ``mean``, given counts of ones and zeros."""
     from scipy.special import logsumexp, xlogy
 
     if mean <= 0:
