@@ -158,7 +158,7 @@ def with_labels(people):
             "labelled 0 in the former and 1 in the latter",
         ),
         (lambda people: {"y": ["yes"] * 200}, "one class only"),
-        (lambda people: {"y": [None] + ["yes", "no"] * 99 + ["no"]}, "row 1: the label is missing"),
+        (lambda people: {"y": [None] + ["yes", "no"] * 99 + ["no"]}, "row 1: expected a label"),
         (lambda people: {"y": ["ja", "nein"] * 100}, "favourable="),
         (lambda people: {"data": people.assign(notes=[{}] * 200)}, "column 'notes' holds dict values"),
         (lambda people: {"data": people.assign(day=pd.Timestamp("2020-01-01"))}, "column 'day' holds dates or times"),

@@ -228,9 +228,14 @@ BINARY = {"name": "selected", "favourable": "yes", "values": ["no", "yes"]}
 @pytest.mark.parametrize(
     ("attribute", "column", "bad", "said"),
     [
-        ({"kind": "categorical", "values": ["F", "M"]}, "sex", "Maria Lopez", "is not one of its values"),
-        ({"kind": "integer", "lower": 18, "upper": 80}, "age", 1999, "is not a whole number between 18 and 80"),
-        ({"kind": "categorical", "values": ["A", "B", "C"], "missing": "refuse"}, "race", None, "the value is missing"),
+        ({"kind": "categorical", "values": ["F", "M"]}, "sex", "Maria Lopez", "not listed: 'Maria Lopez'"),
+        ({"kind": "integer", "lower": 18, "upper": 80}, "age", 1999, "expected a whole number from 18 to 80, got 1999"),
+        (
+            {"kind": "categorical", "values": ["A", "B", "C"], "missing": "refuse"},
+            "race",
+            None,
+            "expected a value, got an empty cell",
+        ),
     ],
 )
 def test_a_bad_value_is_named_with_its_rows_and_the_first_of_them(tmp_path, attribute, column, bad, said):
@@ -250,7 +255,8 @@ def test_a_bad_value_is_named_with_its_rows_and_the_first_of_them(tmp_path, attr
     for place, rows in places.items():
         with pytest.raises(EvenhandError) as error:
             roles.read(rows)
-        assert f"column {column!r}, 3 rows, the first of them {place}: " in str(error.value)
+        assert str(error.value).startswith(f"data: column {column!r}")
+        assert f"3 rows, the first of them {place}" in str(error.value)
         assert said in str(error.value)
         assert "4929" not in str(error.value)
 

@@ -36,10 +36,10 @@ def put(column, row, value):
 @pytest.mark.parametrize(
     ("change", "complaints"),
     [
-        (put("sex", 4, "x"), ["column 'sex', row 5: 'x'", "'f', 'm'"]),
-        (put("grade", 4, None), ["column 'grade', row 5: the value is missing"]),
-        (put("grade", 4, 21), ["column 'grade', row 5", "between 0 and 20"]),
-        (put("hired", 4, None), ["target column 'hired', row 5: the label is missing"]),
+        (put("sex", 4, "x"), ["column 'sex' has values that are not listed: 'x'", "'f', 'm'"]),
+        (put("grade", 4, None), ["column 'grade', row 5: expected a value"]),
+        (put("grade", 4, 21), ["column 'grade', row 5", "from 0 to 20"]),
+        (put("hired", 4, None), ["column 'hired', row 5: expected a label"]),
         (put("hired", slice(None), "yes"), ["one class only: 'yes'"]),
         (lambda frame: frame.pop("region"), ["column 'region' is missing", "grade, sex, hired"]),
         (lambda frame: frame.pop("hired"), ["target column 'hired' is missing"]),

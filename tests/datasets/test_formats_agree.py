@@ -71,14 +71,14 @@ def reading(source, roles):
         decisions = roles.read(frame)
     except EvenhandError as error:
         return type(error).__name__
-    people, words = decisions.people, decisions.decision_words
+    people, words = decisions.people, decisions.people.reading.decision
     attribute = people.schema["group"]
     return (
         [attribute.text(entry) for entry in people.individuals[:, 0]],
         decisions.selected.tolist(),
         people.rows.tolist(),
         people.count_unknown(),
-        sorted(map(outcome_key, (words.favourable, *words.unfavourable))),
+        sorted(map(outcome_key, (*words.favourable, *words.unfavourable))),
         sorted(map(outcome_key, words.unknown)),
     )
 

@@ -14,11 +14,10 @@ from test_recount import random_people
 
 from evenhand.datasets import open_data
 from evenhand.datasets.tables import read_words
-from evenhand.dossier import DossierConfig, compile_dossier
+from evenhand.dossier import DossierConfig, compile_dossier, ranks
 from evenhand.dossier.analysis import find_changed_cells
+from evenhand.dossier.ranks import find_ranked, measure_range
 from evenhand.errors import DataError, DossierError, OptionError
-from evenhand.schema.rows import ranks
-from evenhand.schema.rows.ranks import find_ranked, measure_range
 from support import scaled, shared
 
 pl = pytest.importorskip("polars", reason="needs the extra polars")

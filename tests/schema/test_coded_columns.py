@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.errors import DataError
 from evenhand.schema import Schema, encode
-from evenhand.schema.rows.coded import CodedColumn, is_missing
+from evenhand.schema.table import CodedColumn, Table, is_missing
 
 WORDS = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", " a", "", "é", "1"])), min_size=1, max_size=30)
 NUMBERS = st.lists(st.one_of(st.just(math.nan), st.sampled_from([0.0, -0.0, 1.5, -3.0, 1e300])), min_size=1)
@@ -74,9 +74,9 @@ def test_where_rows_were_counted_a_bad_value_is_named_with_how_many_rows_have_it
         }
     )
     frame = pd.DataFrame({"age": [30, 200, 31]})
-    people = encode(schema, frame.drop(index=1), counts=np.array([5, 7]))
+    people = encode(schema, Table(frame.drop(index=1), np.array([5, 7])))
     assert (len(people), people.size, people.counts.tolist()) == (2, 12, [5, 7])
-    with pytest.raises(DataError, match="row 2: 200 is not a whole number between 0 and 99"):
+    with pytest.raises(DataError, match="row 2: expected a whole number from 0 to 99, got 200"):
         encode(schema, frame)
-    with pytest.raises(DataError, match="'age', 4,000 rows: 200 is not"):
-        encode(schema, frame, counts=np.array([1, 4000, 2]))
+    with pytest.raises(DataError, match="'age', 4,000 rows: expected a whole number from 0 to 99, got 200"):
+        encode(schema, Table(frame, np.array([1, 4000, 2])))

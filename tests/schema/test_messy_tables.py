@@ -248,7 +248,7 @@ REFUSED = {
     ),
     "no target": (lambda frame: frame.drop(columns="hired"), "target=`, got 'hired'"),
     "one label": (lambda frame: frame.assign(hired=1), "one class only"),
-    "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: the label is missing"),
+    "labels missing": (lambda frame: frame.assign(hired=[None, *[0, 1] * 29, 1]), "row 1: expected a label"),
     "labels that are lists": (lambda frame: frame.assign(hired=[[1]] * N), "got list values"),
     "labels that are dates": (
         lambda frame: frame.assign(hired=pd.date_range("2020", periods=N)),
@@ -506,7 +506,7 @@ def test_a_model_gets_the_words_it_was_trained_on_or_their_numbers():
     described["attributes"][-1]["written"]["given"] = "number"
     numbers = evenhand.schema.decode(evenhand.schema.Schema.parse(described), people.individuals)["wage"]
     assert numbers.tolist()[:2] == [1234.567, 2001.5]
-    with pytest.raises(EvenhandError, match=r"row 3: '3,5 €' is not a finite number written like '60\.059,50 €'"):
+    with pytest.raises(EvenhandError, match=r"row 3: expected a finite number written like .60\.059,50 €., got .3,5 €."):
         encode(schema, frame.assign(wage=[*frame["wage"][:2], "3,5 €", *frame["wage"][3:]]))
 
 

@@ -72,9 +72,9 @@ def test_a_favourable_label_that_never_occurs_is_refused(favourable):
 def test_codes_and_words_for_unknown_are_left_out_and_listed():
     decisions = read(["yes", "no", "N/A", "Unknown", None], favourable="yes")
     assert (decisions.undecided, len(decisions.people)) == (3, 2)
-    assert set(decisions.decision_words.unknown) == {"N/A", "Unknown"}
-    truth = read([1, 0, 1, 0], [1, 0, -1, 0], favourable_target=1).truth_words
-    assert truth.unknown == (-1,)
+    assert set(decisions.people.reading.decision.unknown) == {"N/A", "Unknown"}
+    truth = read([1, 0, 1, 0], [1, 0, -1, 0], favourable_target=1).people.reading.true_label
+    assert truth.unknown == ("-1",)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ DECISIONS = np.where(APPROVED, "approved", "denied")
 def test_the_true_label_may_run_the_other_way(name, labels):
     decisions = read(DECISIONS, labels, name=name)
     assert decisions.people.favourable.tolist() == REPAID.tolist()
-    assert decisions.truth_words.settled.startswith("proposed")
+    assert decisions.people.reading.true_label.how.startswith("proposed")
 
 
 def test_adverse_true_labels_in_the_words_of_the_decisions():
@@ -126,7 +126,7 @@ def test_adverse_true_labels_in_the_words_of_the_decisions():
     assert opposite.people.favourable.tolist() == REPAID.tolist()
     same = read((~APPROVED).astype(int), (~REPAID).astype(int), name="recid")
     assert same.people.favourable.tolist() == (~REPAID).tolist()
-    assert same.truth_words.settled == "same word as the decision"
+    assert same.people.reading.true_label.how == "same word as the decision"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_missing_or_contradictory_evidence_is_refused_until_the_label_is_stated(
     assert "favourable_target" in str(error.value)
     stated = read(decisions, labels, name=name, favourable_target=labels[0])
     assert stated.people.favourable.tolist() == (labels == labels[0]).tolist()
-    assert stated.truth_words.settled == "stated"
+    assert stated.people.reading.true_label.how == "stated"
 
 
 def test_a_favourable_label_of_the_true_labels_alone_is_theirs():

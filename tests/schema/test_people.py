@@ -63,16 +63,16 @@ def mutilated(column, row, value):
 @pytest.mark.parametrize(
     ("column", "row", "value", "complaint"),
     [
-        ("sex", 2, "X", "column 'sex', row 3: 'X' is not one of its values"),
-        ("sex", 1, None, "column 'sex', row 2: the value is missing"),
-        ("age", 0, 17, "column 'age', row 1: 17 is not a whole number between 18 and 60"),
-        ("age", 0, 20.5, "column 'age', row 1: 20.5 is not a whole number"),
-        ("age", 3, "old", "column 'age', row 4: 'old' is not a finite number"),
-        ("age", 3, float("inf"), "column 'age', row 4: inf is not a finite number"),
-        ("age", 3, float("nan"), "column 'age', row 4: the value is missing"),
-        ("gain", 2, 100.5, "column 'gain', row 3: 100.5 lies outside its bins, 0 to 100"),
-        ("married", 2, 1, "column 'married', row 3: 1 is not one of its values"),
-        ("income", 2, None, "target column 'income', row 3: the label is missing"),
+        ("sex", 2, "X", "column 'sex' has values that are not listed: 'X' (1 row, first in row 3)"),
+        ("sex", 1, None, "column 'sex', row 2: expected a value, got an empty cell"),
+        ("age", 0, 17, "column 'age', row 1: expected a whole number from 18 to 60, got 17"),
+        ("age", 0, 20.5, "column 'age', row 1: expected a whole number from 18 to 60, got 20.5"),
+        ("age", 3, "old", "column 'age', row 4: expected a finite number, got 'old'"),
+        ("age", 3, float("inf"), "column 'age', row 4: expected a finite number, got inf"),
+        ("age", 3, float("nan"), "column 'age', row 4: expected a value, got an empty cell"),
+        ("gain", 2, 100.5, "column 'gain', row 3: expected a number in its bins, 0 to 100, got 100.5"),
+        ("married", 2, 1, "column 'married' has values that are not listed: 1 (1 row, first in row 3)"),
+        ("income", 2, None, "column 'income', row 3: expected a label, got an empty cell"),
     ],
 )
 def test_errors_name_column_row_and_value(column, row, value, complaint):
@@ -120,7 +120,7 @@ def test_a_dropped_row_may_hold_anything_else():
     people = encode(Schema.parse(described), frame)
     assert people.rows.tolist() == [1, 2, 3]
     frame.loc[0, "age"] = 20
-    with pytest.raises(DataError, match="'never seen' is not one of its values"):
+    with pytest.raises(DataError, match="not listed: 'never seen'"):
         encode(Schema.parse(described), frame)
 
 

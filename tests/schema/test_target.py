@@ -58,12 +58,12 @@ def test_numbers_are_read_as_they_stand():
         _ = people.favourable
 
 
-@pytest.mark.parametrize(("price", "shown"), [(np.nan, "nan"), ("dear", "'dear'"), (np.inf, "inf")])
+@pytest.mark.parametrize(("price", "shown"), [(np.nan, "an empty cell"), ("dear", "'dear'"), (np.inf, "inf")])
 def test_a_number_that_is_none_is_refused_by_row(price, shown):
     schema = infer_schema(PRICES, target="price")
     frame = PRICES.astype({"price": object})
     frame.loc[4, "price"] = price
-    with pytest.raises(DataError, match=f"row 5: expected a finite number, got {shown}"):
+    with pytest.raises(DataError, match=f"row 5: expected a finite number as target, got {shown}"):
         encode(schema, frame)
 
 

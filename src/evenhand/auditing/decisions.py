@@ -21,7 +21,7 @@ from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Integers, Progress
 from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
-from evenhand.schema.given_labels import RecordedLabels
+from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.people import People
 
 

@@ -23,7 +23,7 @@ from evenhand.individual.result import IndividualResult
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
 from evenhand.models.subject import Subject
-from evenhand.schema.given_labels import RecordedLabels
+from evenhand.schema.decisions import RecordedLabels
 from evenhand.schema.target import Target
 
 NO_FAVOURABLE = "it compares how often one favourable label is given, and none is favourable here"

@@ -31,7 +31,7 @@ from evenhand.dossier.tables import (
 from evenhand.dossier.trade import ScoreComparisons, compare_scores
 from evenhand.errors import DossierError, OptionError
 from evenhand.groups.proxies.rates import measure_proxies
-from evenhand.schema.rows.cells import is_lazy
+from evenhand.schema.counted import is_lazy
 
 
 def compile_dossier(

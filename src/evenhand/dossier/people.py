@@ -18,13 +18,11 @@ from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_count, list_some, suggest_name
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.dossier.config import DossierConfig, OutcomeFields
+from evenhand.dossier.ranks import Scale, ScoreRange, count_scored, find_ranked, measure_range
 from evenhand.errors import DossierError
 from evenhand.schema.columns import list_columns
-from evenhand.schema.reading import count_words
-from evenhand.schema.rows.cells import ScoreSums, count_rows, is_lazy
-from evenhand.schema.rows.coded import CodedColumn
-from evenhand.schema.rows.places import locate_value
-from evenhand.schema.rows.ranks import Scale, ScoreRange, count_scored, find_ranked, measure_range
+from evenhand.schema.counted import ScoreSums, count_rows, is_lazy, locate_value
+from evenhand.schema.table import Table
 from evenhand.schema.words import (
     find_variants,
     folded,
@@ -204,7 +202,7 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
     else:
         if is_lazy(frame):
             counted = count_rows(frame, list(dict.fromkeys([*columns, column])), location=location or "data")
-            rows = _Rows(counted.table, location, counted.counts, frame)
+            rows = _Rows(counted.frame, location, counted.counts, frame)
         else:
             rows = _Rows(nw.from_native(frame, eager_only=True), location)
         assessed, outcomes, words = _read_outcome(rows, config)
@@ -224,8 +222,11 @@ def read_people(frame: Any, config: DossierConfig, *, location: str | None = Non
                 **({"row": first + 1} if rows.counts is None else {"rows": number}),
             )
     counts = np.ones(len(assessed), dtype=np.int64) if rows.counts is None else rows.counts
-    cells = {name: CodedColumn.read(rows.table[field.column], rows.counts) for name, field in config.attributes.items()}
-    unknown = {name: count_words(cells[name], assessed & (own.codes < 0)) for name, own in attributes.items()}
+    table = Table(rows.table, rows.counts)
+    unknown = {
+        name: table[config.attributes[name].column].count_words(assessed & (own.codes < 0))
+        for name, own in attributes.items()
+    }
     return AssessedPeople(attributes, counts, assessed, outcomes, scores, strata, words, unknown)
 
 
@@ -426,7 +427,7 @@ def _score_rows(
     if lazy:
         found = count_scored(frame, columns, name, [above, *cuts], scale, location or "data")
         rows, assessed, reached = (
-            _Rows(found.rows.table, location, found.rows.counts, frame),
+            _Rows(found.rows.frame, location, found.rows.counts, frame),
             found.scored,
             found.reached,
         )

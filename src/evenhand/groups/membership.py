@@ -13,7 +13,7 @@ from evenhand.core.text import list_some, suggest_name
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.schema.attribute import Attribute
-from evenhand.schema.rows.coded import CodedColumn, is_missing
+from evenhand.schema.table import CodedColumn, is_missing
 
 MOST_NUMBERS = 10
 """An integer attribute with more values than this in the data is cut into ranges."""

@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.membership import Membership
 from evenhand.groups.names import METRIC_NAMES
-from evenhand.schema.rows.cells import ScoreSums
+from evenhand.schema.counted import ScoreSums
 from evenhand.schema.weights import PeopleWeights
 from evenhand.stats.mean import observed_means
 from evenhand.stats.proportion import effective_counts, observed_rates

@@ -23,7 +23,7 @@ from evenhand.models.language.file import ScreeningFile, read_screening_file
 from evenhand.models.language.model import ChatQuestion, LanguageModel
 from evenhand.models.language.prompts import Prompt
 from evenhand.schema.arrays import require_column
-from evenhand.schema.rows.coded import is_missing
+from evenhand.schema.table import is_missing
 
 KINDS = {"choice": CHOICE, "refused": REFUSED, "unreadable": UNREADABLE, "cut off": CUT_OFF, "failed": FAILED}
 """Kinds of outcomes as numbers."""

@@ -24,7 +24,7 @@ from evenhand.llm.result import (
     ScenarioGap,
 )
 from evenhand.llm.stopping import advise
-from evenhand.schema.rows.coded import is_missing
+from evenhand.schema.table import is_missing
 from evenhand.stats.level import bonferroni
 from evenhand.stats.multiway import MultiwayMean
 from evenhand.stats.permutation import holm

@@ -17,8 +17,8 @@ import numpy as np
 from evenhand.errors import ModelError
 from evenhand.schema import words
 from evenhand.schema.attribute import Attribute, NumberFormat
-from evenhand.schema.rows.coded import is_missing, plain_value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import is_missing, plain_value
 from evenhand.schema.words import means_unknown
 
 ColumnType: TypeAlias = Literal["words", "numbers", "booleans", "categories"]

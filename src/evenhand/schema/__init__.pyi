@@ -5,7 +5,7 @@ from .counterparts import counterparts_of
 from .decisions import DecisionRoles, RecordedDecisions
 from .infer import infer_schema, propose_columns
 from .people import People, decode, encode
-from .recorded.rankings import RankingRoles
+from .rankings import RankingRoles
 from .rules import Dependency
 from .schema import Schema, read_schema, schema_to_yaml, write_schema
 from .subdomain import Subdomain, parse_subdomain

@@ -16,13 +16,14 @@ from evenhand.schema.arrays import (
     list_column_names,
     read_column,
     read_columns,
+    require_column,
 )
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.infer import infer_schema
 from evenhand.schema.outcome import order_labels
 from evenhand.schema.people import People, encode
-from evenhand.schema.reading import describe_target
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import Table
 from evenhand.schema.target import DIRECTIONS, OutcomeRole, Target
 
 
@@ -82,11 +83,12 @@ class ColumnRoles:
         if target is None:
             hint = "name its column: `target=NAME`; or pass a schema"
             raise OptionError("expected the true labels, got neither target= nor y=", hint=hint)
-        people = encode(self._resolve(frame, target, columns, varied), frame, location=location)
+        table = Table(frame, location=location)
+        people = encode(self._resolve(table, target, columns, varied), table)
         if self.favourable is not None or self.schema is not None or people.schema.target.kind != "label":
             return people
         assert people.reading is not None  # ``encode`` sets it
-        proposed = describe_target(people.schema.target).model_copy(update={"how": "proposed"})
+        proposed = people.schema.target.describe().model_copy(update={"how": "proposed"})
         return replace(people, reading=people.reading.model_copy(update={"true_label": proposed}))
 
     def _name_labels(self, frame: Any, columns: Sequence[str], target: str | None, labels: Any) -> str:
@@ -105,7 +107,7 @@ class ColumnRoles:
             name += " (y)"
         return name
 
-    def _resolve(self, frame: Any, target: str, columns: list[str], varied: bool) -> Schema:
+    def _resolve(self, table: Table, target: str, columns: list[str], varied: bool) -> Schema:
         """Return the schema with the changes that the roles state, or infer one from the data."""
         names = list_protected(self.protected, self.schema)
         if target in names:
@@ -121,7 +123,7 @@ class ColumnRoles:
             self._check_unfavourable(schema.target)
             return schema.with_protected(names) if self.protected is not None and varied else schema
         return infer_schema(
-            frame,
+            table,
             target=target,
             protected=names if varied else (),
             compared=() if varied else names,
@@ -155,6 +157,20 @@ def list_protected(protected: Sequence[str] | None, schema: Schema | None) -> tu
         hint = "name at least one: `protected=NAME`"
         raise OptionError("expected at least one protected attribute, got none", hint=hint)
     return names
+
+
+def check_roles(roles: Mapping[str, Sequence[str | None]], columns: Sequence[str]) -> None:
+    """Check that the column of every role exists, and that no column has two roles.
+
+    Raises:
+        DataError: if there is no such column.
+        OptionError: if a column has two roles.
+    """
+    used: dict[str, str] = {}
+    for role, name in [(role, name) for role, names in roles.items() for name in names if name is not None]:
+        require_column(name, columns, role)
+        if used.setdefault(name, role) != role:
+            raise OptionError(f"expected different columns as `{used[name]}=` and `{role}=`, got {name!r} twice")
 
 
 def add_columns(data: Any, columns: Mapping[str, Any], arguments: Mapping[str, str] | None = None) -> Any:

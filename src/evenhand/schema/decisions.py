@@ -12,19 +12,20 @@ from evenhand.core.reading import OutcomeReading
 from evenhand.core.text import format_count
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import SCALARS, check_index, check_type, require_column
+from evenhand.schema.arrays import SCALARS, check_index, check_type
 from evenhand.schema.attribute import Value, find_value
 from evenhand.schema.columns import (
+    check_roles,
     list_columns,
     list_names,
     list_protected,
     refuse_arrays,
     table_of_columns,
 )
-from evenhand.schema.given_labels import GivenLabels, RecordedLabels
+from evenhand.schema.counted import CountedRows, ScoreSums, count_rows, is_lazy, locate_score, rank_scores
+from evenhand.schema.infer import choose_entries, review_columns
 from evenhand.schema.outcome import (
     DecisionLabels,
-    LabelWords,
     OutcomeColumn,
     infer_kind,
     infer_target,
@@ -35,21 +36,11 @@ from evenhand.schema.outcome import (
 )
 from evenhand.schema.people import People, encode
 from evenhand.schema.probabilities import GroupProbabilities, read_memberships
-from evenhand.schema.reading import add_left_out, describe_labels, describe_target
-from evenhand.schema.review import choose_entries, review_columns
-from evenhand.schema.rows.cells import CountedRows, ScoreSums, count_rows, is_lazy, rank_scores
-from evenhand.schema.rows.coded import CodedColumn
-from evenhand.schema.rows.places import locate_score, locate_value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import Table
 from evenhand.schema.target import OutcomeRole
 from evenhand.schema.thresholds import Thresholds
-from evenhand.schema.weights import (
-    PeopleWeights,
-    list_sample_roles,
-    name_sample_columns,
-    read_numbers,
-    read_weights,
-)
+from evenhand.schema.weights import PeopleWeights, list_sample_roles, name_sample_columns, read_weights
 from evenhand.schema.words import read_number, unknown_codes
 
 OPTIONS = {
@@ -78,8 +69,6 @@ class RecordedDecisions:
         thresholds: Thresholds that made the decisions; None if decisions were recorded.
         decided_by: Column of the decision, or of the score.
         memberships: Groups that are known by probability.
-        decision_words, truth_words: Labels of the decision and of the true label, and how the favourable ones were
-            settled; None if a score decides, or true labels are not known.
         score_sums: Sums of the scores in each cell if rows were counted (``people.counts``); ``scores`` is then None.
     """
 
@@ -94,8 +83,6 @@ class RecordedDecisions:
     decided_by: str = ""
     memberships: tuple[GroupProbabilities, ...] = ()
     score_sums: ScoreSums | None = None
-    decision_words: LabelWords | None = None
-    truth_words: LabelWords | None = None
 
     @property
     def has_scores(self) -> bool:
@@ -168,37 +155,50 @@ class RecordedNumbers:
 
 
 @dataclass(frozen=True)
-class _DecisionTable:
-    """A table of decisions in memory.
+class GivenLabels:
+    """Decided and true label of each row.
 
     Attributes:
-        frame: narwhals data frame; the counted cells of a lazy frame.
-        names: columns that define the groups.
-        location: name of the data in messages.
-        lazy: lazy frame; None if the rows are in memory.
-        counted: its counted rows.
+        names: All labels, in order if they are ordinal.
+        decided: Positions of the decided labels in ``names``, shape (n,).
+        truth: Positions of the true labels, -1 where unknown, shape (n,); None without a column of true labels.
+        ordered: Whether the labels are ordinal.
     """
 
-    frame: Any
-    names: tuple[str, ...]
-    location: str
-    lazy: Any = None
-    counted: CountedRows | None = None
+    names: tuple[Value, ...]
+    decided: Integers
+    truth: Integers | None
+    ordered: bool
 
-    @property
-    def counts(self) -> Integers | None:
-        """Number of people per row, shape (n,); None for one each."""
-        return None if self.counted is None else self.counted.counts
+    def at(self, rows: Integers) -> GivenLabels:
+        """Select rows by position."""
+        return replace(self, decided=self.decided[rows], truth=None if self.truth is None else self.truth[rows])
 
-    def count(self, mask: Booleans, rows: Integers | None = None) -> int:
-        """Count the people in the rows of a mask, or in some of these rows."""
-        sizes = mask.astype(np.int64) if self.counts is None else np.where(mask, self.counts, 0)
-        return int((sizes if rows is None else sizes[rows]).sum())
+    def worst_first(self, favourable: Value) -> GivenLabels:
+        """Reverse ordinal labels whose first label is the favourable one."""
+        if not self.ordered or favourable != self.names[0]:
+            return self
+        highest = len(self.names) - 1
+        truth = None if self.truth is None else np.where(self.truth < 0, -1, highest - self.truth)
+        return replace(self, names=self.names[::-1], decided=highest - self.decided, truth=truth)
 
-    def read_outcome(self, name: str) -> OutcomeColumn:
-        """Read a column of decisions or true labels."""
-        locate = None if self.lazy is None else lambda _, value: locate_value(self.lazy, name, value)
-        return OutcomeColumn.read(CodedColumn.read(self.frame[name], self.counts, locate), name)
+
+@dataclass(frozen=True)
+class RecordedLabels:
+    """Recorded decisions with several or ordinal labels.
+
+    Attributes:
+        people: Rows with a decided label. The attributes define the groups, and the target is the decision.
+            ``people.labels`` holds the true labels, -1 where unknown; None without a column of true labels.
+        given: Decided and true labels.
+        truth: Column of the true labels; None without one.
+        undecided: Number of rows without a decided label, which are left out.
+    """
+
+    people: People
+    given: GivenLabels
+    truth: str | None = None
+    undecided: int = 0
 
 
 @dataclass(frozen=True)
@@ -258,22 +258,16 @@ class DecisionRoles:
         Raises:
             EvenhandError: if a column is missing or cannot be used, or the favourable label is not known.
         """
-        import narwhals as nw
-
         thresholds = self._thresholds()
-        names = self._list_protected(list_columns(frame, lazy=True))
-        if is_lazy(frame):
-            counted = self._count(frame, names, thresholds, location)
-            table = _DecisionTable(counted.table, names, location, frame, counted)
-        else:
-            table = _DecisionTable(nw.from_native(frame, eager_only=True), names, location)
+        self._check_columns(list_columns(frame, lazy=True))
+        table = self._count(frame, thresholds, location) if is_lazy(frame) else Table(frame, location=location)
         if self.decision is None:
             return self._read_selected(table, None, thresholds)
-        decision = table.read_outcome(self.decision)
+        decision = _read_outcome(table, self.decision, self.decision_name)
         outcome = self._outcome_of(decision)
         if outcome.kind == "label":
             return self._read_selected(table, decision, thresholds)
-        if table.counted is not None:
+        if isinstance(table, CountedRows):
             raise DataError(
                 f"column {self.decision!r} has {len(decision.coded.values):,} different values, and "
                 "lazy rows are counted by a single favourable decision",
@@ -284,23 +278,19 @@ class DecisionRoles:
         return self._read_labels(table, decision, outcome)
 
     def _read_selected(
-        self, table: _DecisionTable, decision: OutcomeColumn | None, thresholds: Thresholds | None
+        self, table: Table, decision: OutcomeColumn | None, thresholds: Thresholds | None
     ) -> RecordedDecisions:
         """Read favourable and unfavourable decisions; None as the decision if a score decides."""
         made, truth = self._read_outcomes(table, decision)
         name = self.decision or self.target or f"decision by {self.score}"
         target = {"name": name, "favourable": made.names[-1], "values": list(made.names)}
-        reading = describe_labels(made.words)
+        reading = made.reading
         if thresholds is not None:
             ends = "or less" if self.low_is_good else "or more"
             reading = OutcomeReading(column=str(self.score), favourable=(f"{thresholds.describe()} {ends}",))
+        true_label = None if truth is None else truth.reading
         people = self._read_people(
-            table,
-            target,
-            made.known,
-            None if truth is None else truth.known,
-            reading,
-            None if truth is None else describe_labels(truth.words, self.target_name),
+            table, target, made.known, None if truth is None else truth.known, reading, true_label
         )
         rows, labels = people.rows, None
         if truth is not None:
@@ -312,10 +302,8 @@ class DecisionRoles:
             undecided=table.count(~made.known),
             thresholds=thresholds,
             decided_by=str(self.decision or self.score),
-            decision_words=None if decision is None else made.words,
-            truth_words=None if truth is None else truth.words,
         )
-        if table.counted is not None:
+        if isinstance(table, CountedRows):
             return self._add_score_sums(table, decisions, truth).merge()
         return replace(
             self._add_scores(table, decisions),
@@ -323,12 +311,12 @@ class DecisionRoles:
             memberships=read_memberships(table.frame, rows, self.membership or {}),
         )
 
-    def _read_labels(self, table: _DecisionTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
+    def _read_labels(self, table: Table, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
         """Read several decided labels, without the rows that have none."""
         for option in ("membership", "score", "weight"):
             self._refuse(option, f"one favourable decision, and {decision.name!r} is compared label by label")
         outcome.require_no_favourable(decision.name, self.favourable)
-        truth = None if self.target is None else table.read_outcome(self.target)
+        truth = None if self.target is None else _read_outcome(table, self.target)
         target = {"name": decision.name} | label_target(decision, self.favourable, outcome, truth)
         decided = decision.encode(target["values"])
         labels = None if truth is None else truth.encode(target["values"])
@@ -341,21 +329,22 @@ class DecisionRoles:
             undecided=table.count(decided < 0),
         )
 
-    def _read_numbers(self, table: _DecisionTable, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
+    def _read_numbers(self, table: Table, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedNumbers:
         """Read decided numbers, without the rows that have none."""
         target = infer_target(decision, self.favourable, outcome)
         for option in ("membership", "score"):
             self._refuse(option, f"decisions that are labels, and {decision.name!r} holds numbers")
         known = decision.positions >= 0
-        labelled = None if self.target is None else ~CodedColumn.read(table.frame[self.target]).missing()
+        labelled = None if self.target is None else ~table[self.target].missing()
         people = self._read_people(table, target, known, labelled)
         rows, numbers = people.rows, None
         if labelled is not None:
             numbers = np.full(len(rows), np.nan)
-            numbers[labelled[rows]] = read_numbers(table.frame[self.target], rows[labelled[rows]], "true number")
+            true_rows = rows[labelled[rows]]
+            numbers[labelled[rows]] = table[str(self.target)].finite_numbers(true_rows, "true number")
         return RecordedNumbers(
             people=replace(people, numbers=numbers),
-            decided=read_numbers(table.frame[decision.name], rows, "decision"),
+            decided=decision.coded.finite_numbers(rows, "decision"),
             weights=self._read_weights(table, rows),
             truth=self.target,
             undecided=table.count(~known),
@@ -363,14 +352,14 @@ class DecisionRoles:
 
     def _read_people(
         self,
-        table: _DecisionTable,
+        table: Table,
         target: dict[str, Any],
         decided: Booleans,
         labelled: Booleans | None,
         decision: OutcomeReading | None = None,
         true_label: OutcomeReading | None = None,
     ) -> People:
-        """Read the people with a decision; their ``rows`` are positions in the table.
+        """Read the people with a decision.
 
         Args:
             table: table of the decisions.
@@ -383,25 +372,15 @@ class DecisionRoles:
             raise DataError("no row has a decision")
         if labelled is not None and not (decided & labelled).any():
             raise DataError("no row has both a decision and a true label")
-        counts = table.counts
-        schema = describe_groups(
-            table.frame, table.names, target, self.schema, accept=self.accept_proposals, counts=counts
-        )
-        people = encode(
-            schema,
-            table.frame.select(list(table.names)).filter(decided.tolist()).to_native(),
-            location=table.location,
-            counts=None if counts is None else counts[decided],
-            locate=None if table.lazy is None else lambda column, _, value: locate_value(table.lazy, column, value),
-        )
+        names = list_protected(self.protected, self.schema)
+        schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
+        people = encode(schema, table, read_target=False, without={"a decision": ~decided})
         assert people.reading is not None  # ``encode`` sets it
-        rows = np.flatnonzero(decided)[people.rows]
         if true_label is None and self.target is not None:
-            true_label = describe_target(schema.target.model_copy(update={"name": self.target}))
-        update = {"decision": decision or describe_target(schema.target), "true_label": true_label}
-        unlabelled = 0 if labelled is None else table.count(~labelled, rows)
-        reading = add_left_out(people.reading, "without a decision", table.count(~decided))
-        return replace(people, rows=rows, reading=reading.model_copy(update=update | {"unlabelled": unlabelled}))
+            true_label = schema.target.describe(self.target)
+        unlabelled = 0 if labelled is None else people.count(~labelled[people.rows])
+        update = {"decision": decision or schema.target.describe(), "true_label": true_label, "unlabelled": unlabelled}
+        return replace(people, reading=people.reading.model_copy(update=update))
 
     def _refuse(self, option: str, reason: str) -> None:
         """Refuse an option that does not apply to the kind of the decisions.
@@ -416,7 +395,7 @@ class DecisionRoles:
                 hint=f"leave `{argument}=` out; or name the `favourable=` label and say `kind=label`",
             )
 
-    def _count(self, frame: Any, names: Sequence[str], thresholds: Thresholds | None, location: str) -> CountedRows:
+    def _count(self, frame: Any, thresholds: Thresholds | None, location: str) -> CountedRows:
         """Count the rows of a lazy frame by attributes, decision, true label, and tenth of the score.
 
         Raises:
@@ -426,25 +405,25 @@ class DecisionRoles:
             self._refuse(option, "rows in memory, and the data frame is lazy")
         if thresholds is not None and thresholds.attribute is not None:
             self._refuse("threshold", "rows in memory, and the data frame is lazy")
-        columns = dict.fromkeys([*names, *(name for name in (self.decision, self.target) if name is not None)])
+        names = [*list_protected(self.protected, self.schema), self.decision, self.target]
         return count_rows(
             frame,
-            list(columns),
+            list(dict.fromkeys(name for name in names if name is not None)),
             self.score,
             low_is_good=self.low_is_good,
             threshold=None if thresholds is None else thresholds.default,
             location=location,
         )
 
-    def _read_weights(self, table: _DecisionTable, rows: Integers) -> PeopleWeights | None:
-        return None if self.weight is None else read_weights(table.frame, self.weight, rows)
+    def _read_weights(self, table: Table, rows: Integers) -> PeopleWeights | None:
+        return None if self.weight is None else read_weights(table, self.weight, rows)
 
-    def _add_scores(self, table: _DecisionTable, decisions: RecordedDecisions) -> RecordedDecisions:
+    def _add_scores(self, table: Table, decisions: RecordedDecisions) -> RecordedDecisions:
         """Add the scores of rows in memory, and the decisions that a threshold makes of them."""
         if self.score is None:
             return decisions
         people, thresholds, selected = decisions.people, decisions.thresholds, decisions.selected
-        scores = read_numbers(table.frame[self.score], people.rows, "score")
+        scores = table[self.score].finite_numbers(people.rows, "score")
         _refuse_codes(self.score, scores)
         if thresholds is not None:
             thresholds.check_schema(people.schema)
@@ -456,15 +435,13 @@ class DecisionRoles:
         return replace(decisions, scores=highest - scores, risks=scores, selected=selected)
 
     def _add_score_sums(
-        self, table: _DecisionTable, decisions: RecordedDecisions, truth: DecisionLabels | None
+        self, table: CountedRows, decisions: RecordedDecisions, truth: DecisionLabels | None
     ) -> RecordedDecisions:
         """Add the sums of the scores of counted rows, and the decisions that a threshold makes of them."""
-        counted, rows, selected = table.counted, decisions.people.rows, decisions.selected
-        assert counted is not None
-        people = replace(decisions.people, frame=counted.table.to_native())
-        if counted.scores is None or self.score is None:
-            return replace(decisions, people=people)
-        sums = counted.scores.at(rows)
+        if table.scores is None or self.score is None:
+            return decisions
+        rows, selected = decisions.people.rows, decisions.selected
+        sums = table.scores.at(rows)
         if sums.unusable.any():
             first = locate_score(table.lazy, self.score)
             raise DataError(
@@ -472,18 +449,18 @@ class DecisionRoles:
                 f"none{f', the first of them {first}' if first else ''})",
                 hint="leave those rows or the column of scores out",
             )
-        if decisions.thresholds is not None and counted.selected is not None:
+        if decisions.thresholds is not None and table.selected is not None:
             decisions.thresholds.check_scale(sums.given_range)
-            selected = counted.selected[rows]
+            selected = table.selected[rows]
         if truth is not None and self.target is not None:
-            labelled = np.zeros(len(counted.counts), dtype=np.int64)
-            labelled[rows] = counted.counts[rows] * truth.known[rows]
-            columns = {name: CodedColumn.read(counted.table[name], labelled) for name in counted.table.columns}
+            labelled = np.zeros(len(table), dtype=np.int64)
+            labelled[rows] = np.where(truth.known[rows], decisions.people.counts, 0)
+            columns = {name: replace(table[name], counts=labelled) for name in table.names}
             labels = columns[self.target]
             favourable = [labels.values[code] for code in sorted(set(labels.codes[truth.favourable].tolist()))]
             area = rank_scores(table.lazy, self.score, self.target, columns, favourable, sums)
             sums = replace(sums, area=area)
-        return replace(decisions, people=people, selected=selected, score_sums=sums)
+        return replace(decisions, selected=selected, score_sums=sums)
 
     def _thresholds(self) -> Thresholds | None:
         """Parse the thresholds of the scores; None if decisions are recorded.
@@ -509,49 +486,47 @@ class DecisionRoles:
         return Thresholds.parse(self.threshold).model_copy(update={"low_is_good": self.low_is_good})
 
     def _read_outcomes(
-        self, table: _DecisionTable, decision: OutcomeColumn | None
+        self, table: Table, decision: OutcomeColumn | None
     ) -> tuple[DecisionLabels, DecisionLabels | None]:
         """Read decisions and true labels. Without decisions, a score decides between the true labels."""
-        truth = None if self.target is None else table.read_outcome(self.target)
-        if truth is not None and self.target_name is not None:
-            truth = replace(truth, name=self.target_name)
-        if decision is not None and self.decision_name is not None:
-            decision = replace(decision, name=self.decision_name)
-        favourable, favourable_target = self.favourable, self.favourable_target
+        truth = None if self.target is None else _read_outcome(table, self.target, self.target_name)
+        favourable, favourable_target, settled = self.favourable, self.favourable_target, "stated"
         if decision is None:
-            stated, settled = favourable if favourable_target is None else favourable_target, "stated"
-            if truth is not None and stated is None and self.schema is None:
-                stated, _ = propose_true_label(truth, None, self._compare_scores(table))
+            label = favourable if favourable_target is None else favourable_target
+            if truth is not None and label is None and self.schema is None:
+                label, _ = propose_true_label(truth, None, self._compare_scores(table))
                 settled = "proposed"
-            labels = None if truth is None else self._labels(truth, stated, settled=settled)
+            labels = None if truth is None else self._labels(truth, label, settled=settled)
             good = "selected" if favourable is None else favourable
-            words = LabelWords("", good, (opposite_label(good),)) if labels is None else labels.words
-            every = np.ones(len(table.frame), dtype=np.bool_)
-            return DecisionLabels(words, every, ~every), labels
-        if truth is None:
-            made = self._labels(decision, favourable, self.unfavourable)
-            _require_both_outcomes(made, decision)
-            return made, None
-        if favourable is not None and favourable_target is None:
-            stated_of_truth = decision.find(favourable) is None and truth.find(favourable) is not None
-            favourable, favourable_target = (None, favourable) if stated_of_truth else (favourable, None)
+            every = np.ones(len(table), dtype=np.bool_)
+            names = (opposite_label(good), good) if labels is None else labels.names
+            return DecisionLabels(names, every, ~every), labels
+        if (
+            truth is not None
+            and favourable is not None
+            and favourable_target is None
+            and decision.find(favourable) is None
+            and truth.find(favourable) is not None
+        ):
+            favourable, favourable_target = None, favourable
         made = self._labels(decision, favourable, self.unfavourable)
         _require_both_outcomes(made, decision)
-        settled = "stated"
+        if truth is None:
+            return made, None
         if favourable_target is None:
             favourable_target, settled = propose_true_label(truth, decision, made)
         return made, self._labels(truth, favourable_target, settled=settled)
 
-    def _compare_scores(self, table: _DecisionTable) -> DecisionLabels:
+    def _compare_scores(self, table: Table) -> DecisionLabels:
         """Return which scores are above the median, or the threshold, as evidence of the favourable true label."""
-        words = LabelWords("", "high score", ("low score",))
-        if table.counted is not None:
-            known = np.full(len(table.frame), table.counted.selected is not None)
-            return DecisionLabels(words, known, known if table.counted.selected is None else table.counted.selected)
-        scores = CodedColumn.read(table.frame[str(self.score)]).numbers(read_number)
+        names = ("low score", "high score")
+        if isinstance(table, CountedRows):
+            known = np.full(len(table), table.selected is not None)
+            return DecisionLabels(names, known, known if table.selected is None else table.selected)
+        scores = table[str(self.score)].numbers(read_number)
         known = np.isfinite(scores)
         above = scores > (np.median(scores[known]) if known.any() else 0.0)
-        return DecisionLabels(words, known, above != self.low_is_good)
+        return DecisionLabels(names, known, above != self.low_is_good)
 
     def _labels(
         self,
@@ -568,18 +543,15 @@ class DecisionRoles:
         others = listed or (self.outcome is not None and self.outcome.kind == "label")
         return read_labels(column, favourable, unfavourable, others=others, settled=settled)
 
-    def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
-        """Return the columns that define the groups, after checking that every named column exists."""
-        names = list_protected(self.protected, self.schema)
-        named = {"decision": self.decision, "target": self.target, "score": self.score}
-        roles: dict[str, Sequence[str]] = {role: [name] for role, name in named.items() if name is not None}
-        roles |= {"protected": names} | list_sample_roles(self.weight, self.membership)
-        used: dict[str, str] = {}
-        for role, name in [(role, name) for role, listed in roles.items() for name in listed]:
-            require_column(name, columns, role)
-            if used.setdefault(name, role) != role:
-                raise OptionError(f"expected different columns as {used[name]}= and {role}=, got {name!r} twice")
-        return names
+    def _check_columns(self, columns: list[str]) -> None:
+        """Check that the column of every role exists, and that no column has two roles."""
+        roles: dict[str, Sequence[str | None]] = {
+            "decision": [self.decision],
+            "target": [self.target],
+            "score": [self.score],
+            "protected": list_protected(self.protected, self.schema),
+        }
+        check_roles(roles | list_sample_roles(self.weight, self.membership), columns)
 
     def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
         """Return the kind of the decision: as stated, as the schema's grades if it has these, or as inferred."""
@@ -625,36 +597,34 @@ def _refuse_codes(name: str, scores: Floats) -> None:
 
 
 def describe_groups(
-    table: Any,
-    names: Sequence[str],
-    target: dict[str, Any],
-    schema: Schema | None,
-    *,
-    accept: bool,
-    counts: Integers | None = None,
+    table: Table, names: Sequence[str], target: dict[str, Any], schema: Schema | None, *, accept: bool
 ) -> Schema:
     """Build a schema of the attributes that define the groups.
 
     Args:
-        table: narwhals data frame.
+        table: table of the people.
         names: columns of the attributes.
         target: entry of the target, which is the decision.
         schema: schema of the columns; inferred from the data if None.
         accept: whether to accept the proposals for columns that cannot be attributes as they are.
-        counts: number of people per row; None for one each.
 
     Raises:
         SchemaError: if the schema lacks an attribute.
     """
     entries: list[dict[str, Any]] = []
     if schema is None:
-        entries = choose_entries(review_columns(table, names, protected=names, counts=counts), accept=accept)
+        entries = choose_entries(review_columns(table, names, protected=names), accept=accept)
         for entry in entries:
             if entry.pop("missing", None) is not None:
                 entry["unknown"] = []  # people without a value are counted, and left out of this attribute's groups
     else:
         entries = [schema[name].model_dump(exclude_unset=True) for name in names]
     return Schema.parse({"target": target, "attributes": [entry | {"protected": False} for entry in entries]})
+
+
+def _read_outcome(table: Table, column: str, name: str | None = None) -> OutcomeColumn:
+    """Read a column of decisions or true labels, which may be known by another name."""
+    return OutcomeColumn.read(replace(table[column], name=name or column))
 
 
 def table_of_decisions(

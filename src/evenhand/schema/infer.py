@@ -1,25 +1,127 @@
-"""Infer a schema from a data frame."""
+"""Infer a schema from a table: an entry per column, or a proposal where the entry is for the user to decide.
+
+The model must receive the cells it was trained on. So most proposals pass a column to the model unchanged
+(``passthrough``), which suits identifiers, dates and texts. Amounts, percentages and decimals such as ``12.50`` become
+numbers that are written back as the same words (``written``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from evenhand.errors import DataError
 from evenhand.schema.arrays import require_column
-from evenhand.schema.attribute import Value
+from evenhand.schema.attribute import Value, guess_format
 from evenhand.schema.outcome import OutcomeColumn, infer_target
-from evenhand.schema.review import ColumnProposal, choose_entries, review_columns
-from evenhand.schema.rows.coded import CodedColumn
 from evenhand.schema.schema import PASSTHROUGH, Schema
+from evenhand.schema.table import CodedColumn, Table, is_missing, is_number, list_values, plain_value, sort_key
 from evenhand.schema.target import OutcomeRole
+from evenhand.schema.words import LARGEST_INTEGER, find_variants, means_unknown, parse_number, truth_key, unknown_codes
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
+MAX_CATEGORIES = 1000
+"""Maximum number of categories of an attribute."""
+
+MAX_DISTINCT = 50
+"""Maximum number of distinct words that are categories in a table of any size."""
+
+FEW_DISTINCT = 20
+"""Maximum number of distinct dates or amounts for a column to be categorical."""
+
+TYPICAL = 0.95
+"""Minimum share of the distinct words with the same form, such as dates, for the column to have that form."""
+
+STRAY_WORDS, STRAY_SHARE = 3, 0.2
+"""Maximum number of distinct words among numbers, and of their share of the rows, for them to mean "unknown"."""
+
+REPEATED, MOST_UNKNOWN = 3, 0.5
+"""Minimum number of rows, and maximum share of the rows, with the same code for "unknown"."""
+
+LEAST_OTHERS = 3
+"""Minimum number of distinct other numbers for a number to be recognised as an outlying code."""
+
+RANGES = 5
+"""Number of ranges proposed for a protected real number."""
+
+COUNTED_ROWS = 20
+"""Minimum number of rows for a column to be recognised as a row number or a copy of the target."""
+
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+LEADING_ZERO = re.compile(r"[+-]?0\d")
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}([. ]\d{3})+(,\d+)?|[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+COMMA_OR_NONE = re.compile(rf"{DECIMAL_COMMA.pattern}|[+-]?\d+(\.\d+)?")
+CURRENCY = r"([$€£¥₹₽₺₩₦₫฿₪₱₴]|[A-Z]{1,3}\$|[A-Z]{2,3}|Rs\.?|kr\.?|zł|Kč|Ft)"
+AMOUNT = r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*([kKmM]|mn|bn|Mio\.?)?"
+MONEY = re.compile(
+    rf"[+-]?({CURRENCY}[ \u00a0]?{AMOUNT}|{AMOUNT}[ \u00a0\u202f]?{CURRENCY})( ?(/|per )[A-Za-z]+| p\.a\.)?"
+)
+PERCENT = re.compile(
+    r"[+-]?(%[ \u00a0]?\d[\d.,]*|\d[\d.,]*[ \u00a0\u202f]?(%|pct\.?|percent|per cent|Prozent))", re.IGNORECASE
+)
+DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -,]+\d{2,4}"
+    r"|[A-Za-z]{3,9} \d{1,2}(, | )\d{4})([T ,]+\d{1,2}:\d{2}.*)?"
+)
+POSTAL_NAME = re.compile(r"(zip|postal|post)[ _-]?(code)?s?|plz|.*[ _](zip|postcode|plz)|zip[ _-].*|.*zipcode", re.I)
+IDENTIFIER_NAME = re.compile(
+    r"(.*[ _-])?(id|ids|uuid|guid|index|idx|key|nr|no|number|ssn|row)|.*[a-z](ID|Id|UUID)", re.A
+)
+
+
+GROUP_ZIP_CODES = "group it, by region for instance"
+CONVERT_DATES = "turn it into a number, such as an age"
+LEAVE_OUT = "leave it out"
+
+FORMS = (
+    (NUMBER, "numbers"),
+    (DATE, "dates"),
+    (PERCENT, "percentages that are written as words"),
+    (COMMA_OR_NONE, "numbers with commas that are written as words"),
+    (MONEY, "amounts of money that are written as words"),
+)
+
+
+@dataclass(frozen=True)
+class ColumnProposal:
+    """A problem with a column as an attribute, and a proposed entry of the schema.
+
+    Attributes:
+        column: name of the column.
+        problem: the problem, with the numbers that show it.
+        entry: proposed entry of the schema; None if there is no proposal.
+        advice: the proposal in words, or how to continue without one.
+        required: whether the user must decide. Otherwise the column can be used as it is.
+    """
+
+    column: str
+    problem: str
+    entry: dict[str, Any] | None = field(hash=False)
+    advice: str
+    required: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.problem}: {self.advice}"
+
+
+@dataclass(frozen=True)
+class ReviewedColumn:
+    """The entry of the schema that a column's values suggest, a proposal, or both."""
+
+    entry: dict[str, Any] | None
+    proposal: ColumnProposal | None = None
+
 
 def infer_schema(
-    frame: IntoDataFrame,
+    frame: IntoDataFrame | Table,
     *,
     target: str,
     protected: Sequence[str] = (),
@@ -53,16 +155,13 @@ def infer_schema(
             lists all of these with the proposals.
         SchemaError: if the favourable label cannot be proposed or does not occur.
     """
-    import narwhals as nw
-
-    table = nw.from_native(frame, eager_only=True)
+    table = Table.of(frame)
     for argument, names in (("target", [target]), ("protected", [*protected, *compared]), ("ignore", ignore)):
         for name in names:
-            require_column(name, table.columns, argument)
-    decided = CodedColumn.read(table[target])
-    described = infer_target(OutcomeColumn.read(decided, target), favourable, outcome, unfavourable)
-    names = _attribute_names(table, target, ignore)
-    columns = review_columns(table, names, protected=protected, compared=compared, target=decided)
+            require_column(name, table.names, argument)
+    described = infer_target(OutcomeColumn.read(table[target]), favourable, outcome, unfavourable)
+    names = [name for name in table.names if name not in (target, *ignore)]
+    columns = review_columns(table, names, protected=protected, compared=compared, target=table[target])
     attributes = choose_entries(columns, accept=accept_proposals)
     if not any(entry["kind"] != PASSTHROUGH for entry in attributes):
         hint = "an audit needs at least one column of numbers or categories"
@@ -71,7 +170,7 @@ def infer_schema(
 
 
 def propose_columns(
-    frame: IntoDataFrame, *, target: str, protected: Sequence[str] = (), ignore: Sequence[str] = ()
+    frame: IntoDataFrame | Table, *, target: str, protected: Sequence[str] = (), ignore: Sequence[str] = ()
 ) -> tuple[ColumnProposal, ...]:
     """Propose entries for columns that cannot be attributes as they are, or that are better described otherwise.
 
@@ -86,13 +185,375 @@ def propose_columns(
         ...     print(proposal)
         born holds dates or times, such as 1970-01-01 00:00:00: passthrough
     """
-    import narwhals as nw
-
-    table = nw.from_native(frame, eager_only=True)
-    decided = CodedColumn.read(table[target]) if target in table.columns else None
-    columns = review_columns(table, _attribute_names(table, target, ignore), protected=protected, target=decided)
+    table = Table.of(frame)
+    names = [name for name in table.names if name not in (target, *ignore)]
+    decided = table[target] if target in table.names else None
+    columns = review_columns(table, names, protected=protected, target=decided)
     return tuple(column.proposal for column in columns if column.proposal is not None)
 
 
-def _attribute_names(table: Any, target: str, ignore: Sequence[str]) -> list[str]:
-    return [name for name in table.columns if name != target and name not in ignore]
+def review_columns(
+    table: Table,
+    names: Iterable[str],
+    *,
+    protected: Sequence[str] = (),
+    compared: Sequence[str] = (),
+    target: CodedColumn | None = None,
+) -> list[ReviewedColumn]:
+    """Review columns of a table.
+
+    Args:
+        table: one row per person.
+        names: columns to review.
+        protected: columns that a decision must not depend on.
+        compared: columns that only form groups; they may be real numbers.
+        target: true labels, to recognise columns that repeat them.
+    """
+    return [_Review(table, name, name in protected, name in compared, target).column() for name in names]
+
+
+def choose_entries(reviewed: Sequence[ReviewedColumn], *, accept: bool) -> list[dict[str, Any]]:
+    """Return the entries of a schema for reviewed columns.
+
+    Args:
+        reviewed: see ``review_columns``.
+        accept: whether to accept every proposal.
+
+    Raises:
+        DataError: if a required proposal is not accepted, or a column has none; the message lists all such columns.
+    """
+    entries: list[dict[str, Any] | None] = []
+    unresolved = []
+    for column in reviewed:
+        proposal = column.proposal
+        if proposal is not None and accept and proposal.entry is not None:
+            entries.append(proposal.entry)
+        elif proposal is not None and proposal.required:
+            unresolved.append(proposal)
+        else:
+            entries.append(column.entry)
+    if not unresolved:
+        return [entry for entry in entries if entry is not None]
+    hint = "leave columns out (`ignore=NAME`), or describe them in a schema"
+    acceptable = sum(proposal.entry is not None for proposal in unresolved)
+    if acceptable == len(unresolved):
+        hint = f"accept the proposals (`accept_proposals=True`), {hint}"
+    elif acceptable:
+        hint = f"correct the columns without a proposal, accept the others (`accept_proposals=True`), {hint}"
+    if len(unresolved) == 1:
+        raise DataError(f"column {unresolved[0].column!r} {unresolved[0].problem}: {unresolved[0].advice}", hint=hint)
+    lines = "".join(f"\n  {proposal.column}: {proposal.problem}: {proposal.advice}" for proposal in unresolved)
+    raise DataError(f"{len(unresolved)} columns cannot be attributes as they are{lines}", hint=hint)
+
+
+class _Review:
+    """Review of one column."""
+
+    def __init__(self, table: Table, name: str, protected: bool, compared: bool, target: CodedColumn | None) -> None:
+        self.series, self.name, self.protected, self.target = table.frame[name], name, protected, target
+        self.groups = protected or compared
+        self.coded = coded = table[name].with_numbers()
+        missing = coded.missing()
+        self.present, self.missing = coded.count(~missing), coded.count(missing)
+        self.rows = self.present + self.missing
+        self.values = [value for value in self.coded.values if not is_missing(value)]
+
+    def column(self) -> ReviewedColumn:
+        """Return the entry or the proposal for the column."""
+        if not self.values:
+            return self._passthrough(f"has no value in any of {self.rows:,} rows", LEAVE_OUT)
+        unusual = next((value for value in self.values if not isinstance(value, str | bool | int | float)), None)
+        if unusual is not None:
+            return self._other_type(unusual)
+        order = _ordered_categories(self.series)
+        if order is not None and all(isinstance(value, str | bool | int | float) for value in order):
+            return self._check_column({"kind": "ordinal", "values": order}, order)
+        parsed: list[Any] = [parse_number(value.strip()) if isinstance(value, str) else value for value in self.values]
+        numbers = [value for value in parsed if is_number(value)]
+        words = [value for value, number in zip(self.values, parsed, strict=True) if number is None]
+        if len(numbers) == len(self.values):
+            return self._numbers(numbers)
+        typed = any(is_number(value) for value in self.values)
+        spelled = any(NUMBER.fullmatch(_without_sign(word.strip())) for word in words if isinstance(word, str))
+        enough = not spelled and (typed or len(numbers) > FEW_DISTINCT / 2)
+        if enough and len(numbers) + len(words) == len(self.values) and self._are_stray(words, len(numbers)):
+            return self._numbers_with_words(self._entry_of_numbers(numbers), [word.strip() for word in words])
+        return self._words([value for value in self.values if isinstance(value, str)])
+
+    # Numbers.
+
+    def _numbers(self, numbers: Sequence[float]) -> ReviewedColumn:
+        infinite = next((value for value in numbers if math.isinf(value)), None)
+        if infinite is not None:
+            return self._passthrough(
+                f"has numbers that are not finite: {infinite}", "replace them, or leave cells empty"
+            )
+        entry = _number_entry(numbers)
+        low, high = entry["lower"], entry["upper"]
+        if entry["kind"] == "integer":
+            several, largest = len(numbers) > FEW_DISTINCT, max(abs(low), abs(high))
+            if largest > LARGEST_INTEGER:
+                return self._passthrough(f"has integers up to {largest:.3g}, beyond exact 64-bit floats", LEAVE_OUT)
+            if self._numbers_rows(low, high):
+                return self._passthrough(f"has another number in each of {self.rows:,} rows, an identifier", LEAVE_OUT)
+            if several and POSTAL_NAME.fullmatch(self.name):
+                return self._passthrough(f"has {len(numbers):,} zip codes, not a range of numbers", GROUP_ZIP_CODES)
+            if several and low >= 19_000_101 and high <= 21_001_231 and _are_dates(numbers):
+                return self._passthrough("has dates written as numbers", CONVERT_DATES)
+        elif self.protected and (ranges := _range_entry(numbers)) is not None:
+            return self._propose("is a protected number with fractions", ranges, "cut into ranges, `edges`")
+        column = self._check_column(entry, numbers)
+        codes = [] if column.proposal is not None else self._outlying_codes(numbers)
+        others = [value for value in numbers if value not in codes]
+        changed = self._entry_of_numbers(others) if codes else None
+        if changed is None:
+            return column
+        shown = list_values([int(code) for code in codes])
+        return self._propose(
+            f"has {shown} in several rows, far from all its other numbers ({min(others):g} to {max(others):g})",
+            changed | {"unknown": codes},
+            f"unknown: {shown}, if that is a code for an unknown value",
+            required=self.groups,
+            entry=column.entry,
+        )
+
+    def _outlying_codes(self, numbers: Sequence[float]) -> list[float]:
+        """Return the codes for "unknown" among numbers: far from all other numbers, and in several rows.
+
+        A negative code need not be far from numbers that are not negative.
+        """
+        codes = unknown_codes(numbers)
+        others = np.sort([value for value in numbers if value not in codes])
+        if not codes or len(others) < (2 if self.groups else LEAST_OTHERS):
+            return []
+        low, high = float(others[0]), float(others[-1])
+        distance = max(3 * float(np.diff(others).max()), 0.2 * (high - low))
+        for code in codes:
+            isolated = code - high >= distance or low - code >= distance or (code < 0 <= low)
+            rows = self.coded.count(self.coded.codes == self.coded.values.index(code))
+            if not isolated or rows < REPEATED or rows > MOST_UNKNOWN * self.present:
+                return []  # A code that is an ordinary number makes the others less plausible.
+        return codes
+
+    def _numbers_with_words(self, entry: dict[str, Any] | None, words: Sequence[str]) -> ReviewedColumn:
+        """Return numbers with words among them; words for "unknown" need no decision unless groups are formed."""
+        shown = list_values(sorted(words))
+        if entry is None:
+            return self._passthrough(f"has {shown} among numbers", "correct the data")
+        return self._propose(
+            f"has {shown} among numbers",
+            entry | {"unknown": list(words)},
+            "a number" + (" in ranges" if "edges" in entry else "") + f", unknown: {shown}",
+            required=self.groups or not all(means_unknown(word) for word in words),
+        )
+
+    def _entry_of_numbers(self, numbers: Sequence[float]) -> dict[str, Any] | None:
+        """Return the entry of a number; a real number that forms groups is cut into ranges, if it has enough values."""
+        if any(math.isinf(number) for number in numbers):
+            return None
+        entry = _number_entry(numbers)
+        return _range_entry(numbers) if self.groups and entry["kind"] == "real" else entry
+
+    # Words.
+
+    def _other_type(self, value: Any) -> ReviewedColumn:
+        kind = type(value).__name__
+        if isinstance(value, dt.date | dt.time | dt.timedelta) or kind in ("Timestamp", "Timedelta"):
+            return self._passthrough(f"holds dates or times, such as {value}", CONVERT_DATES)
+        return self._passthrough(f"holds {kind} values, which no attribute can", "turn it into numbers or words")
+
+    def _words(self, words: Sequence[str]) -> ReviewedColumn:
+        stripped = sorted({word.strip() for word in words})
+        others = [value for value in self.values if not isinstance(value, str)]
+        distinct = [*others, *stripped]
+        column = None if others else self._formatted(stripped)
+        if column is not None:
+            return column
+        if len(distinct) <= MAX_DISTINCT or MAX_CATEGORIES >= len(distinct) <= self.present / 2:
+            return self._check_column({"kind": "categorical", "values": sorted(distinct, key=sort_key)}, distinct)
+        kind = "too many to be categories"
+        if sum(word.count(" ") >= 3 for word in stripped) > len(stripped) / 2:
+            kind = "free text"
+        elif len(distinct) > 0.9 * self.present:
+            kind = "an identifier or free text"
+        problem = f"has {len(distinct):,} different values in {self.present:,} rows, {kind}"
+        return self._passthrough(problem, "group its values, or leave it out")
+
+    def _formatted(self, words: Sequence[str]) -> ReviewedColumn | None:
+        """Return the column of dates, amounts and decimals such as ``12.50``; None for categories.
+
+        Numbers with leading zeros are codes, and few decimals that form groups are categories.
+        """
+        if POSTAL_NAME.fullmatch(self.name) and len(words) > MAX_DISTINCT:
+            return self._passthrough(f"has {len(words):,} zip codes", GROUP_ZIP_CODES)
+        if any(LEADING_ZERO.match(word) for word in words) and all(NUMBER.fullmatch(word) for word in words):
+            return None
+        for pattern, plural in FORMS:
+            formatted = [word for word in words if pattern.fullmatch(_without_sign(word))]
+            signed = pattern is NUMBER and not all(pattern.fullmatch(word) for word in formatted)
+            several = len(words) > FEW_DISTINCT or (pattern is NUMBER and not self.groups and not signed)
+            typical = len(formatted) == len(words) or (several and len(formatted) >= TYPICAL * len(words))
+            commas = pattern is not COMMA_OR_NONE or any(DECIMAL_COMMA.fullmatch(_without_sign(word)) for word in words)
+            if not (formatted and several and typical and commas):
+                continue
+            if pattern is DATE:
+                return self._passthrough(f"has {len(words):,} dates, such as {words[0]!r}", CONVERT_DATES)
+            if pattern is NUMBER and len(words) <= FEW_DISTINCT and guess_format(formatted) is None:
+                return None  # few decimals in several spellings are categories, such as the versions 3.9 and 3.10
+            if signed:
+                plural = "numbers with signs of their own that are written as words"
+            return self._formatted_numbers(pattern, plural, evident=pattern is NUMBER and not signed)
+        return None
+
+    def _formatted_numbers(self, pattern: re.Pattern[str], plural: str, *, evident: bool) -> ReviewedColumn:
+        """Return words as numbers, if each number can be written back as its word."""
+        cells = [word for word in self.values if isinstance(word, str)]
+        strays = [word for word in cells if not pattern.fullmatch(_without_sign(word.strip()))]
+        written = [word for word in cells if word not in strays]
+        words = [word.strip() for word in strays]
+        format_ = guess_format(written)
+        numbers: list[float] = []
+        if format_ is not None and (not strays or self._are_stray(words, len(written))):
+            numbers = [format_.read(word) for word in written]
+        entry = self._entry_of_numbers(numbers) if numbers else None
+        if entry is None or format_ is None:
+            problem = f"has {'numbers in several spellings' if evident else plural}, such as {written[0]!r}"
+            return self._passthrough(problem, "turn it into numbers")
+        entry |= {"written": format_.model_dump(exclude_defaults=True)} | ({"unknown": words} if words else {})
+        return self._propose(
+            f"has {len(written):,} {plural}, such as {written[0]!r}",
+            entry,
+            f"a number, `written`: {written[0]!r} is {numbers[0]:.12g}"
+            + (f", unknown: {list_values(strays)}" if strays else ""),
+            required=self.groups or not evident or not all(means_unknown(word) for word in words),
+        )
+
+    # Entries and proposals.
+
+    def _check_column(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
+        """Return a column that can be an attribute, with a proposal if another entry is better."""
+        entry = {"name": self.name, "protected": self.protected} | entry
+        if self.missing:
+            entry["missing"] = "drop" if self.protected else "keep"
+        if self.groups:
+            return self._check_groups(entry, values)
+        if len(values) == 1:
+            return self._pass_on(f"has the same value in all rows: {values[0]!r}", entry)
+        if self._repeats_target():
+            return self._pass_on("repeats the target under another name, row by row")
+        return ReviewedColumn(entry)
+
+    def _check_groups(self, entry: dict[str, Any], values: Sequence[Any]) -> ReviewedColumn:
+        unknown = [value for value in values if means_unknown(value)]
+        known = [value for value in values if value not in unknown]
+        declared = {key: value for key, value in entry.items() if key != "missing"} | {"unknown": unknown}
+        advice = "`unknown`: counted, and left out of figures by it"
+        if unknown and len(known) < 2:
+            problem = f"has {list_values(unknown)} beside {list_values(known) or 'no other value'}"
+            return self._propose(problem, None, "if these are groups, list them as `values` in a schema")
+        if unknown:
+            return self._propose(f"has {list_values(unknown)} among its values", declared | {"values": known}, advice)
+        variants = find_variants(self.values)
+        truths = [value for value in self.values if truth_key(value) is not None]
+        if any(isinstance(value, bool) for value in truths) and len(truths) > 2:
+            problem = f"has several spellings of true and false: {list_values(truths)}"
+            return self._propose(problem, None, "use one spelling in the data")
+        if variants:
+            shown = "; ".join(", ".join(map(repr, words)) for words in variants)
+            problem = f"has values that differ in case or spaces alone: {shown}"
+            return self._propose(problem, None, "use one spelling in the data")
+        if self.missing:
+            problem = f"lacks a value in {self.missing:,} of {self.rows:,} rows"
+            return self._propose(problem, declared, advice, required=False, entry=entry)
+        return ReviewedColumn(entry)
+
+    def _passthrough(self, problem: str, remedy: str) -> ReviewedColumn:
+        """Propose to pass the column to the model unchanged, unless it forms groups."""
+        if not self.groups:
+            return self._pass_on(problem)
+        role = "protected" if self.protected else "groups are made by it"
+        return self._propose(problem, None, f"{role}: {remedy}")
+
+    def _pass_on(self, problem: str, entry: dict[str, Any] | None = None) -> ReviewedColumn:
+        """Propose to pass the column to the model unchanged, which is required without another entry."""
+        proposed = {"name": self.name, "kind": PASSTHROUGH}
+        return ReviewedColumn(entry, ColumnProposal(self.name, problem, proposed, PASSTHROUGH, entry is None))
+
+    def _propose(
+        self,
+        problem: str,
+        proposed: dict[str, Any] | None,
+        advice: str,
+        *,
+        required: bool = True,
+        entry: dict[str, Any] | None = None,
+    ) -> ReviewedColumn:
+        """Propose an entry, or none; by default, the column also has it if the user need not decide."""
+        if proposed is not None:
+            proposed = {"name": self.name, "protected": self.protected} | proposed
+            if self.missing and "unknown" not in proposed:
+                proposed["unknown" if self.groups else "missing"] = [] if self.groups else "keep"
+        proposal = ColumnProposal(self.name, problem, proposed, advice, required)
+        return ReviewedColumn(proposed if entry is None else entry, proposal)
+
+    # Recognition.
+
+    def _are_stray(self, words: Sequence[str], numbers: int) -> bool:
+        """Return whether words among numbers are rare enough to mean "unknown"."""
+        if not 0 < len(words) <= STRAY_WORDS or numbers < len(words):
+            return False
+        strays = {word.strip() for word in words}
+        rows = self.coded.count(self.coded.each(lambda value: isinstance(value, str) and value.strip() in strays))
+        return rows <= STRAY_SHARE * self.present
+
+    def _numbers_rows(self, low: float, high: float) -> bool:
+        """Return whether integers identify rows: by the column's name, or by numbering the rows in order."""
+        if self.groups or self.missing or not len(self.values) == self.rows >= COUNTED_ROWS:
+            return False
+        if IDENTIFIER_NAME.fullmatch(self.name) or self.name.startswith("Unnamed: "):
+            return True
+        in_order = np.asarray(self.values, dtype=np.float64)[self.coded.codes]
+        return low in (0, 1) and bool((np.diff(in_order) == 1).all())
+
+    def _repeats_target(self) -> bool:
+        """Return whether the column and the target determine each other."""
+        if self.target is None or self.rows < COUNTED_ROWS or self.missing:
+            return False
+        if not 1 < len(self.values) == len(self.target.values) <= MAX_DISTINCT:
+            return False
+        pairs = set(zip(self.coded.codes.tolist(), self.target.codes.tolist(), strict=True))
+        return len(pairs) == len(self.values)
+
+
+def _without_sign(word: str) -> str:
+    """Remove signs of negative numbers; words without digits and dates are returned unchanged."""
+    bare = re.sub(r"^[-\u2212]|-$|[()]", "", word)
+    return bare if any(letter.isdigit() for letter in bare) and not DATE.fullmatch(word) else word
+
+
+def _number_entry(numbers: Sequence[float]) -> dict[str, Any]:
+    whole = all(float(value).is_integer() for value in numbers)
+    return {"kind": "integer" if whole else "real", "lower": float(min(numbers)), "upper": float(max(numbers))}
+
+
+def _range_entry(numbers: Sequence[float]) -> dict[str, Any] | None:
+    """Return a number as ranges with about equally many distinct values; None if there are too few values."""
+    cuts = np.quantile(np.asarray(numbers, dtype=np.float64), np.linspace(0, 1, RANGES + 1))
+    if not np.isfinite(cuts).all():
+        return None
+    edges = sorted({math.floor(cuts[0]), *(float(f"{cut:.3g}") for cut in cuts[1:-1]), math.ceil(cuts[-1])})
+    edges = [edge for edge in edges if math.floor(cuts[0]) <= edge <= math.ceil(cuts[-1])]
+    return {"kind": "ordinal", "edges": [float(edge) for edge in edges]} if len(edges) > 2 else None
+
+
+def _are_dates(numbers: Sequence[float]) -> bool:
+    """Return whether all integers read as year, month and day."""
+    parts = [divmod(int(number) % 10_000, 100) for number in numbers]
+    return all(1 <= month <= 12 and 1 <= day <= 31 for month, day in parts)
+
+
+def _ordered_categories(series: Any) -> list[Any] | None:
+    """Return the values of an ordered categorical (pandas) or Enum (polars) column, in order; None for others."""
+    import narwhals as nw
+
+    return [plain_value(value) for value in series.dtype.categories] if isinstance(series.dtype, nw.Enum) else None

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenhand.core.reading import OutcomeReading
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError, SchemaError
 from evenhand.schema.attribute import Value, find_value
-from evenhand.schema.rows.coded import CodedColumn, is_missing, list_values, parse_word, sort_key
+from evenhand.schema.table import CodedColumn, is_missing, list_values, parse_word, plain_value, sort_key
 from evenhand.schema.target import DIRECTIONS, MOST_NUMERIC_LABELS, OutcomeRole, TargetKind, guess_kind
 from evenhand.schema.words import (
     find_variants,
@@ -24,6 +25,7 @@ from evenhand.schema.words import (
     truth_key,
     unknown_codes,
     wanted,
+    word_of,
 )
 
 MOST_LABELS = 50
@@ -47,43 +49,41 @@ class OutcomeColumn:
 
     Attributes:
         coded: cells of the column.
-        name: name of the column, for messages.
         words: distinct words, in order.
         positions: position in ``words`` of each row's word, -1 if the cell is empty, shape (n,).
     """
 
     coded: CodedColumn
-    name: str
     words: tuple[Value, ...]
     positions: Integers
 
     @classmethod
-    def read(cls, coded: CodedColumn, name: str) -> OutcomeColumn:
+    def read(cls, coded: CodedColumn) -> OutcomeColumn:
         """Read the words of a column.
 
         Raises:
             DataError: if a cell is not a word, a number or a truth value, or the column is empty.
         """
-        if coded.array is not None:
-            words = tuple(number for number in coded.values if not is_missing(number))
-            positions = np.where(coded.codes == len(words), -1, coded.codes)  # a missing number comes last
-        else:
-            labels = [label_of(value) for value in coded.values]
-            by_key: dict[str, Value] = {}
-            for label in sorted((label for label in labels if label is not None), key=sort_key):
-                if not isinstance(label, str | bool | int | float):
-                    raise DataError(
-                        f"expected words or numbers in column {name!r}, got {type(label).__name__} values",
-                        hint="convert them to words or numbers",
-                    )
-                by_key.setdefault(outcome_key(label), label)
-            words = tuple(by_key.values())
-            place = {key: i for i, key in enumerate(by_key)}
-            codes = [-1 if label is None else place[outcome_key(label)] for label in labels]
-            positions = np.array(codes, dtype=np.int64)[coded.codes]
-        if not words:
-            raise DataError(f"column {name!r} is empty")
-        return cls(coded, name, words, positions)
+        labels = [label_of(value) for value in coded.values]
+        key = outcome_key if coded.array is None else plain_value  # equal numbers have one spelling
+        by_key: dict[Any, Value] = {}
+        for label in sorted((label for label in labels if label is not None), key=sort_key):
+            if not isinstance(label, str | bool | int | float):
+                raise DataError(
+                    f"expected words or numbers in column {coded.name!r}, got {type(label).__name__} values",
+                    hint="convert them to words or numbers",
+                )
+            by_key.setdefault(key(label), label)
+        place = {label: i for i, label in enumerate(by_key)}
+        codes = [-1 if label is None else place[key(label)] for label in labels]
+        if not by_key:
+            raise DataError(f"column {coded.name!r} is empty")
+        return cls(coded, tuple(by_key.values()), np.array(codes, dtype=np.int64)[coded.codes])
+
+    @property
+    def name(self) -> str:
+        """Name of the column."""
+        return self.coded.name
 
     def describe(self, chosen: Iterable[Value]) -> str:
         """Return some words with their counts and first rows, for messages."""
@@ -155,39 +155,19 @@ class OutcomeColumn:
         return [word for word in self.words if word not in unknown]
 
 
-class LabelWords(NamedTuple):
-    """Words of a column of labels, and how its favourable label was settled.
-
-    Attributes:
-        column: name of the column.
-        favourable, unfavourable: labels; an unfavourable one need not occur.
-        unknown: words of the column that mean "unknown".
-        settled: how the favourable label was settled: ``stated``, ``proposed ...``, or ``same word as the decision``.
-    """
-
-    column: str
-    favourable: Value
-    unfavourable: tuple[Value, ...]
-    unknown: tuple[Value, ...] = ()
-    settled: str = "stated"
-
-
 class DecisionLabels(NamedTuple):
     """A column of labels, of which one is favourable.
 
     Attributes:
-        words: labels of the column.
+        names: labels, the favourable one last; an unfavourable one need not occur.
         known, favourable: masks of the rows with a label, and with the favourable one, shape (n,).
+        reading: favourable, unfavourable and unknown words of the column, and how the favourable one was settled.
     """
 
-    words: LabelWords
+    names: tuple[Value, ...]
     known: Booleans
     favourable: Booleans
-
-    @property
-    def names(self) -> tuple[Value, ...]:
-        """All labels, the favourable one last."""
-        return (*self.words.unfavourable, self.words.favourable)
+    reading: OutcomeReading = OutcomeReading(column="")
 
 
 def read_labels(
@@ -211,7 +191,7 @@ def read_labels(
         SchemaError: if the favourable label cannot be proposed, or is stated and does not occur.
         DataError: if the column has too many words, or words that are neither favourable nor unfavourable.
     """
-    _check_number_of_labels(column.name, column.words)
+    check_number_of_labels(column.name, column.words)
     column.require_spelling()
     if favourable is None:
         favourable = propose_favourable(column.name, column.known_words())
@@ -236,13 +216,18 @@ def read_labels(
     favourable = favourable if match is None else match
     kinds = np.array([*(1 if word == match else -1 if word in unknown else 0 for word in column.words), -1])
     codes = kinds[column.positions]
-    words = LabelWords(
-        column.name, favourable, tuple(unfavourable) or (opposite_label(favourable),), tuple(unknown), settled
+    rest = tuple(unfavourable) or (opposite_label(favourable),)
+    reading = OutcomeReading(
+        column=column.name,
+        favourable=(word_of(favourable),),
+        unfavourable=tuple(map(word_of, rest)),
+        unknown=tuple(map(word_of, unknown)),
+        how=settled,
     )
-    return DecisionLabels(words, codes >= 0, codes == 1)
+    return DecisionLabels((*rest, favourable), codes >= 0, codes == 1, reading)
 
 
-def _check_number_of_labels(name: str, labels: Collection[Any], minimum: int = 0) -> None:
+def check_number_of_labels(name: str, labels: Collection[Any], minimum: int = 0) -> None:
     """Check that a column does not have too few or too many labels.
 
     Raises:
@@ -414,7 +399,7 @@ def infer_target(
     name, (kind, labels) = column.name, infer_kind(column, favourable, outcome)
     if kind == "number":
         return _number_target(name, labels, favourable, outcome)
-    _check_number_of_labels(name, labels, minimum=2)
+    check_number_of_labels(name, labels, minimum=2)
     outcome.require_no_favourable(name, favourable)
     if kind in ("labels", "ordinal"):
         return {"name": name} | label_target(column, favourable, replace(outcome, kind=kind))
@@ -458,7 +443,7 @@ def label_target(
     more = [] if true_labels is None else true_labels.known_words()
     by_key = {outcome_key(word): word for word in (*more, *column.words) if word not in unknown}
     labels = sorted(by_key.values(), key=sort_key)
-    _check_number_of_labels(column.name, labels, minimum=2)
+    check_number_of_labels(column.name, labels, minimum=2)
     if outcome.kind == "labels":
         return {"kind": "labels", "values": labels}
     return {"kind": "ordinal"} | order_labels(column.name, labels, favourable, outcome.order)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +12,14 @@ from numpy.typing import NDArray
 from evenhand.core.reading import TableReading
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
-from evenhand.schema.attribute import Attribute, NumberFormat, Value
-from evenhand.schema.outcome import OutcomeColumn
-from evenhand.schema.reading import count_words, describe_target, describe_types
-from evenhand.schema.rows.coded import CodedColumn, is_missing, list_values, plain_value, value_key
+from evenhand.schema.attribute import Attribute, Value
+from evenhand.schema.outcome import OutcomeColumn, check_number_of_labels
 from evenhand.schema.schema import Schema
-from evenhand.schema.words import outcome_key, read_number, truth_key, word_of
+from evenhand.schema.table import CodedColumn, Table, is_missing, list_values, plain_value, value_key
+from evenhand.schema.words import is_unusual_number, read_number, truth_key, word_of
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
-
-T = TypeVar("T")
-
-RowLocator: TypeAlias = Callable[[str, int, Any], str]
-"""Function from a column, a row's position and its value to the place of the row in the data."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +59,10 @@ class People:
     @property
     def size(self) -> int:
         """Number of people."""
-        return self._count(np.ones(len(self), dtype=np.bool_))
+        return self.count(np.ones(len(self), dtype=np.bool_))
 
-    def _count(self, mask: Booleans) -> int:
+    def count(self, mask: Booleans) -> int:
+        """Count the people in the rows of a mask."""
         return int(mask.sum() if self.counts is None else self.counts[mask].sum())
 
     @property
@@ -84,8 +78,8 @@ class People:
     def unlabelled(self) -> int:
         """Number of people whose true label or number is unknown; 0 if the data has no target column."""
         if self.labels is not None:
-            return self._count(self.labels < 0)
-        return 0 if self.numbers is None else self._count(np.isnan(self.numbers))
+            return self.count(self.labels < 0)
+        return 0 if self.numbers is None else self.count(np.isnan(self.numbers))
 
     @property
     def true_labels(self) -> Integers:
@@ -102,7 +96,7 @@ class People:
     def count_unknown(self) -> dict[str, int]:
         """Count the people with an unknown value of each attribute that declares ``unknown``."""
         declared = [attribute.name for attribute in self.schema.attributes if attribute.unknown is not None]
-        return {name: self._count(~self.is_known([name])) for name in declared}
+        return {name: self.count(~self.is_known([name])) for name in declared}
 
     def carried_columns(self) -> list[list[Any]]:
         """Return the passthrough columns of these people, each a list of n cells."""
@@ -132,87 +126,13 @@ class People:
         )
 
 
-@dataclass(frozen=True)
-class _Input:
-    """A column of an attribute, before it is encoded.
-
-    Attributes:
-        missing: mask of missing and unknown values, shape (n,).
-    """
-
-    attribute: Attribute
-    column: CodedColumn
-    missing: Booleans
-
-    def encode(self, skipped: Booleans) -> Floats:
-        """Encode the values, NaN if missing; skipped rows may hold anything."""
-        attribute, column, missing = self.attribute, self.column, self.missing | skipped
-        if attribute.is_discrete and attribute.edges is None:
-            entries = self._encode_values(missing)
-        else:
-            written = attribute.written
-            entries = column.numbers(read_number if written is None else lambda value: _read_written(written, value))
-            entries[missing] = np.nan
-            spelling = "" if written is None else f" written like {written.write(attribute.last_number)!r}"
-            hint = None if written is None else "correct the value, or `written` in the schema"
-            self.refuse(~missing & ~np.isfinite(entries), f"is not a finite number{spelling}", hint)
-            if attribute.edges is not None:
-                entries = self._encode_bins(attribute.edges, entries, missing)
-        self.refuse(
-            ~missing & ~attribute.contains(entries),
-            f"is not {'a whole number ' if attribute.kind == 'integer' else ''}between {attribute.first:g} and "
-            f"{attribute.last:g}",
-            "correct the value, or widen lower and upper in the schema",
-        )
-        return entries
-
-    def _encode_values(self, missing: Booleans) -> Floats:
-        values = self.attribute.values or ()
-        codes: dict[Hashable, float] = {}
-        for i, value in enumerate(values):
-            codes[value_key(value)] = float(i)
-            codes.setdefault(word_of(value), float(i))  # 1 and "1" are one value, unless both are listed
-
-        def position(value: Any) -> float:
-            if not isinstance(value, Hashable):
-                return np.nan
-            return codes.get(value_key(value), codes.get(word_of(value), np.nan))
-
-        entries = self.column.look_up(position)
-        entries[missing] = np.nan
-        unlisted = np.isnan(entries) & ~missing
-        hint = f"the values are: {list_values(values)}; add them to the schema or correct the data"
-        if len(np.unique(self.column.codes[unlisted])) > 1:
-            message = f"column {self.attribute.name!r} has values that are not listed: {self.column.describe(unlisted)}"
-            raise DataError(message, hint=hint)
-        self.refuse(unlisted, "is not one of its values", hint)
-        return entries
-
-    def _encode_bins(self, edges: tuple[float, ...], numbers: Floats, missing: Booleans) -> Floats:
-        self.refuse(
-            ~missing & ((numbers < edges[0]) | (numbers > edges[-1])),
-            f"lies outside its bins, {edges[0]:g} to {edges[-1]:g}",
-            "correct the value, or widen the edges in the schema",
-        )
-        codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2).astype(np.float64)
-        codes[missing] = np.nan
-        return codes
-
-    def refuse(self, rows: Booleans, problem: str, hint: str | None) -> None:
-        """Raise a DataError with the place and value of the first of some rows, if there are any."""
-        if rows.any():
-            value = self.column.at(int(np.argmax(rows)))
-            message = f"column {self.attribute.name!r}, {self.column.place(rows)}: {value!r} {problem}"
-            raise DataError(message, hint=hint)
-
-
 def encode(
     schema: Schema,
-    frame: IntoDataFrame,
+    frame: IntoDataFrame | Table,
     *,
     location: str = "data",
-    counts: Integers | None = None,
-    locate: RowLocator | None = None,
+    read_target: bool = True,
+    without: Mapping[str, Booleans] | None = None,
 ) -> People:
     """Encode the rows of a data frame (pandas, polars, pyarrow, ...).
 
@@ -220,89 +140,140 @@ def encode(
         schema: schema of the columns. A target without ``values`` gets them from the data.
         frame: one row per person; columns that the schema does not name are ignored.
         location: name of the data in messages.
-        counts: number of people per row, shape (n,); None for one each.
-        locate: function that returns where a row is in the data; None to use its position.
+        read_target: whether to read the true labels if the data has them.
+        without: rows to leave out by what they lack, such as ``a decision``; masks of shape (n,).
 
     Raises:
         DataError: if a column is missing, or a value is missing or outside its domain; the message names column,
             value and row (from 1; with counts, the number of rows).
     """
+    table = Table.of(frame, location)
     try:
-        return _encode(schema, frame, counts, locate)
+        return _encode(schema, table, read_target, without or {})
     except DataError as error:
-        error.location = error.location or location
+        error.location = error.location or table.location
         raise
 
 
-def _encode(schema: Schema, frame: IntoDataFrame, counts: Integers | None, locate: RowLocator | None) -> People:
-    import narwhals as nw
-
-    table = nw.from_native(frame, eager_only=True)
+def _encode(schema: Schema, table: Table, read_target: bool, without: Mapping[str, Booleans]) -> People:
     for name in schema.columns:
-        if name not in table.columns:
-            raise DataError(f"column {name!r} is missing", hint=f"the columns are: {', '.join(table.columns)}")
+        if name not in table.names:
+            raise DataError(f"column {name!r} is missing", hint=f"the columns are: {', '.join(table.names)}")
     if len(table) == 0:
         raise DataError("there are no rows")
-
-    def read(name: str) -> CodedColumn:
-        return CodedColumn.read(table[name], counts, None if locate is None else partial(locate, name))
-
-    inputs = []
-    for attribute in schema.attributes:
-        column = read(attribute.name)
-        missing = _missing_mask(column, schema.missing_markers, attribute.unknown)
-        inputs.append(_Input(attribute, column, missing))
-    count = inputs[0].column.people
-    keep = np.ones(len(table), dtype=bool)
-    total = count(keep)
-    left_out: dict[str, int] = {}
-    for part in inputs:
-        if part.attribute.missing == "drop" and (part.missing & keep).any():
-            left_out[f"without a value of {part.attribute.name}"] = count(part.missing & keep)
-            keep &= ~part.missing
-    for part in inputs:
-        lacking = part.missing & keep
-        if part.attribute.missing == "refuse" and part.attribute.unknown is None and lacking.any():
-            raise DataError(
-                f"column {part.attribute.name!r}, {part.column.place(lacking)}: the value is missing "
-                f"({count(lacking)} of {total} rows)",
-                hint="fill it in, or say `missing: drop`, `missing: keep` or `unknown: []` for it in the schema",
-            )
-    entries = [part.encode(~keep) for part in inputs]
+    attributes, target = schema.attributes, schema.target
+    missing = {
+        attribute.name: _find_missing(table[attribute.name], schema.missing_markers, attribute.unknown)
+        for attribute in attributes
+    }
+    dropped = {f"a value of {name}": rows for name, rows in missing.items() if schema[name].missing == "drop"}
+    keep, left_out = np.ones(len(table), dtype=np.bool_), {}
+    for reason, rows in {**without, **dropped}.items():
+        if (keep & rows).any():
+            left_out[f"without {reason}"] = table.count(keep & rows)
+            keep &= ~rows
+    for attribute in attributes:
+        if attribute.missing == "refuse" and attribute.unknown is None:
+            hint = "fill it in, or set `missing: drop`, `missing: keep` or `unknown: []` for it in the schema"
+            table[attribute.name].refuse(keep & missing[attribute.name], "a value", hint)
+    entries = [
+        _encode_attribute(attribute, table[attribute.name], keep & ~missing[attribute.name]) for attribute in attributes
+    ]
     labels, numbers = None, None
-    if schema.target.name in table.columns and schema.target.is_number:
-        numbers = _encode_target_numbers(schema, read(schema.target.name), keep)
-    elif schema.target.name in table.columns:
-        schema, labels = _encode_labels(schema, read(schema.target.name), keep)
+    has_target = read_target and target.name in table.names
+    if has_target and target.is_number:
+        numbers = _encode_target_numbers(schema, table[target.name], keep)
+    elif has_target:
+        schema, labels = _encode_labels(schema, table[target.name], keep)
     if not keep.any():
         raise DataError("no row is left after dropping those with missing values")
-    rows = np.arange(len(table))
+    positions = np.arange(len(table))
     if schema.carries_rows:
-        entries.append(rows.astype(np.float64))
+        entries.append(positions.astype(np.float64))
     reading = TableReading(
-        rows=total,
-        used=count(keep),
+        rows=table.count(np.ones(len(table), dtype=np.bool_)),
+        used=table.count(keep),
         left_out=left_out,
-        true_label=None if labels is None and numbers is None else describe_target(schema.target),
+        true_label=None if labels is None and numbers is None else schema.target.describe(),
         unknown={
-            part.attribute.name: count_words(part.column, part.missing & keep)
-            for part in inputs
-            if part.attribute.unknown is not None
+            attribute.name: table[attribute.name].count_words(keep & missing[attribute.name])
+            for attribute in attributes
+            if attribute.unknown is not None
         },
-        types=describe_types(schema.attributes, [part.column for part in inputs]),
+        types={attribute.name: kind for attribute in attributes if (kind := _unusual_type(attribute, table))},
     )
     people = People(
         schema=schema,
         individuals=np.column_stack(entries),
         labels=labels,
-        rows=rows,
-        dropped=count(~keep),
-        frame=frame,
+        rows=positions,
+        dropped=sum(left_out.get(f"without {reason}", 0) for reason in dropped),
+        frame=table.frame.to_native(),
         numbers=numbers,
-        counts=counts,
+        counts=table.counts,
         reading=reading,
     )
-    return people if keep.all() else people.at(rows[keep])
+    return people if keep.all() else people.at(positions[keep])
+
+
+def _encode_attribute(attribute: Attribute, column: CodedColumn, known: Booleans) -> Floats:
+    """Encode a column; rows that are not known become NaN and may hold anything."""
+    written, edges = attribute.written, attribute.edges
+    if attribute.values is not None and edges is None:
+        entries = column.look_up(_positions(attribute.values))
+        unlisted = known & np.isnan(entries)
+        if unlisted.any():
+            raise DataError(
+                f"column {attribute.name!r} has values that are not listed: {column.describe(unlisted)}",
+                hint=f"the values are: {list_values(attribute.values)}; add them to the schema or correct the data",
+            )
+    elif written is None:
+        entries = column.numbers(read_number)
+        column.refuse(known & ~np.isfinite(entries), "a finite number", None)
+    else:
+        entries = column.numbers(lambda value: written.read(value) if isinstance(value, str) else read_number(value))
+        expected = f"a finite number written like {written.write(attribute.last_number)!r}"
+        column.refuse(known & ~np.isfinite(entries), expected, "correct the value, or `written` in the schema")
+    entries[~known] = np.nan
+    if edges is not None:
+        inside = (entries >= edges[0]) & (entries <= edges[-1])
+        expected, limits = f"a number in its bins, {edges[0]:g} to {edges[-1]:g}", "the edges"
+    else:
+        inside = attribute.contains(entries)
+        kind = "a whole number" if attribute.kind == "integer" else "a number"
+        expected, limits = f"{kind} from {attribute.first:g} to {attribute.last:g}", "lower and upper"
+    column.refuse(known & ~inside, expected, f"correct the value, or widen {limits} in the schema")
+    if edges is not None:
+        bins = np.searchsorted(edges, entries, side="right") - 1
+        entries = np.where(known, np.clip(bins, 0, len(edges) - 2), np.nan)
+    return entries
+
+
+def _positions(values: Sequence[Value]) -> Callable[[Any], float]:
+    """Return a function from a cell to the position of its value, NaN for other cells."""
+    codes: dict[Hashable, float] = {}
+    for i, value in enumerate(values):
+        codes[value_key(value)] = float(i)
+        codes.setdefault(word_of(value), float(i))  # 1 and "1" are one value, unless both are listed
+
+    def position(cell: Any) -> float:
+        if not isinstance(cell, Hashable):
+            return np.nan
+        return codes.get(value_key(cell), codes.get(word_of(cell), np.nan))
+
+    return position
+
+
+def _unusual_type(attribute: Attribute, table: Table) -> str | None:
+    """Return the type of a column whose words look like another type; None for other columns.
+
+    The type is ``numbers`` for numbers in another spelling, such as ``$1,200``, and ``words`` for words that look like
+    numbers, such as ``02134``.
+    """
+    column = table[attribute.name]
+    if column.array is None and any(map(is_unusual_number, column.values)):
+        return "words" if attribute.is_discrete and attribute.edges is None else "numbers"
+    return None if attribute.written is None else "numbers"
 
 
 def decode(schema: Schema, individuals: Floats, *, like: Any = None, rows: Any = None) -> Any:
@@ -406,7 +377,7 @@ def _cast_loses_values(column: Any, dtype: Any) -> bool:
     return kind in "iub" and column.dtype.kind == "f" and not bool((column == column.round()).all())
 
 
-def _missing_mask(column: CodedColumn, markers: tuple[str, ...], unknown: tuple[Value, ...] | None = None) -> Booleans:
+def _find_missing(column: CodedColumn, markers: Sequence[str], unknown: Sequence[Value] | None = None) -> Booleans:
     """Return the mask of missing values, markers of missing values, and words for unknown values, shape (n,)."""
     missing = column.missing()
     if column.array is None:
@@ -415,61 +386,38 @@ def _missing_mask(column: CodedColumn, markers: tuple[str, ...], unknown: tuple[
     return missing | column.each(lambda value: word_of(value) in words) if words else missing
 
 
-def _read_written(written: NumberFormat, value: Any) -> float:
-    """Read a number in its format; NaN for other words."""
-    return written.read(value) if isinstance(value, str) else read_number(value)
-
-
 def _encode_target_numbers(schema: Schema, column: CodedColumn, keep: Booleans) -> Floats:
-    """Return the true numbers, shape (rows,); NaN in rows that are not kept."""
-    name, numbers = schema.target.name, column.numbers(read_number)
-    numbers[_missing_mask(column, schema.missing_markers) | ~keep] = np.nan
-    wrong = ~np.isfinite(numbers) & keep
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"target column {name!r}, {column.place(wrong)}: expected a finite number, got {column.at(row)!r} "
-            f"({column.people(wrong):,} such rows)",
-            hint="fill it in or remove the row; or say `kind=label` for labels",
-        )
+    """Return the true numbers, NaN in rows that are not kept, shape (n,)."""
+    numbers = column.numbers(read_number)
+    numbers[_find_missing(column, schema.missing_markers) | ~keep] = np.nan
+    hint = "fill it in or remove the row; for labels, use `kind=label`"
+    column.refuse(keep & ~np.isfinite(numbers), "a finite number as target", hint)
     return numbers
 
 
 def _encode_labels(schema: Schema, column: CodedColumn, keep: Booleans) -> tuple[Schema, Integers]:
     """Return the schema with all labels of the target, and the position of each row's label, -1 where not kept."""
-    target, name = schema.target, schema.target.name
-    labels = OutcomeColumn.read(column, name)
+    target, labels = schema.target, OutcomeColumn.read(column)
     stated = [match for value in target.values or () if (match := labels.find(value)) is not None]
     # Markers of missing values, and words for "unknown" that the target does not list as labels.
-    markers = [match for marker in schema.missing_markers if (match := labels.find(marker)) is not None]
-    markers += labels.unknown_words(stated) if stated else []
-    positions = np.array([labels.words.index(word) for word in markers], dtype=np.int64)
-    lacking = keep & ((labels.positions < 0) | np.isin(labels.positions, positions))
-    if lacking.any():
-        raise DataError(
-            f"target column {name!r}, {column.place(lacking)}: the label is missing",
-            hint="fill it in or remove the row",
-        )
+    missing = [match for marker in schema.missing_markers if (match := labels.find(marker)) is not None]
+    missing += labels.unknown_words(stated) if stated else []
+    labelled = labels.encode([word for word in labels.words if word not in missing]) >= 0
+    column.refuse(keep & ~labelled, "a label", "fill it in or remove the row")
     words = [labels.words[i] for i in np.unique(labels.positions[keep])]
-    if target.values is None:
-        several = target.kind == "labels"
-        last = [] if several else labels.require([target.favourable], "favourable")
-        ordered = (*(word for word in words if word not in last), *last)
-        if len(ordered) < 2:
-            raise DataError(
-                f"the target column {name!r} has one class only: {list_values(ordered)}",
-                hint="an audit needs people with and without the favourable label",
-            )
-        described = target.model_copy(update={"values": ordered} | ({} if several else {"favourable": last[0]}))
-        schema = schema.model_copy(update={"target": described})
-        # model_copy keeps cached properties; these depend on attributes only, which did not change.
-    values = schema.target.values or ()
+    values = target.values
+    if values is None:
+        favourable = [] if target.kind == "labels" else labels.require([target.favourable], "favourable")
+        values = (*(word for word in words if word not in favourable), *favourable)
+        check_number_of_labels(target.name, values, minimum=2)
+        update = {"values": values} | ({"favourable": favourable[0]} if favourable else {})
+        # Cached properties are kept by a copy; they depend on the attributes only, which do not change.
+        schema = schema.model_copy(update={"target": target.model_copy(update=update)})
     codes = labels.encode(values)
-    if (codes[keep] < 0).any():
-        listed = {outcome_key(value) for value in values}
-        unlisted = [word for word in words if outcome_key(word) not in listed]
+    unlisted = [labels.words[i] for i in np.unique(labels.positions[keep & (codes < 0)])]
+    if unlisted:
         raise DataError(
-            f"target column {name!r} has labels that the schema does not list: {labels.describe(unlisted)}",
+            f"target column {target.name!r} has labels that the schema does not list: {labels.describe(unlisted)}",
             hint=f"the labels are: {list_values(values)}; add them to the schema or correct the data",
         )
     return schema, np.where(keep, codes, -1)

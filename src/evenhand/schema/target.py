@@ -9,9 +9,11 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
+from evenhand.core.reading import OutcomeReading
 from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.arrays import check_type
 from evenhand.schema.attribute import Value, find_value
+from evenhand.schema.words import word_of
 
 TargetKind: TypeAlias = Literal["label", "labels", "ordinal", "number"]
 
@@ -85,6 +87,14 @@ class Target(BaseModel):
     def is_number(self) -> bool:
         """Whether the target is a number."""
         return self.kind == "number"
+
+    def describe(self, name: str | None = None) -> OutcomeReading:
+        """Describe which values are favourable, under another name of the column if one is passed."""
+        column = name or self.name
+        if self.favourable == NEITHER:
+            return OutcomeReading(column=column)
+        others = tuple(word_of(value) for value in self.values or () if value != self.favourable)
+        return OutcomeReading(column=column, favourable=(word_of(self.favourable),), unfavourable=others)
 
     def require_labels(self, analysis: str) -> None:
         """Check that the target has a favourable label.

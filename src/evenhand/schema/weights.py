@@ -13,8 +13,7 @@ from evenhand.errors import DataError
 from evenhand.schema.arrays import check_index, read_column, require_column
 from evenhand.schema.columns import add_columns, list_columns
 from evenhand.schema.probabilities import GroupProbabilities, read_membership, read_memberships
-from evenhand.schema.rows.coded import CodedColumn, is_missing
-from evenhand.schema.words import read_number
+from evenhand.schema.table import Table
 
 NEGLIGIBLE = 1e-12
 """Weights below this fraction of the mean weight count as 0."""
@@ -41,42 +40,20 @@ def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
     """Read the weights of some rows.
 
     Args:
-        frame: any data frame that narwhals supports.
+        frame: any data frame that narwhals supports, or a table.
         name: column of the weights.
         rows: positions of the rows, such as ``People.rows``.
 
     Raises:
         DataError: if a weight is missing, not a finite number, or negative, or all are 0.
     """
-    import narwhals as nw
-
-    table = nw.from_native(frame, eager_only=True)
-    values = read_numbers(table[name], rows, "weight")
+    values = Table.of(frame)[name].finite_numbers(rows, "weight")
     if values.min() < 0 or values.max() == 0:
         wrong = f"{values.min():g} in row {int(rows[np.argmin(values)]) + 1}" if values.min() < 0 else "zeros alone"
         raise DataError(f"expected weights of at least 0 in column {name!r}, got {wrong}")
     # Only ratios of weights matter; the squares of relative weights above the limit fit into floats.
     relative = values / values.mean()
     return PeopleWeights(name, np.where(relative < NEGLIGIBLE, 0.0, relative))
-
-
-def read_numbers(column: Any, rows: Any, role: str) -> Floats:
-    """Read the numbers of some rows, in any spelling.
-
-    Raises:
-        DataError: if a cell is missing, or not a finite number.
-    """
-    coded = CodedColumn.read(column)
-    numbers = coded.numbers(read_number)
-    wrong = rows[~np.isfinite(numbers[rows])]
-    if len(wrong):
-        value = coded.at(int(wrong[0]))
-        raise DataError(
-            f"column {column.name!r}, row {int(wrong[0]) + 1}: expected a finite number as {role}, got "
-            f"{'an empty cell' if is_missing(value) else repr(value)} ({len(wrong):,} such rows)",
-            hint=f"leave those rows or the column of {role}s out",
-        )
-    return np.asarray(numbers[rows])
 
 
 def name_sample_columns(

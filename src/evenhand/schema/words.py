@@ -58,6 +58,11 @@ def read_number(value: Any) -> float:
         return math.nan
 
 
+def is_unusual_number(value: Any) -> bool:
+    """Check whether a value is a word that reads as a number, but is not the canonical spelling of one."""
+    return isinstance(value, str) and math.isfinite(read_number(value)) and parse_number(value.strip()) is None
+
+
 def word_of(value: Any) -> str:
     """Return a value as text: a whole number without a decimal point, a word without blanks around it.
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from evenhand.dossier.result import DossierName
     from evenhand.models.subject import Subject
     from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, RecordedNumbers
-    from evenhand.schema.given_labels import RecordedLabels
+    from evenhand.schema.decisions import RecordedLabels
     from evenhand.schema.people import People
     from evenhand.schema.weights import SampleRoles
 

@@ -90,7 +90,7 @@ def audit_rankings(
     """Audit the rankings in DATA."""
     from evenhand import view
     from evenhand.groups.rankings.analysis import measure_rankings
-    from evenhand.schema.recorded.rankings import RankingRoles
+    from evenhand.schema.rankings import RankingRoles
 
     if data is None:
         raise OptionError("an audit of rankings needs DATA", hint="evenhand audit rankings.csv --rank COLUMN ...")

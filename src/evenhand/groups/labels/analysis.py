@@ -29,7 +29,7 @@ from evenhand.groups.result import GroupMetrics
 from evenhand.models.ledger import ask_people
 from evenhand.models.replies import Reply
 from evenhand.models.scorer import Scorer
-from evenhand.schema.given_labels import GivenLabels, RecordedLabels
+from evenhand.schema.decisions import GivenLabels, RecordedLabels
 from evenhand.schema.people import People
 from evenhand.schema.target import NEITHER
 from evenhand.stats.quantity import Quantity

@@ -39,7 +39,7 @@ from evenhand.groups.rankings.tabulate import (
     RankedLists,
     spread_lists,
 )
-from evenhand.schema.recorded.rankings import RecordedRankings
+from evenhand.schema.rankings import RecordedRankings
 from evenhand.stats.permutation import holm
 from evenhand.stats.ranked.prefixes import prefix_p_values, prefix_table
 

@@ -23,7 +23,7 @@ from evenhand.individual.search.texts import TextSearchResult
 from evenhand.models.blackbox.text_model import interpret_replies
 from evenhand.models.load import open_model
 from evenhand.schema.people import decode, encode
-from evenhand.schema.rows.coded import is_missing
+from evenhand.schema.table import is_missing
 from evenhand.schema.schema import Schema
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from evenhand.mitigation.training.network import write_network
 from evenhand.models.additive.network import AdditiveNetwork, AttributeTerm, LineTerm, StepTerm, TableTerm
 from evenhand.models.scorer import Scorer, WrappedScorer
 from evenhand.schema.people import People, decode
-from evenhand.schema.rows.coded import plain_value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import plain_value
 
 PROXIES = (
     "No decision can flip with what it does not look at. What goes along with it, such as a job or a place to live, "

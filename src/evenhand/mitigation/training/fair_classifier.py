@@ -30,8 +30,8 @@ from evenhand.models.additive.network import AdditiveNetwork, binary_labels
 from evenhand.schema.arrays import check_index
 from evenhand.schema.attribute import Value
 from evenhand.schema.people import encode
-from evenhand.schema.rows.coded import plain_value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import plain_value
 from evenhand.schema.target import Target
 
 HIDDEN = (512, 256, 64)

@@ -29,8 +29,8 @@ from evenhand.models.replies import MatchedLabels, Reply, match_labels
 from evenhand.models.scorer import check_scores
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.people import decode
-from evenhand.schema.rows.coded import list_values
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import list_values
 
 MAX_DOMAIN = 10_000
 """Values of an attribute up to which they are compared with the categories that a model learnt."""

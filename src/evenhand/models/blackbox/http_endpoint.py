@@ -59,8 +59,8 @@ from evenhand.models.outputs import (
 from evenhand.models.replies import Reply, ReplyingScorer
 from evenhand.models.scorer import ask_once
 from evenhand.schema.attribute import Value
-from evenhand.schema.rows.coded import is_missing, plain_value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import is_missing, plain_value
 
 
 @dataclass(frozen=True, eq=False)

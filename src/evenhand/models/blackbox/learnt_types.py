@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.models.column_types import ColumnInput
-from evenhand.schema.rows.coded import is_missing
+from evenhand.schema.table import is_missing
 
 
 class Columns(NamedTuple):

@@ -14,8 +14,8 @@ from evenhand.errors import DataError, ModelError
 from evenhand.models.column_types import AS_READ, ColumnTypes
 from evenhand.population.independent import uniform_population
 from evenhand.schema.people import decode, encode
-from evenhand.schema.rows.coded import is_missing
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import is_missing
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

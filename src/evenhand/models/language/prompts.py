@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
-from evenhand.schema.rows.coded import is_missing, plain_value
+from evenhand.schema.table import is_missing, plain_value
 
 MAX_TEMPLATE = 200_000
 """Characters of a template."""

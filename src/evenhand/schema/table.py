@@ -1,7 +1,8 @@
-"""Columns of tables as codes: each distinct value is processed once."""
+"""Tables as coded columns: each distinct value of a column is processed once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,51 @@ from numpy.typing import NDArray
 
 from evenhand.core.text import format_count
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.schema.words import parse_number
+from evenhand.errors import DataError
+from evenhand.schema.words import parse_number, read_number, word_of
+
+
+class Table:
+    """A data frame in memory whose columns are coded when they are first used.
+
+    Attributes:
+        frame: narwhals data frame.
+        counts: number of people per row, shape (n,); None for one each.
+        location: name of the data in messages.
+    """
+
+    def __init__(self, frame: Any, counts: Integers | None = None, location: str = "data") -> None:
+        import narwhals as nw
+
+        self.frame = nw.from_native(frame, eager_only=True)
+        self.counts, self.location = counts, location
+        self._columns: dict[str, CodedColumn] = {}
+
+    @classmethod
+    def of(cls, frame: Any, location: str = "data") -> Table:
+        """Return the table of a data frame; a table itself is returned unchanged."""
+        return frame if isinstance(frame, Table) else cls(frame, location=location)
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, name: str) -> CodedColumn:
+        if name not in self._columns:
+            self._columns[name] = CodedColumn.read(self.frame[name], self.counts, self._locator(name))
+        return self._columns[name]
+
+    @property
+    def names(self) -> list[str]:
+        """Column names."""
+        return list(self.frame.columns)
+
+    def _locator(self, name: str) -> Callable[[Any], str] | None:
+        """Return a function that locates the first row with a value of a column; None to use row numbers."""
+        return None
+
+    def count(self, rows: Booleans) -> int:
+        """Count the people in some rows."""
+        return int(rows.sum() if self.counts is None else self.counts[rows].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,20 +65,22 @@ class CodedColumn:
     """A column as its distinct values and the code of each row.
 
     Attributes:
+        name: name of the column.
         known: distinct values, and the position of each row's value among them; None to compute them on demand.
         array: numbers of the rows, shape (n,); None if the column holds anything else.
         counts: number of people per row, shape (n,); None for one each.
-        locate: function from a row's position and value to its place in the data; None to use the position.
+        locate: function that locates the first row with a value in the data; None to use row numbers.
     """
 
+    name: str
     known: tuple[tuple[Any, ...], Integers] | None
     array: NDArray[Any] | None = None
     counts: Integers | None = None
-    locate: Callable[[int, Any], str] | None = None
+    locate: Callable[[Any], str] | None = None
 
     @classmethod
     def read(
-        cls, series: Any, counts: Integers | None = None, locate: Callable[[int, Any], str] | None = None
+        cls, series: Any, counts: Integers | None = None, locate: Callable[[Any], str] | None = None
     ) -> CodedColumn:
         """Read a narwhals Series.
 
@@ -42,31 +89,22 @@ class CodedColumn:
         Args:
             series: the column.
             counts: number of people per row; None for one each.
-            locate: function that returns where a row is in the data; None to use its position.
+            locate: function that locates the first row with a value in the data; None to use row numbers.
         """
         if series.dtype.is_integer() or series.dtype.is_float():
             array = series.to_numpy()
             if array.dtype.kind == ("f" if series.dtype.is_float() else "i"):
-                return cls(None, array, counts, locate)
+                return cls(series.name, None, array, counts, locate)
         words = _code_words(series)
-        if words is not None:
-            return cls(words, None, counts, locate)._replace_values(_empty_blanks)
-        column = series.to_list()
-        kinds = set(map(type, column))
-        if any(issubclass(kind, np.generic) for kind in kinds):
-            column = [plain_value(value) for value in column]
-        # True == 1 in Python, but they are two values.
-        keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
+        cells = [] if words is not None else series.to_list()
         try:
-            numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        except TypeError:  # a value is not hashable
-            return cls((tuple(column), np.arange(len(column))), None, counts, locate)
-        codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
-        values = tuple(numbers if keys is column else (key[1] for key in numbers))
-        coded = cls((values, codes), None, counts, locate)._replace_values(_empty_blanks)
+            column = cls(series.name, words or _code_objects(cells), None, counts, locate)
+        except TypeError:  # a cell is not hashable
+            return cls(series.name, (tuple(cells), np.arange(len(cells))), None, counts, locate)
+        column = column._replace_values(_empty_blanks)
         # Numbers stored as text: 1 and "1" are one value.
-        numeric = str in kinds and any(is_number(value) for value in values)
-        return coded._replace_values(parse_word) if numeric else coded
+        numeric = words is None and any(is_number(value) for value in column.values)
+        return column._replace_values(parse_word) if numeric else column
 
     def with_numbers(self) -> CodedColumn:
         """Return the column with numbers in place of words, if every word is the canonical spelling of a number."""
@@ -117,6 +155,18 @@ class CodedColumn:
         """Return the numbers of the rows, shape (n,), after conversion unless the column holds numbers."""
         return self.look_up(convert) if self.array is None else self.array.astype(np.float64)
 
+    def finite_numbers(self, rows: Integers, role: str) -> Floats:
+        """Return the numbers of some rows, in any spelling, shape (rows,).
+
+        Raises:
+            DataError: if a cell is missing, or not a finite number.
+        """
+        numbers = self.numbers(read_number)
+        wrong = np.zeros(len(numbers), dtype=np.bool_)
+        wrong[rows] = ~np.isfinite(numbers[rows])
+        self.refuse(wrong, f"a finite number as {role}", f"leave those rows or the column of {role}s out")
+        return np.asarray(numbers[rows])
+
     def look_up(self, convert: Callable[[Any], float]) -> Floats:
         """Convert the value of each row to a number, shape (n,)."""
         numbers: Floats = np.array([convert(value) for value in self.values], dtype=np.float64)[self.codes]
@@ -126,28 +176,66 @@ class CodedColumn:
         """Return the value of one row."""
         return self.values[self.codes[row]] if self.array is None else self.array[row].item()
 
-    def people(self, rows: Booleans) -> int:
-        """Return the number of people in some rows."""
+    def count(self, rows: Booleans) -> int:
+        """Count the people in some rows."""
         return int(rows.sum() if self.counts is None else self.counts[rows].sum())
 
-    def describe(self, rows: Booleans, most: int = 12) -> str:
-        """Return the distinct values of some rows with their counts and first rows, for messages."""
-        listed = list(dict.fromkeys(self.codes[rows].tolist()))
-        parts = []
-        for code in listed[:most]:
-            same = rows & (self.codes == code)
-            count = "" if self.counts is not None else f"{format_count(self.people(same), 'row', 'rows')}, first in "
-            parts.append(f"{self.values[code]!r} ({count}{self.place(same)})")
-        return ", ".join(parts) + (f", ... ({len(listed)} in all)" if len(listed) > most else "")
+    def count_words(self, rows: Booleans) -> dict[str, int]:
+        """Count the words in some rows, most frequent first; an empty cell is the empty word."""
+        if not rows.any():
+            return {}
+        weights = None if self.counts is None else self.counts[rows]
+        sizes = np.bincount(self.codes[rows], weights=weights, minlength=len(self.values)).astype(np.int64)
+        words: Counter[str] = Counter()
+        for value, size in zip(self.values, sizes.tolist(), strict=True):
+            words["" if is_missing(value) else word_of(value)] += size
+        return {word: size for word, size in sorted(words.items(), key=lambda item: (-item[1], item[0])) if size}
 
-    def place(self, rows: Booleans) -> str:
+    def describe(self, rows: Booleans, most: int = 12) -> str:
+        """Describe the distinct values of some rows with their counts and first rows."""
+        codes = list(dict.fromkeys(self.codes[rows].tolist()))
+        parts = []
+        for code in codes[:most]:
+            same = rows & (self.codes == code)
+            count = "" if self.counts is not None else f"{format_count(self.count(same), 'row', 'rows')}, first in "
+            parts.append(f"{self.values[code]!r} ({count}{self._place(same)})")
+        return ", ".join(parts) + (f", ... ({len(codes)} in all)" if len(codes) > most else "")
+
+    def refuse(self, rows: Booleans, expected: str, hint: str | None) -> None:
+        """Refuse the values of some rows, if there are any.
+
+        Raises:
+            DataError: a row is refused; the message names the first value, its place and the number of rows.
+        """
+        if rows.any():
+            value = self.at(int(np.argmax(rows)))
+            received = "an empty cell" if is_missing(value) else repr(value)
+            raise DataError(
+                f"column {self.name!r}, {self._place(rows)}: expected {expected}, got {received} "
+                f"({format_count(self.count(rows), 'such row', 'such rows')})",
+                hint=hint,
+            )
+
+    def _place(self, rows: Booleans) -> str:
         """Return the place of the first of some rows, with the number of equal rows where rows were counted."""
         first = int(np.argmax(rows))
-        place = "" if self.locate is None else self.locate(first, self.at(first))
+        place = "" if self.locate is None else self.locate(self.at(first))
         if self.counts is None:
             return place or f"row {first + 1}"
-        equal = self.people(rows & (self.codes == self.codes[first]))
+        equal = self.count(rows & (self.codes == self.codes[first]))
         return format_count(equal, "row", "rows") + (f", the first of them {place}" if place else "")
+
+
+def _code_objects(column: list[Any]) -> tuple[tuple[Any, ...], Integers]:
+    """Return distinct values, and the position of each row's value among them."""
+    kinds = set(map(type, column))
+    if any(issubclass(kind, np.generic) for kind in kinds):
+        column = [plain_value(value) for value in column]
+    # True == 1 in Python, but they are two values.
+    keys = column if len(kinds) == 1 or bool not in kinds else [value_key(value) for value in column]
+    numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    codes = np.fromiter(map(numbers.__getitem__, keys), dtype=np.int64, count=len(keys))
+    return tuple(numbers if keys is column else (key[1] for key in numbers)), codes
 
 
 def _code_numbers(numbers: NDArray[Any]) -> tuple[tuple[Any, ...], Integers]:
@@ -170,7 +258,7 @@ def _code_words(series: Any) -> tuple[tuple[Any, ...], Integers] | None:
         return None
     native = series.to_native()
     if series.implementation.is_polars():
-        words = series.unique().to_list()
+        words = series.unique(maintain_order=True).to_list()
         codes = series.replace_strict(words, list(range(len(words))), return_dtype=nw.Int64).to_numpy()
     elif series.implementation.is_pyarrow():
         encoded = native.combine_chunks().dictionary_encode()

@@ -8,15 +8,16 @@ result does not depend on the order of the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError
-from evenhand.schema.rows.coded import CodedColumn, is_missing
+from evenhand.schema.table import CodedColumn, Table, is_missing
 
 UNIT = 2.0**24
 """Scores are rounded down to multiples of 1 / UNIT, and the remainders to multiples of 1 / UNIT^2."""
@@ -151,21 +152,28 @@ class RankedScores:
     mixed: Booleans
 
 
-@dataclass(frozen=True)
-class CountedRows:
-    """Number of rows by distinct values of some columns.
+class CountedRows(Table):
+    """Number of rows by distinct values of some columns: a table with one row per cell.
 
     Attributes:
-        table: Narwhals data frame of the columns, one row per cell.
-        counts: Number of rows, shape (cells,).
+        lazy: lazy frame that holds the rows.
         scores: Score sums; None without scores.
         selected: Whether the scores reach the threshold, shape (cells,); None without a threshold.
     """
 
-    table: Any
-    counts: Integers
-    scores: ScoreSums | None = None
-    selected: Booleans | None = None
+    def __init__(
+        self,
+        frame: Any,
+        counts: Integers,
+        lazy: Any,
+        scores: ScoreSums | None = None,
+        selected: Booleans | None = None,
+    ) -> None:
+        super().__init__(frame, counts)
+        self.lazy, self.scores, self.selected = lazy, scores, selected
+
+    def _locator(self, name: str) -> Callable[[Any], str]:
+        return partial(locate_value, self.lazy, name)
 
 
 def is_lazy(frame: Any) -> bool:
@@ -216,11 +224,11 @@ def count_rows(
         raise DataError("there are no rows", location=location)
     table = cells.select(list(columns))
     if score is None:
-        return CountedRows(table, counts)
+        return CountedRows(table, counts, frame)
     arrays: dict[str, Any] = {name: whole_numbers(cells[OWN + name]) for name in ("tenth", *sums)}
     arrays |= {end: np.asarray(cells[OWN + end].to_numpy(), np.float64) for end in ("lowest", "highest")}
     selected = None if threshold is None else whole_numbers(cells[OWN + "selected"]) == 1
-    return CountedRows(table, counts, ScoreSums(**arrays, low_is_good=low_is_good), selected)
+    return CountedRows(table, counts, frame, ScoreSums(**arrays, low_is_good=low_is_good), selected)
 
 
 def _check_values(rows: Any, columns: Sequence[str], location: str) -> None:
@@ -383,3 +391,44 @@ def add_up_rows(rows: Any, by: Sequence[str], sums: Sequence[str], value: Any = 
 def whole_numbers(column: Any) -> Integers:
     """Convert a column in memory to an array of whole numbers."""
     return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def locate_value(frame: Any, column: str, value: Any) -> str:
+    """Locate the first row with a value: ``in row 7 of 2026-03.parquet``; empty if the engine has no row numbers.
+
+    Args:
+        frame: Lazy frame that narwhals supports. Polars and DuckDB have row numbers.
+        column: Column name.
+        value: Value as the engine returned it; a missing value finds missing cells.
+    """
+    import narwhals as nw
+
+    missing = is_missing(value)
+    matches = missing_cells(nw.from_native(frame).lazy(), column) if missing else nw.col(column) == value
+    return _locate(frame, matches)
+
+
+def locate_score(frame: Any, score: str) -> str:
+    """Locate the first row without a finite score; empty if the engine has no row numbers."""
+    import narwhals as nw
+
+    return _locate(frame, ~nw.col(score).cast(nw.Float64).is_finite().fill_null(False))
+
+
+def _locate(frame: Any, condition: Any) -> str:
+    import narwhals as nw
+
+    lazy = nw.from_native(frame).lazy()
+    try:
+        if lazy.implementation.is_polars():
+            numbered = nw.from_native(lazy.to_native().with_row_index(OWN + "row"))
+            row = numbered.filter(condition).select(OWN + "row").head(1).collect().item()
+            return f"in row {row + 1:,}"
+        if lazy.implementation.is_duckdb():
+            # DuckDB adds these two columns to every Parquet file.
+            files = lazy.filter(condition).to_native().aggregate("filename, min(file_row_number) AS first")
+            name, row = files.order("filename").limit(1).fetchall()[0]
+            return f"in row {row + 1:,} of {name}"
+    except Exception:  # the row number is optional
+        return ""
+    return ""

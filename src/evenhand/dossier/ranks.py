@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.core.typing import Booleans
-from evenhand.schema.rows.cells import (
+from evenhand.schema.counted import (
     OWN,
     CountedRows,
     add_up_rows,
@@ -172,5 +172,5 @@ def count_scored(
     counted = count_rows(
         rows.select([*by, *added]), [*by, *flags], None if scale is None else OWN + "score", location=location
     )
-    scored, *reached = (whole_numbers(counted.table[name]) == 1 for name in flags)
+    scored, *reached = (whole_numbers(counted.frame[name]) == 1 for name in flags)
     return ScoredCells(counted, scored, np.array(reached).reshape(len(cuts), len(scored)))

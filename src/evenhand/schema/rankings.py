@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_type, require_column
-from evenhand.schema.columns import list_columns, list_names, table_of_columns
+from evenhand.schema.arrays import check_type
+from evenhand.schema.columns import check_roles, list_columns, list_protected, table_of_columns
 from evenhand.schema.decisions import describe_groups
 from evenhand.schema.people import People, encode
-from evenhand.schema.reading import add_left_out
-from evenhand.schema.rows.coded import CodedColumn, is_missing, plain_value
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import CodedColumn, Table
 from evenhand.schema.words import read_number
 
 LARGEST = 1e9
@@ -106,8 +105,6 @@ class RankingRoles:
         Raises:
             EvenhandError: A column is missing or contains invalid values.
         """
-        import narwhals as nw
-
         if (self.rank is None) == (self.rank_by is None):
             raise OptionError(
                 f"expected a column of ranks or one of scores, got {'neither' if self.rank is None else 'both'}",
@@ -115,10 +112,11 @@ class RankingRoles:
             )
         by_score = self.rank is None
         key, order = ("score", str(self.rank_by)) if by_score else ("rank", str(self.rank))
-        names = self._list_protected(list_columns(frame))
-        table = nw.from_native(frame, eager_only=True)
-        if len(table) == 0:
-            raise DataError("there are no rows", location=location)
+        names = tuple(dict.fromkeys(list_protected(self.protected, self.schema)))
+        relevance_role = [] if by_score and self.relevance == self.rank_by else [self.relevance]
+        roles = {"rank": [self.rank], "rank_by": [self.rank_by], "query": [self.query], "relevance": relevance_role}
+        check_roles(roles | {"protected": names}, list_columns(frame))
+        table = Table(frame, location=location)
         keys = _read_numbers(table[order], key)
         ranked = ~np.isnan(keys)
         if not ranked.any():
@@ -126,97 +124,54 @@ class RankingRoles:
         if not by_score:
             invalid = ranked & ~((keys >= 1) & (keys == np.floor(keys)) & (keys <= LARGEST))
             hint = "add 1 to ranks that start at 0; rank by a score with `rank_by=COLUMN`"
-            _refuse_rows(table[order], invalid, "a whole rank from 1", hint)
-        queries = _read_queries(table[self.query], ranked) if self.query is not None else np.zeros(len(table), np.int64)
+            table[order].refuse(invalid, "a whole rank from 1", hint)
+        queries = np.zeros(len(table), dtype=np.int64)
+        if self.query is not None:
+            unnamed = ranked & table[self.query].missing()
+            table[self.query].refuse(unnamed, "the name of a list", "fill in the name, or drop these rows")
+            queries = table[self.query].codes
         relevance = None if self.relevance is None else _read_relevance(table[self.relevance], ranked)
         target = {"name": order, "kind": "number", "favourable": "higher" if by_score else "lower"}
         schema = describe_groups(table, names, target, self.schema, accept=self.accept_proposals)
-        people = encode(schema, table.select([*names]).filter(ranked.tolist()).to_native(), location=location)
-        unranked = int((~ranked).sum())
-        assert people.reading is not None  # ``encode`` sets it
-        reading = add_left_out(people.reading, f"without a {key}", unranked)
+        people = encode(schema, table, read_target=False, without={f"a {key}": ~ranked})
         rows = np.flatnonzero(ranked)
         ranking = _rank(queries[rows], -keys[rows] if by_score else keys[rows], recorded=not by_score)
         # Rows that are left out because a value is missing still occupy a position.
-        number = np.full(len(rows), -1)
+        number = np.full(len(table), -1)
         number[people.rows] = np.arange(len(people))
-        encoded = number[ranking.order] >= 0
-        order_of_encoded = ranking.order[encoded]
+        encoded = number[rows[ranking.order]] >= 0
+        order_of_encoded = rows[ranking.order[encoded]]
         return RecordedRankings(
-            people=replace(people, rows=rows[people.rows], reading=reading).at(number[order_of_encoded]),
+            people=people.at(number[order_of_encoded]),
             lists=_renumber(ranking.lists[encoded]),
             positions=ranking.positions[encoded],
             ties=_renumber(ranking.ties[encoded]),
-            relevance=None if relevance is None else relevance[rows[order_of_encoded]],
+            relevance=None if relevance is None else relevance[order_of_encoded],
             ranked_by=order,
             by_score=by_score,
             query=self.query,
             relevance_name=self.relevance,
-            unranked=unranked,
+            unranked=int((~ranked).sum()),
             gapped=ranking.gapped,
         )
 
-    def _list_protected(self, columns: list[str]) -> tuple[str, ...]:
-        """List the protected columns, and check that all named columns exist and differ."""
-        names = list_names(() if self.protected is None else self.protected, "protected")
-        if not names and self.schema is not None:
-            names = self.schema.protected
-        if not names:
-            hint = "name at least one: `protected=NAME`"
-            raise OptionError("expected at least one protected attribute, got none", hint=hint)
-        fields = {role: getattr(self, role) for role in ("rank", "rank_by", "query", "relevance")}
-        roles: dict[str, str] = {}
-        for role, name in [*fields.items(), *(("protected", name) for name in names)]:
-            if name is None:
-                continue
-            require_column(name, columns, role)
-            # Scores may also be the relevance, to test whether attention follows the scores.
-            if roles.setdefault(name, role) != role and {role, roles[name]} != {"rank_by", "relevance"}:
-                raise OptionError(f"expected different columns as `{roles[name]}=` and `{role}=`, got {name!r} twice")
-        return tuple(dict.fromkeys(names))
 
-
-def _read_numbers(column: Any, role: str) -> Floats:
+def _read_numbers(column: CodedColumn, role: str) -> Floats:
     """Convert a column to numbers, NaN for missing values."""
-    coded = CodedColumn.read(column)
-    numbers = coded.numbers(read_number)
+    numbers = column.numbers(read_number)
     hint = f"correct or drop these rows; an empty cell is a candidate without a {role}"
-    _refuse_rows(column, ~(np.isfinite(numbers) | coded.missing()), f"a finite number as {role}", hint)
+    column.refuse(~(np.isfinite(numbers) | column.missing()), f"a finite number as {role}", hint)
     return numbers
 
 
-def _read_queries(column: Any, ranked: Booleans) -> Integers:
-    """Number the lists of all rows."""
-    coded = CodedColumn.read(column)
-    _refuse_rows(column, ranked & coded.missing(), "the name of a list", "fill in the name, or drop these rows")
-    return coded.codes
-
-
-def _read_relevance(column: Any, ranked: Booleans) -> Floats:
+def _read_relevance(column: CodedColumn, ranked: Booleans) -> Floats:
     """Read the relevance of all rows; values of unranked rows are not checked."""
     values = _read_numbers(column, "relevance")
     hint = "set the relevance of unrated candidates to 0"
-    _refuse_rows(column, ranked & ~(values >= 0), "relevance of at least 0", hint)
+    column.refuse(ranked & ~(values >= 0), "relevance of at least 0", hint)
     if values[ranked].max() == 0:
         raise DataError(f"expected a relevance above 0 in column {column.name!r}, got only 0")
     return values
-
-
-def _refuse_rows(column: Any, invalid: Booleans, expected: str, hint: str) -> None:
-    """Refuse invalid cells of a column.
-
-    Raises:
-        DataError: A cell is invalid; the message shows the first of them.
-    """
-    if invalid.any():
-        row = int(np.argmax(invalid))
-        value = plain_value(column[row])
-        shown = "an empty cell" if is_missing(value) or value == "" else repr(value)
-        raise DataError(
-            f"column {column.name!r}, row {row + 1}: expected {expected}, got {shown} "
-            f"({int(invalid.sum()):,} such rows)",
-            hint=hint,
-        )
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Columns by their distinct values, and rows counted inside the engine that holds them."""
