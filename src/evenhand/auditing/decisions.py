@@ -20,8 +20,7 @@ from evenhand.auditing.versions import count_values, library_versions
 from evenhand.core.progress import ignore_progress
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Integers, Progress
-from evenhand.schema.decisions import RecordedDecisions, RecordedNumbers
-from evenhand.schema.decisions import RecordedLabels
+from evenhand.schema.decisions import RecordedDecisions, RecordedLabels, RecordedNumbers
 from evenhand.schema.people import People
 
 
