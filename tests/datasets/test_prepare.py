@@ -176,12 +176,15 @@ def test_halves_do_not_become_whole_numbers():
         )
 
 
+VISITS = ("OBTOTV15", "OPTOTV15", "ERTOT15", "IPNGTD15", "HHTOTD15")
+
+
 def meps_rows():
     """One person, varied: what the publisher's columns hold, and whether the person is kept."""
     usual = {attribute.name: 1 for attribute in read_entry("meps15").schema.attributes if attribute.name != "RACE"}
     usual |= {"EDUCYR": 12, "HIDEG": 3, "AGE": 40, "PCS42": 51.25, "MCS42": -1, "K6SUM42": -9}
     usual = {read_entry("meps15").renamed.get(name, name): value for name, value in usual.items()}
-    usual |= {"PANEL": 19, "RACEV2X": 1, "HISPANX": 2, "PERWT15F": 21854.98} | dict.fromkeys(preparation.VISITS, 2)
+    usual |= {"PANEL": 19, "RACEV2X": 1, "HISPANX": 2, "PERWT15F": 21854.98} | dict.fromkeys(VISITS, 2)
     return [
         (usual, True),
         (usual | {"RACEV2X": 2, "OBTOTV15": 1}, True),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.dataclasses import dataclass
 
 from evenhand.core.configuration import read_configuration
 from evenhand.schema.attribute import Value
@@ -85,38 +85,61 @@ class DatasetCard(BaseModel):
     path: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class DatasetEntry:
-    """A data set as described by its YAML file.
+    """A data set and the preparation of its published file, as described by its YAML file.
+
+    Columns are named as in the frame; expressions are those of ``pandas.DataFrame.eval``.
 
     Attributes:
         card: Description for readers.
         schema: Attributes, target and favourable label.
-        header: Column names of a published file that has no header line.
-        renamed: Name in the published file of each column that is renamed.
         member: Name of the data file in a downloaded ``.zip`` file, at any depth.
         bundled: Name of the file in this package. Bundled data sets have no files and addresses.
+        header: Column names of a published file that has no header line.
+        numbers_repeated_names: Whether the second of two columns with the same name gets the suffix ``.1``.
+        renamed: Name in the published file of each column that is renamed.
+        used: Columns that only the following entries use.
+        numbers: Columns that must hold numbers before the following entries are applied.
+        words: Columns that are converted to words; whole numbers lose their decimal point.
+        keep: Condition on the rows of the frame. Default: all rows.
+        minima: Smallest value of numeric columns in the rows of the frame.
+        derived: Columns with one of two values: a condition, the value if it holds, and the value otherwise.
+        constants: Columns with the same value in all rows.
     """
 
     card: DatasetCard
     schema: Schema
-    header: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)
     member: str = ""
     bundled: str = ""
+    header: tuple[str, ...] = ()
+    numbers_repeated_names: bool = False
+    renamed: dict[str, str] = field(default_factory=dict)
+    used: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    keep: str = ""
+    minima: dict[str, float] = field(default_factory=dict)
+    derived: dict[str, tuple[str, Value, Value]] = field(default_factory=dict)
+    constants: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def published(self) -> list[str]:
+        """Columns of the published file that the frame is made from."""
+        names = dict.fromkeys((*self.card.columns, *self.used))
+        return [self.renamed.get(name, name) for name in names if name not in {*self.derived, *self.constants}]
 
 
 @cache
 def read_entry(name: str) -> DatasetEntry:
     """Read the description of a data set from its YAML file."""
     path = DESCRIPTIONS / f"{name}.yaml"
-    fields = dict(read_configuration(path, example="adult.yaml", entries="title:, rows: and schema:"))
-    schema = Schema.parse(fields.pop("schema"), location=str(path))
-    header, renamed = tuple(fields.pop("header", ())), fields.pop("renamed", {})
-    member, bundled = fields.pop("member", ""), fields.pop("bundled", "")
-    if bundled:
+    entries = dict(read_configuration(path, example="adult.yaml", entries="title:, rows: and schema:"))
+    schema = Schema.parse(entries.pop("schema"), location=str(path))
+    described = {key: entries.pop(key) for key in list(entries) if key not in DatasetCard.model_fields}
+    if bundled := described.get("bundled"):
         check = "bundled with the package"
-    elif "sha256" in fields:
+    elif "sha256" in entries:
         check = "SHA-256 of the table prepared from it, so that any faithful copy is accepted"
     else:
         check = (
@@ -125,13 +148,13 @@ def read_entry(name: str) -> DatasetEntry:
         )
     card = DatasetCard(
         name=name,
-        columns=(*schema.names, *fields.get("extra", ()), schema.target.name),
+        columns=(*schema.names, *entries.get("extra", ()), schema.target.name),
         attributes=schema.names,
         protected=schema.protected,
         target=schema.target.name,
         favourable=schema.target.favourable,
         check=check,
         place="bundled" if bundled else "to be fetched",
-        **fields,
+        **entries,
     )
-    return DatasetEntry(card, schema, header, renamed, member, bundled)
+    return DatasetEntry(card, schema, **described)

@@ -14,7 +14,7 @@ that attribute.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -97,6 +97,43 @@ def list_words(attributes: Sequence[Attribute]) -> frozenset[str]:
     return frozenset({*(attribute.name for attribute in attributes), *values})
 
 
+def find_attribute(
+    source: Source, node: Node, attributes: Iterable[Attribute], message: str | None = None
+) -> Attribute:
+    """Find the attribute that a node names.
+
+    Args:
+        source: Expression that contains the node.
+        node: Node of the expression.
+        attributes: Attributes to search.
+        message: Error message if there is no such attribute.
+
+    Raises:
+        OptionError: There is no such attribute.
+    """
+    by_name = {attribute.name: attribute for attribute in attributes}
+    name = source.word(node)
+    if name not in by_name:
+        hint = f"the attributes are: {', '.join(by_name)}"
+        raise source.unknown(message or f"there is no attribute {name!r}", node, by_name, hint)
+    return by_name[name]
+
+
+def find_entry(source: Source, node: Node, attribute: Attribute) -> float:
+    """Find the entry of the value of a discrete attribute that a node contains.
+
+    Raises:
+        OptionError: The attribute has no such value.
+    """
+    word = source.word(node)
+    entry = attribute.find_value(word, quoted=isinstance(node, Name) and node.quoted)
+    if entry is None:
+        hint = f"the values are {attribute.describe_domain()}"
+        values = map(str, attribute.values or ())
+        raise source.unknown(f"{word!r} is not a value of {attribute.name!r}", node, values, hint)
+    return entry
+
+
 def _divide(dividend: Any, divisor: Any) -> Any:
     # Division by zero gives NaN, which makes every comparison except != false.
     zero = np.asarray(divisor) == 0
@@ -122,7 +159,8 @@ class _Compiler:
 
     def __init__(self, source: Source, attributes: Sequence[Attribute], protected: Sequence[str]) -> None:
         self._source = source
-        self._attributes = {attribute.name: (attribute, column) for column, attribute in enumerate(attributes)}
+        self._attributes = attributes
+        self._names = [attribute.name for attribute in attributes]
         self._protected = protected
         self.group: tuple[str, ...] = ()
         self.columns: set[int] = set()
@@ -183,14 +221,13 @@ class _Compiler:
 
     def _attribute(self, node: Node, message: str | None = None) -> tuple[Attribute, int]:
         """Find an attribute and its column; reject protected attributes."""
-        name = self._source.word(node)
-        if name not in self._attributes:
-            hint = f"the attributes are: {', '.join(self._attributes)}"
-            raise self._source.unknown(message or f"there is no attribute {name!r}", node, self._attributes, hint)
-        if name in self._protected:
-            message = f"a constraint cannot contain the protected attribute {name!r}, which the search changes"
+        attribute = find_attribute(self._source, node, self._attributes, message)
+        if attribute.name in self._protected:
+            message = (
+                f"a constraint cannot contain the protected attribute {attribute.name!r}, which the search changes"
+            )
             raise self._source.fault(message, node, "constrain the other attributes only")
-        attribute, column = self._attributes[name]
+        column = self._names.index(attribute.name)
         self.columns.add(column)
         return attribute, column
 
@@ -207,13 +244,12 @@ class _Compiler:
         if len(set(columns)) < max(2, len(columns)):
             raise self._source.fault("a one-hot group needs at least two columns, all different", node)
         if set(ones) == {1.0}:
-            names = list(self._attributes)
-            self.group = tuple(names[column] for column in columns)
+            self.group = tuple(self._names[column] for column in columns)
         return lambda rows: (rows[:, columns] == np.array(ones)).sum(axis=1) == 1
 
     def _category(self, node: Node) -> tuple[Attribute, int] | None:
         """Find a discrete attribute and its column; None if the node is anything else."""
-        category = self._attribute(node) if self._source.word(node) in self._attributes else None
+        category = self._attribute(node) if self._source.word(node) in self._names else None
         return category if category is not None and category[0].is_discrete else None
 
     def _compare(self, left: Node, sign: str, right: Node, token: Token) -> Evaluator:
@@ -226,15 +262,13 @@ class _Compiler:
                 raise self._source.fault(f"{sign} requires an ordered attribute, got {attribute.name!r}", token)
             if other is not None:
                 return self._compare_categories(category, sign, other, token)
-            word = self._source.word(right)
-            is_word = isinstance(right, Name) and word not in self._attributes
-            code = attribute.find_value(word, quoted=isinstance(right, Name))
-            if code is not None and (is_word or isinstance(right, Number)):
+            code = None
+            if isinstance(right, Number):
+                code = attribute.find_value(right.text, quoted=False)
+            elif isinstance(right, Name) and self._source.word(right) not in self._names:
+                code = find_entry(self._source, right, attribute)
+            if code is not None:
                 return lambda rows: compare(rows[:, column], code)
-            if is_word:
-                hint = f"the values are {attribute.describe_domain()}"
-                message = f"{word!r} is not a value of {attribute.name!r}"
-                raise self._source.unknown(message, right, map(str, attribute.values or ()), hint)
         evaluate_left, evaluate_right = self._number(left), self._number(right)
         return lambda rows: compare(evaluate_left(rows), evaluate_right(rows))
 

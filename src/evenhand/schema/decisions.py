@@ -35,12 +35,12 @@ from evenhand.schema.outcome import (
     read_labels,
 )
 from evenhand.schema.people import People, encode
-from evenhand.schema.probabilities import GroupProbabilities, read_memberships
+from evenhand.schema.probabilities import GroupProbabilities
 from evenhand.schema.schema import Schema
 from evenhand.schema.table import Table
 from evenhand.schema.target import OutcomeRole
 from evenhand.schema.thresholds import Thresholds
-from evenhand.schema.weights import PeopleWeights, list_sample_roles, name_sample_columns, read_weights
+from evenhand.schema.weights import PeopleWeights, SampleRoles, name_sample_columns
 from evenhand.schema.words import read_number, unknown_codes
 
 OPTIONS = {
@@ -305,11 +305,9 @@ class DecisionRoles:
         )
         if isinstance(table, CountedRows):
             return self._add_score_sums(table, decisions, truth).merge()
-        return replace(
-            self._add_scores(table, decisions),
-            weights=self._read_weights(table, rows),
-            memberships=read_memberships(table.frame, rows, self.membership or {}),
-        )
+        scored = self._add_scores(table, decisions)
+        weights, memberships = self._sample.read(table, rows)
+        return replace(scored, weights=weights, memberships=memberships)
 
     def _read_labels(self, table: Table, decision: OutcomeColumn, outcome: OutcomeRole) -> RecordedLabels:
         """Read several decided labels, without the rows that have none."""
@@ -345,7 +343,7 @@ class DecisionRoles:
         return RecordedNumbers(
             people=replace(people, numbers=numbers),
             decided=decision.coded.finite_numbers(rows, "decision"),
-            weights=self._read_weights(table, rows),
+            weights=self._sample.read(table, rows)[0],
             truth=self.target,
             undecided=table.count(~known),
         )
@@ -415,8 +413,9 @@ class DecisionRoles:
             location=location,
         )
 
-    def _read_weights(self, table: Table, rows: Integers) -> PeopleWeights | None:
-        return None if self.weight is None else read_weights(table, self.weight, rows)
+    @property
+    def _sample(self) -> SampleRoles:
+        return SampleRoles(self.weight, self.membership)
 
     def _add_scores(self, table: Table, decisions: RecordedDecisions) -> RecordedDecisions:
         """Add the scores of rows in memory, and the decisions that a threshold makes of them."""
@@ -551,7 +550,7 @@ class DecisionRoles:
             "score": [self.score],
             "protected": list_protected(self.protected, self.schema),
         }
-        check_roles(roles | list_sample_roles(self.weight, self.membership), columns)
+        check_roles({**roles, **self._sample.by_role()}, columns)
 
     def _outcome_of(self, column: OutcomeColumn) -> OutcomeRole:
         """Return the kind of the decision: as stated, as the schema's grades if it has these, or as inferred."""

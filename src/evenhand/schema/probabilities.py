@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_index, check_names, check_rows, read_columns
+from evenhand.schema.arrays import check_index, check_rows, read_columns
 
 SUM_TOLERANCE = 1e-3
 
@@ -39,6 +39,8 @@ class GroupProbabilities:
             DataError: The columns differ in length or index, a value is not a probability, or a row does not sum to 1.
             OptionError: There are fewer than two groups.
         """
+        import pandas as pd
+
         columns = read_group_columns(name, table)
         if len(columns) < 2:
             raise OptionError(
@@ -47,7 +49,12 @@ class GroupProbabilities:
             )
         if not check_rows({f"membership[{name!r}][{group!r}]": column for group, column in columns.items()}):
             raise DataError(f"expected at least one row of probabilities by {name}, got none")
-        values = np.column_stack([_as_floats(name, group, column) for group, column in columns.items()])
+        try:
+            numbers = [pd.to_numeric(pd.Series(column)) for column in columns.values()]
+        except (TypeError, ValueError):
+            message = f"expected probabilities by {name}, got a column with other values"
+            raise DataError(message, hint="leave unknown probabilities empty") from None
+        values = np.column_stack([column.to_numpy(np.float64, na_value=np.nan) for column in numbers])
         valid = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1)
         valid &= np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE
         invalid = ~(valid | np.isnan(values).all(axis=1))
@@ -70,29 +77,6 @@ class GroupProbabilities:
         return replace(self, values=self.values[rows])
 
 
-def read_membership(membership: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """Read the columns of probabilities of each attribute.
-
-    Args:
-        membership: Attribute -> probabilities of its groups: a mapping from groups to columns, or a data frame.
-
-    Returns:
-        Attribute -> group -> column.
-
-    Raises:
-        DataError: The probabilities have no group names, or are not columns.
-        OptionError: The argument is not a mapping.
-    """
-    tables = {} if membership is None else membership
-    if not isinstance(tables, Mapping):
-        raise OptionError(
-            f"expected a mapping from attributes to probabilities as `membership=`, got {type(membership).__name__}",
-            hint='membership={"race": probabilities}',
-        )
-    names = check_names(list(tables), "membership")
-    return {name: read_group_columns(name, table) for name, table in zip(names, tables.values(), strict=True)}
-
-
 def read_group_columns(name: str, table: Any) -> dict[str, Any]:
     """Read the columns of probabilities of one attribute by group.
 
@@ -106,34 +90,3 @@ def read_group_columns(name: str, table: Any) -> dict[str, Any]:
         )
     check_index(membership={name: table})
     return read_columns(f"membership[{name!r}]", table)
-
-
-def _as_floats(name: str, group: str, column: Any) -> Floats:
-    """Convert a column of probabilities to numbers, NaN for missing values."""
-    import pandas as pd
-
-    try:
-        numbers: Floats = pd.to_numeric(pd.Series(column)).to_numpy(np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        message = f"expected probabilities of {name} {group}, got a column with other values"
-        raise DataError(message, hint="leave unknown probabilities empty") from None
-    return numbers
-
-
-def read_memberships(
-    table: Any, rows: Integers, membership: Mapping[str, Mapping[str, str]]
-) -> tuple[GroupProbabilities, ...]:
-    """Read the probabilities of some rows from columns of a table.
-
-    Args:
-        table: Narwhals data frame.
-        rows: Positions of the rows.
-        membership: Attribute -> group -> column of its probability.
-
-    Raises:
-        DataError: A column contains values that are not probabilities.
-    """
-    return tuple(
-        GroupProbabilities.read(name, {group: table[column].to_numpy()[rows] for group, column in columns.items()})
-        for name, columns in membership.items()
-    )

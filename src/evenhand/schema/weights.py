@@ -1,18 +1,18 @@
-"""Sample weights of people, such as survey weights."""
+"""Columns of sample weights and of group probabilities, which are not features of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evenhand.core.typing import Floats, Integers
-from evenhand.errors import DataError
-from evenhand.schema.arrays import check_index, read_column, require_column
+from evenhand.errors import DataError, OptionError
+from evenhand.schema.arrays import check_index, check_names, read_column, require_column
 from evenhand.schema.columns import add_columns, list_columns
-from evenhand.schema.probabilities import GroupProbabilities, read_membership, read_memberships
+from evenhand.schema.probabilities import GroupProbabilities, read_group_columns
 from evenhand.schema.table import Table
 
 NEGLIGIBLE = 1e-12
@@ -24,8 +24,8 @@ class PeopleWeights:
     """Sample weights of people, such as inverse selection probabilities of a survey.
 
     Attributes:
-        name: column of the weights.
-        values: weights, at least 0 and 1 on average, shape (n,).
+        name: Column of the weights.
+        values: Weights, at least 0 and 1 on average, shape (n,).
     """
 
     name: str
@@ -33,19 +33,19 @@ class PeopleWeights:
 
     def at(self, rows: Integers) -> PeopleWeights:
         """Select people by position."""
-        return PeopleWeights(self.name, self.values[rows])
+        return replace(self, values=self.values[rows])
 
 
 def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
     """Read the weights of some rows.
 
     Args:
-        frame: any data frame that narwhals supports, or a table.
-        name: column of the weights.
-        rows: positions of the rows, such as ``People.rows``.
+        frame: Any data frame that narwhals supports, or a table.
+        name: Column of the weights.
+        rows: Positions of the rows, such as ``People.rows``.
 
     Raises:
-        DataError: if a weight is missing, not a finite number, or negative, or all are 0.
+        DataError: A weight is missing, not a finite number, or negative, or all are 0.
     """
     values = Table.of(frame)[name].finite_numbers(rows, "weight")
     if values.min() < 0 or values.max() == 0:
@@ -56,9 +56,51 @@ def read_weights(frame: Any, name: str, rows: Integers) -> PeopleWeights:
     return PeopleWeights(name, np.where(relative < NEGLIGIBLE, 0.0, relative))
 
 
-def name_sample_columns(
-    membership: Mapping[str, Any] | None,
-) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+@dataclass(frozen=True)
+class SampleRoles:
+    """Roles of the columns of weights and group probabilities.
+
+    Attributes:
+        weight: Column of the sample weights.
+        membership: Attribute -> group -> column of its probability.
+    """
+
+    weight: str | None = None
+    membership: Mapping[str, Mapping[str, str]] | None = None
+
+    def by_role(self) -> dict[str, list[str]]:
+        """List the columns by role."""
+        roles = {"weight": [] if self.weight is None else [self.weight]}
+        return roles | {f"membership {name}": list(by.values()) for name, by in (self.membership or {}).items()}
+
+    def columns(self, frame: Any) -> list[str]:
+        """List these columns of a data frame; they are not attributes.
+
+        Raises:
+            DataError: A column is missing.
+        """
+        pairs = [(role, name) for role, names in self.by_role().items() for name in names]
+        present = list_columns(frame)
+        for role, name in pairs:
+            require_column(name, present, role)
+        return list(dict.fromkeys(name for _, name in pairs))
+
+    def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
+        """Read the weights and probabilities of some rows of a data frame or table, such as ``People.rows``.
+
+        Raises:
+            EvenhandError: A column has invalid values.
+        """
+        table = Table.of(frame)
+        weights = None if self.weight is None else read_weights(table, self.weight, rows)
+        memberships = (
+            GroupProbabilities.read(name, {group: table.frame[column].to_numpy()[rows] for group, column in by.items()})
+            for name, by in (self.membership or {}).items()
+        )
+        return weights, tuple(memberships)
+
+
+def name_sample_columns(membership: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
     """Read probabilities of groups, and name their columns.
 
     Args:
@@ -68,91 +110,48 @@ def name_sample_columns(
         Name -> column; attribute -> group -> name.
 
     Raises:
-        DataError: An argument is not a table.
+        DataError: The probabilities have no group names, or are not columns.
+        OptionError: The argument is not a mapping.
     """
+    tables = {} if membership is None else membership
+    if not isinstance(tables, Mapping):
+        raise OptionError(
+            f"expected a mapping from attributes to probabilities as `membership=`, got {type(membership).__name__}",
+            hint='membership={"race": probabilities}',
+        )
     columns: dict[str, Any] = {}
     names: dict[str, dict[str, str]] = {}
-    for attribute, probabilities in read_membership(membership).items():
-        names[attribute] = {group: f"probability of {attribute} {group}" for group in probabilities}
-        columns |= {names[attribute][group]: column for group, column in probabilities.items()}
+    for attribute in check_names(list(tables), "membership"):
+        names[attribute] = {}
+        for group, column in read_group_columns(attribute, tables[attribute]).items():
+            names[attribute][group] = f"probability of {attribute} {group}"
+            columns[names[attribute][group]] = column
     return columns, names
 
 
-@dataclass(frozen=True)
-class SampleRoles:
-    """Columns of weights and group probabilities, which are not features of the model.
-
-    Attributes:
-        weight: column of the sample weights.
-        membership: as for ``DecisionRoles``.
-    """
-
-    weight: str | None = None
-    membership: Mapping[str, Mapping[str, str]] | None = None
-
-    def columns(self, frame: Any) -> list[str]:
-        """List these columns of a data frame; they are not attributes.
-
-        Raises:
-            DataError: if a column is missing.
-        """
-        present = list_columns(frame)
-        roles = list_sample_roles(self.weight, self.membership)
-        for role, names in roles.items():
-            for name in names:
-                require_column(name, present, role)
-        return list(dict.fromkeys(name for names in roles.values() for name in names))
-
-    def read(self, frame: Any, rows: Integers) -> tuple[PeopleWeights | None, tuple[GroupProbabilities, ...]]:
-        """Read the weights and probabilities of some rows of a data frame, such as ``People.rows``.
-
-        Raises:
-            EvenhandError: if a column has invalid values.
-        """
-        import narwhals as nw
-
-        weights = None if self.weight is None else read_weights(frame, self.weight, rows)
-        table = nw.from_native(frame, eager_only=True)
-        return weights, read_memberships(table, rows, self.membership or {})
-
-
-def list_sample_roles(
-    weight: str | None, membership: Mapping[str, Mapping[str, str]] | None
-) -> dict[str, Sequence[str]]:
-    """List the columns of weights and group probabilities by role."""
-    roles: dict[str, Sequence[str]] = {"weight": [] if weight is None else [weight]}
-    return roles | {f"membership {name}": list(by.values()) for name, by in (membership or {}).items()}
-
-
 def add_sample_columns(
-    data: Any,
-    sample_weight: Any,
-    *,
-    membership: Mapping[str, Any] | None = None,
+    data: Any, sample_weight: Any, *, membership: Mapping[str, Any] | None = None
 ) -> tuple[Any, SampleRoles]:
     """Add columns of weights and group probabilities to a data frame.
 
     Args:
-        data: any data frame that narwhals supports, one row per person.
-        sample_weight: sample weights, shape (n,), or the name of their column; None for equal weights.
-        membership: attribute -> probabilities of its groups, a mapping from groups to columns or a data frame.
+        data: Any data frame that narwhals supports, one row per person.
+        sample_weight: Sample weights, shape (n,), or the name of their column; None for equal weights.
+        membership: Attribute -> probabilities of its groups: a mapping from groups to columns, or a data frame.
 
     Returns:
         The data frame, and the roles of these columns.
 
     Raises:
-        DataError: if the columns differ in length, or an argument is not a column.
+        DataError: The columns differ in length or index, or an argument is not a column.
     """
     check_index(data=data, sample_weight=sample_weight, membership=membership)
     weight, arguments = sample_weight, {}
-    columns, probable = name_sample_columns(membership)
-    if sample_weight is not None:
-        names = list_columns(data)
-        if isinstance(sample_weight, str):
-            require_column(sample_weight, names, "sample_weight")
-        else:
-            weight = "sample_weight" + " (given)" * ("sample_weight" in names)
-            columns[weight] = read_column("sample_weight", sample_weight)
-            arguments[weight] = "sample_weight"
-    roles = SampleRoles(weight, probable)
-    return add_columns(data, columns, arguments) if columns else data, roles
+    columns, names = name_sample_columns(membership)
+    if isinstance(sample_weight, str):
+        require_column(sample_weight, list_columns(data), "sample_weight")
+    elif sample_weight is not None:
+        weight = "sample_weight" + " (given)" * ("sample_weight" in list_columns(data))
+        columns[weight] = read_column("sample_weight", sample_weight)
+        arguments[weight] = "sample_weight"
+    return add_columns(data, columns, arguments) if columns else data, SampleRoles(weight, names)
