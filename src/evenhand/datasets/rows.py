@@ -24,6 +24,11 @@ MOST_IN_MEMORY = 5_000_000
 
 DATABASE = "duckdb"
 
+PARQUET = (".parquet", ".pq")
+WORKBOOKS = (".xlsx", ".xlsm")
+JSON_LINES = (".jsonl", ".ndjson")
+"""Suffixes of files with typed columns."""
+
 
 def names_rows(place: str | Path) -> bool:
     """Check whether a text names a folder or pattern of Parquet files, or a table of a DuckDB database."""
@@ -31,13 +36,10 @@ def names_rows(place: str | Path) -> bool:
     return text.startswith(f"{DATABASE}:") or Path(text).is_dir() or (glob.has_magic(text) and not Path(text).exists())
 
 
-TYPED_FILES = frozenset({".xlsx", ".xlsm", ".parquet", ".pq", ".jsonl", ".ndjson"})
-"""Suffixes of files with typed columns."""
-
-
 def is_text_table(path: str | Path) -> bool:
     """Check whether a file is a text table, whose columns have no types."""
-    return not names_rows(path) and not any(suffix.lower() in TYPED_FILES for suffix in Path(path).suffixes)
+    typed = (*PARQUET, *WORKBOOKS, *JSON_LINES)
+    return not names_rows(path) and not any(suffix.lower() in typed for suffix in Path(path).suffixes)
 
 
 def is_row_number(column: str) -> bool:
@@ -64,7 +66,7 @@ def open_data(place: str | Path) -> Any | None:
 
 def _is_large(path: Path) -> bool:
     """Check whether a file is a Parquet file of many rows and DuckDB is installed."""
-    if path.suffix.lower() not in (".parquet", ".pq") or find_spec(DATABASE) is None:
+    if path.suffix.lower() not in PARQUET or find_spec(DATABASE) is None:
         return False
     try:
         import pyarrow.parquet as parquet
@@ -127,7 +129,7 @@ def list_files(text: str) -> list[str]:
         DataError: There are no such files.
     """
     if Path(text).is_dir():
-        files = sorted(str(path) for ending in ("parquet", "pq") for path in Path(text).rglob(f"*.{ending}"))
+        files = sorted(str(path) for suffix in PARQUET for path in Path(text).rglob(f"*{suffix}"))
     else:
         files = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))
     if not files:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.datasets.cells import parse_numbers, to_word
 from evenhand.datasets.json_lines import parse_json_lines
-from evenhand.datasets.rows import is_row_number, names_rows, read_rows
+from evenhand.datasets.rows import JSON_LINES, PARQUET, WORKBOOKS, is_row_number, names_rows, read_rows
 from evenhand.datasets.text_tables import guess_encoding, parse_table, read_header, require_encoding
 from evenhand.datasets.workbooks import parse_workbook
 from evenhand.errors import DataError, MissingExtraError, OptionError
@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
-
-WORKBOOKS = (".xlsx", ".xlsm")
-
-PARQUET = (".parquet", ".pq")
-
-JSON_LINES = (".jsonl", ".ndjson")
 
 
 def read_frame(path: str | Path, *, encoding: str | None = None, sheet: str | None = None) -> pd.DataFrame:

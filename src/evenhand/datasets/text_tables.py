@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -158,7 +157,8 @@ def parse_table(
         hint = "write one object per line, and call it .jsonl"
         raise DataError("this is JSON, not a text table", location=location, hint=hint)
     delimiter = _detect_delimiter(text)
-    header, columns = _split_fast(text, delimiter, names, location) or _split(text, delimiter, names, location)
+    split = _split_with_arrow(text, delimiter, names, location) or _split(text, delimiter, names, location)
+    header, columns = split
     return _to_frame(header, columns)
 
 
@@ -221,37 +221,47 @@ def _split(text: str, delimiter: str, names: Sequence[str] | None, location: str
         ) from None
     if header is None or not rows:
         raise DataError("there are no rows", location=location)
-    return header, [_clear_blanks([row[i] for row in rows]) for i in range(len(header))]
+    return header, [[cell if cell.strip(BLANKS) else None for cell in cells] for cells in zip(*rows, strict=True)]
 
 
-def _clear_blanks(words: list[str]) -> list[Any]:
-    """Replace blank words by None."""
-    blanks = {word for word in words if not word.strip(BLANKS)}
-    return [None if word in blanks else word for word in words] if blanks else words
-
-
-def _split_fast(
+def _split_with_arrow(
     text: str, delimiter: str, names: Sequence[str] | None, location: str
 ) -> tuple[list[str], list[Any]] | None:
-    """Split a text as ``_split`` does, several times as fast, with pyarrow or else with pandas.
+    """Split a text as ``_split`` does, several times as fast.
 
     Returns:
-        None if these libraries may read the text differently than ``_split``: a text with a single column, with blanks
-        or quotes in unusual places, or a damaged text.
+        None if pyarrow is not installed, or may read the text differently than ``_split``: a text with a single column,
+        with blanks or quotes in unusual places, or with rows of different lengths.
     """
-    starts = (delimiter, "\n", "\r")
-    padded = text.startswith(" ") or any(start + " " in text for start in starts)
+    try:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import csv as arrow
+    except ImportError:
+        return None
+    padded = text.startswith(" ") or any(start + " " in text for start in (delimiter, "\n", "\r"))
     data = text.encode()
     if text.startswith("\ufeff") or ('"' in text and (padded or not _are_plain_quotes(data, delimiter))):
         return None
     line, first = next(_filled_rows(text, delimiter))
     if len(first) < 2 or (names is not None and len(names) != len(first)):
         return None
-    skipped = 0 if names is not None else 1
     try:
-        columns = _read_with_arrow(data, delimiter, len(first), skipped, padded=padded)
-    except ImportError:
-        columns = _read_with_pandas(data, delimiter, len(first), skipped)
+        table = arrow.read_csv(
+            pa.BufferReader(data),
+            arrow.ReadOptions(autogenerate_column_names=True),
+            arrow.ParseOptions(delimiter=delimiter, newlines_in_values='"' in text),
+            arrow.ConvertOptions(
+                column_types={f"f{i}": pa.large_string() for i in range(len(first))}, strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    columns = []
+    for column in table.slice(0 if names is not None else 1).columns:
+        words = pc.utf8_ltrim(column, " ") if padded else column
+        blank = pc.equal(pc.utf8_trim(words, BLANKS), "")
+        columns.append(pc.if_else(blank, None, words) if pc.any(blank).as_py() else words)
     header = list(names) if names is not None else read_header(first, f"{location}, line {line}")
     return (header, columns) if columns and len(columns[0]) else None
 
@@ -263,58 +273,6 @@ def _are_plain_quotes(data: bytes, delimiter: str) -> bool:
     around = np.frombuffer(b'\r\n"' + delimiter.encode(), np.uint8)
     outside = np.concatenate([codes[places[::2] - 1], codes[places[1::2] + 1]])
     return len(places) % 2 == 0 and bool(np.isin(outside, around).all())
-
-
-def _read_with_arrow(data: bytes, delimiter: str, width: int, skipped: int, *, padded: bool) -> list[Any] | None:
-    """Read the columns below the skipped rows with pyarrow; None if a row has another width."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import csv as arrow
-
-    types = {f"f{i}": pa.large_string() for i in range(width)}
-    try:
-        table = arrow.read_csv(
-            pa.BufferReader(data),
-            arrow.ReadOptions(autogenerate_column_names=True),
-            arrow.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
-            arrow.ConvertOptions(column_types=types, strings_can_be_null=False),
-        )
-    except pa.ArrowInvalid:
-        return None
-    columns = []
-    for column in table.slice(skipped).columns:
-        words = pc.utf8_ltrim(column, " ") if padded else column
-        blank = pc.equal(pc.utf8_trim(words, BLANKS), "")
-        columns.append(pc.if_else(blank, None, words) if pc.any(blank).as_py() else words)
-    return columns
-
-
-def _read_with_pandas(data: bytes, delimiter: str, width: int, skipped: int) -> list[Any] | None:
-    """Read the columns below the skipped rows with pandas; None if a row has another width."""
-    import pandas as pd
-
-    # pandas loses an empty value after blank lines that end with "\r" alone.
-    if data.count(b"\r") != data.count(b"\r\n"):
-        return None
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(data),
-            sep=delimiter,
-            header=None,
-            dtype=str,
-            keep_default_na=False,
-            na_filter=False,
-            skipinitialspace=True,
-        )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError):
-        return None
-    # pandas completes short rows, so the separators outside of quotes are counted.
-    codes = np.frombuffer(data, np.uint8)
-    quotes, separators = (np.flatnonzero(codes == ord(mark)) for mark in ('"', delimiter))
-    expected = len(frame) * (width - 1)
-    if frame.shape[1] != width or np.count_nonzero(np.searchsorted(quotes, separators) % 2 == 0) != expected:
-        return None
-    return [_clear_blanks(frame[column].tolist()[skipped:]) for column in frame.columns]
 
 
 def _to_frame(header: list[str], columns: Sequence[Any]) -> pd.DataFrame:

@@ -30,18 +30,12 @@ from evenhand.core.text import format_count, format_percent
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Progress
 from evenhand.datasets.identity.lists import IdentityCategory, resolve_categories
-from evenhand.datasets.identity.swapping import (
-    SwapTemplate,
-    TermSwapper,
-    TextFinding,
-    clearest_findings,
-    text_finding,
-    words_of,
-)
+from evenhand.datasets.identity.swapping import SwapTemplate, TermSwapper, words_of
 from evenhand.errors import DataError
 from evenhand.individual.noise import ASKED_AGAIN, METHOD, FlipNoise, compare_directions
 from evenhand.individual.result import describe_noise
 from evenhand.individual.search.config import TextSearchConfig
+from evenhand.individual.search.text_findings import TextFinding, clearest_findings, text_finding
 from evenhand.models.blackbox.text_model import TextAnswers, TextFlip, check_texts, load_text_model
 from evenhand.models.noise import NoiseCheck, RepeatCheck
 from evenhand.stats.excess import FlipCounts, excess_over_noise
