@@ -128,7 +128,8 @@ def sample_environment(environment: Environment, dataset: Dataset, *, seed: int)
     frame = frame.reset_index(drop=True)
     target = dataset.schema.target.name
     label = (frame[target] == environment.accepted).to_numpy().astype(np.int64)
-    described = dataset.schema.without([environment.attribute]).with_protected([]).model_dump()
+    described = dataset.schema.without_rules().with_protected([]).model_dump()
+    described["attributes"] = [entry for entry in described["attributes"] if entry["name"] != environment.attribute]
     described["target"]["favourable"] = environment.accepted
     schema = Schema.parse(described)
     features = frame[list(schema.names)]

@@ -91,17 +91,6 @@ def test_without_rules_only_the_protected_attribute_changes():
     assert (people[:, :, 1:] == np.array([HUSBAND, SON])[:, None, 1:]).all()
 
 
-def test_rules_go_with_the_attributes_that_they_name():
-    left = SCHEMA.without(["sex"])
-    assert left.names == SCHEMA.names[1:]
-    assert left.rules == SCHEMA.rules[2:]
-    assert left.dependencies == SCHEMA.dependencies
-    assert left.links == ()
-    assert SCHEMA.without(["education_num"]).dependencies == ()
-    with pytest.raises(SchemaError, match="no attribute 'sexx'"):
-        SCHEMA.without(["sexx"])
-
-
 def test_yaml_round_trip(tmp_path):
     path = tmp_path / "schema.yaml"
     write_schema(SCHEMA, path)

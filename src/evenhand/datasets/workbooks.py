@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from evenhand.core.text import suggest_name
 from evenhand.datasets.cells import build_frame, is_blank
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 EXCEL_ERRORS = ("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#N/A")
 """Cells of a workbook whose formula failed."""
-
-Row = tuple[int, list[Any]]
-"""Number of a row in its sheet, from 1, and its cells."""
 
 
 def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, words: bool = False) -> pd.DataFrame:
@@ -40,24 +38,33 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
     """
     sheets = _read_sheets(data, location, formulas=False)
     title = _choose_sheet(sheets, sheet, location)
-    columns = _filled_columns(sheets[title])
-    rows = _take(sheets[title], columns)
-    place = _find_header(rows, columns, location)
-    number, cells = rows[place]
-    header = require_distinct([str(cell).strip() for cell in cells], f"{location}, row {number}")
-    body = rows[place + 1 :]
-    if not body:
+    cells = sheets[title]
+    place = _find_header(cells, location)
+    names = [str(cell).strip() for cell in cells.iloc[place]]
+    header = require_distinct(names, f"{location}, row {cells.index[place]}")
+    body = cells.iloc[place + 1 :]
+    if body.empty:
         raise DataError("there are no rows", location=location)
-    formulas: dict[int, list[Any]] = {}
-    if any(None in cells for _, cells in body):
-        formulas = dict(_take(_read_sheets(data, location, formulas=True)[title], columns))
-    _require_values(header, body, formulas, location)
-    cells_of = zip(*([None if is_blank(cell) else cell for cell in cells] for _, cells in body), strict=True)
-    return build_frame(dict(zip(header, map(list, cells_of), strict=True)), location, words=words)
+    unsaved = body.isna()
+    if unsaved.any(axis=None):
+        formulas = _read_sheets(data, location, formulas=True)[title].reindex(index=body.index, columns=body.columns)
+        unsaved &= formulas.map(lambda cell: str(cell).startswith("="))
+    wrong = np.argwhere((unsaved | body.isin(EXCEL_ERRORS)).to_numpy())
+    if len(wrong):
+        row, column = wrong[0]
+        cell = body.iat[row, column]
+        problem = "has a formula without a saved value" if cell is None else f"is the error {cell}"
+        raise DataError(
+            f"column {header[column]!r}: the cell {problem}",
+            location=f"{location}, row {body.index[row]}",
+            hint="open the workbook, correct the formula and save it again",
+        )
+    columns = {name: body[column].tolist() for name, column in zip(header, body.columns, strict=True)}
+    return build_frame(columns, location, words=words)
 
 
-def _choose_sheet(sheets: dict[str, list[Row]], sheet: str | None, location: str) -> str:
-    filled = [title for title, rows in sheets.items() if rows]
+def _choose_sheet(sheets: dict[str, pd.DataFrame], sheet: str | None, location: str) -> str:
+    filled = [title for title, cells in sheets.items() if not cells.empty]
     if sheet is not None and sheet not in sheets:
         hint = f"{suggest_name(sheet, sheets)}the sheets are: {', '.join(sheets)}"
         raise OptionError(f"there is no sheet {sheet!r}", location=location, hint=hint)
@@ -73,17 +80,7 @@ def _choose_sheet(sheets: dict[str, list[Row]], sheet: str | None, location: str
     return filled[0] if sheet is None else sheet
 
 
-def _filled_columns(rows: list[Row]) -> list[int]:
-    """Return the positions of the columns that have a filled cell."""
-    columns = zip(*(cells for _, cells in rows), strict=True)
-    return [place for place, cells in enumerate(columns) if not all(map(is_blank, cells))]
-
-
-def _take(rows: list[Row], columns: Sequence[int]) -> list[Row]:
-    return [(number, [cells[column] for column in columns]) for number, cells in rows]
-
-
-def _find_header(rows: list[Row], columns: Sequence[int], location: str) -> int:
+def _find_header(cells: pd.DataFrame, location: str) -> int:
     """Find the header, the first row without empty cells, and return its position.
 
     Rows above it are titles, each with at most half of the cells filled. A header below titles consists of words.
@@ -94,27 +91,27 @@ def _find_header(rows: list[Row], columns: Sequence[int], location: str) -> int:
     Warns:
         TableWarning: There are rows above the header.
     """
-    for place, (number, cells) in enumerate(rows):
-        empty = [column for column, cell in zip(columns, cells, strict=True) if is_blank(cell)]
-        if len(empty) * 2 >= len(cells):
+    first = cells.index[0]
+    for place, (number, row) in enumerate(cells.iterrows()):
+        empty = row.index[row.isna()]
+        if len(empty) * 2 >= len(row):
             continue
-        if empty:
+        if len(empty):
             raise _header_error(_cell_name(empty[0], number) + " is empty", location)
-        if not all(isinstance(cell, str) or (type(cell) is int and place == 0) for cell in cells):
+        if not all(isinstance(cell, str) or (type(cell) is int and place == 0) for cell in row):
             break
         if place:
             warnings.warn(
-                f"{location}: the rows above the column names in row {number} are skipped, from row {rows[0][0]} on",
+                f"{location}: the rows above the column names in row {number} are skipped, from row {first} on",
                 TableWarning,
                 stacklevel=4,
             )
         return place
-    number, cells = rows[0]
-    empty = [column for column, cell in zip(columns, cells, strict=True) if is_blank(cell)]
+    empty = cells.columns[cells.loc[first].isna()]
     raise _header_error(
-        f"{_cell_name(empty[0], number)} is empty, and no row below consists of words"
-        if empty
-        else f"row {number} does not consist of words",
+        f"{_cell_name(empty[0], first)} is empty, and no row below consists of words"
+        if len(empty)
+        else f"row {first} does not consist of words",
         location,
     )
 
@@ -122,7 +119,7 @@ def _find_header(rows: list[Row], columns: Sequence[int], location: str) -> int:
 def _cell_name(column: int, number: int) -> str:
     from openpyxl.utils import get_column_letter
 
-    return f"{get_column_letter(column + 1)}{number}"
+    return f"{get_column_letter(column)}{number}"
 
 
 def _header_error(problem: str, location: str) -> DataError:
@@ -133,25 +130,13 @@ def _header_error(problem: str, location: str) -> DataError:
     )
 
 
-def _require_values(header: Sequence[str], rows: list[Row], formulas: dict[int, list[Any]], location: str) -> None:
-    """Refuse cells whose formula failed, or has no saved value."""
-    for number, cells in rows:
-        for name, cell, formula in zip(header, cells, formulas.get(number, cells), strict=True):
-            if cell is None and str(formula or "").startswith("="):
-                problem = "has a formula without a saved value"
-            elif isinstance(cell, str) and cell in EXCEL_ERRORS:
-                problem = f"is the error {cell}"
-            else:
-                continue
-            raise DataError(
-                f"column {name!r}: the cell {problem}",
-                location=f"{location}, row {number}",
-                hint="open the workbook, correct the formula and save it again",
-            )
+def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, pd.DataFrame]:
+    """Read the rows and columns of each sheet that are not empty, with formulas or with their values.
 
+    Rows and columns are numbered from 1, as in the sheet. Blank cells are None.
+    """
+    import pandas as pd
 
-def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, list[Row]]:
-    """Read the rows of each sheet that are not empty, with formulas or with their values."""
     try:
         import openpyxl
     except ImportError:
@@ -160,17 +145,16 @@ def _read_sheets(data: bytes, location: str, *, formulas: bool) -> dict[str, lis
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and validations, which are not read
             book = openpyxl.load_workbook(io.BytesIO(data), data_only=not formulas)
-            return {
-                sheet.title: [
-                    (number, list(cells))
-                    for number, cells in enumerate(sheet.iter_rows(values_only=True), 1)
-                    if not all(map(is_blank, cells))
-                ]
-                for sheet in book.worksheets
-            }
+            sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
     except Exception as error:  # the reader raises almost any exception for damaged files
         raise DataError(
             f"not a readable Excel workbook: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             location=location,
             hint="save it again as .xlsx, or as CSV",
         ) from None
+    frames = {}
+    for title, rows in sheets.items():
+        cells = [[None if is_blank(cell) else cell for cell in row] for row in rows]
+        frame = pd.DataFrame(cells, index=range(1, len(cells) + 1), dtype=object).rename(columns=lambda i: i + 1)
+        frames[title] = frame.dropna(how="all").dropna(axis=1, how="all")
+    return frames

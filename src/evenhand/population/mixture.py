@@ -122,7 +122,7 @@ def strata_of(schema: Schema, protected: Sequence[str] | None = None) -> tuple[t
     """
     groups = [set(counterparts_of(schema, protected).hub)]
     groups += [set(rule.columns) for rule in schema.constraints if len(rule.columns) > 1]
-    groups += [{one, other} for one, other, _ in schema.determined]
+    groups += [{relation.source, relation.column} for relation in schema.determined]
     joined: list[set[int]] = []
     for group in groups:
         touching = [other for other in joined if other & group]

@@ -16,49 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.core.typing import Booleans, Floats, Integers
-from evenhand.schema.rules import Entries, entries_of, look_up
+from evenhand.schema.rules import Relation
 from evenhand.schema.schema import Schema
-
-
-@dataclass(frozen=True)
-class _Move:
-    """Change of one attribute that follows from the change of another.
-
-    Attributes:
-        source: Column of the attribute that changes.
-        column: Column of the attribute that follows.
-        rows: Mappings from entries of the source to corresponding entries of the follower.
-    """
-
-    source: int
-    column: int
-    rows: tuple[Entries, ...]
-
-    def fits(self, sources: Floats, values: Floats) -> Booleans:
-        """Check elementwise whether values belong to their source entries, or to no row."""
-        listed = np.isin(values, [value for row in self.rows for value in row.values()])
-        matches = [look_up(row, sources) == values for row in self.rows]
-        return np.asarray(~listed | np.logical_or.reduce(matches))
-
-    def follow(self, originals: Floats, people: Floats) -> Booleans:
-        """Update the follower in ``people`` (n, d), and return whether each individual has a valid entry, shape (n,).
-
-        An entry moves within its row. An entry without a row at the old source entry does not change. It is invalid if
-        a row has it at the new source entry, because it would then be the counterpart of two individuals.
-        """
-        old, new, entries = originals[:, self.source], people[:, self.source], originals[:, self.column]
-        changed = old != new
-        valid = np.ones(len(people), dtype=np.bool_)
-        in_any_row = np.zeros(len(people), dtype=np.bool_)
-        collides = np.zeros(len(people), dtype=np.bool_)
-        for row in self.rows:
-            in_row = changed & (look_up(row, old) == entries)
-            targets = look_up(row, new)
-            people[:, self.column] = np.where(in_row & ~np.isnan(targets), targets, people[:, self.column])
-            valid &= ~in_row | ~np.isnan(targets)
-            in_any_row |= in_row
-            collides |= targets == entries
-        return np.asarray(valid & ~(changed & ~in_any_row & collides))
 
 
 @dataclass(frozen=True)
@@ -77,7 +36,7 @@ class Counterparts:
     hub: tuple[int, ...]
     protected: tuple[int, ...]
     assignments: Floats
-    _moves: tuple[_Move, ...]
+    _moves: tuple[Relation, ...]
 
     @property
     def moved(self) -> tuple[int, ...]:
@@ -152,28 +111,25 @@ def counterparts_of(schema: Schema, protected: Sequence[str] | None = None) -> C
     assignments = schema.assignments(names)
     columns = schema.positions(names)
     candidates = _list_moves(schema)
-    moves: list[_Move] = []
+    moves: list[Relation] = []
     moved = set(columns)
     # Move each attribute once, after the attribute that it follows.
     while move := next((move for move in candidates if move.source in moved and move.column not in moved), None):
         moves.append(move)
         moved.add(move.column)
     related = [set(rule.columns) for rule in schema.constraints]
-    related += [{source, determined} for source, determined, _ in schema.determined]
+    related += [{relation.source, relation.column} for relation in schema.determined]
     hub = moved.union(*(relation for relation in related if relation & moved))
     return Counterparts(schema, tuple(sorted(hub)), tuple(columns), assignments, tuple(moves))
 
 
-def _list_moves(schema: Schema) -> list[_Move]:
-    """List the moves of links, and of dependencies, whose map is a single row."""
-    moves = []
-    for link in schema.links:
-        when, move = schema[link.when], schema[link.move]
-        rows = tuple(entries_of(row, when, move, "links") for row in link.rows)
-        moves.append(_Move(schema.position(link.when), schema.position(link.move), rows))
-    for source, determined, entries in schema.determined:
-        moves.append(_Move(source, determined, (entries,)))
+def _list_moves(schema: Schema) -> list[Relation]:
+    """List the relations of links and dependencies, and of dependencies that apply both ways."""
+    moves = list(schema.moves)
+    for relation in schema.determined:
+        [entries] = relation.rows
+        moves.append(relation)
         inverse = {value: key for key, value in entries.items()}
         if len(inverse) == len(entries):
-            moves.append(_Move(determined, source, (inverse,)))
+            moves.append(Relation(relation.column, relation.source, (inverse,)))
     return moves

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Annotated, TypeAlias
 
@@ -13,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 from evenhand.core.text import suggest_name
-from evenhand.core.typing import Floats
+from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import SchemaError
 from evenhand.schema.attribute import Attribute, Value
 from evenhand.schema.constraint import Constraint
@@ -72,16 +73,122 @@ class Proposal:
     accepted: bool
 
 
-def entries_of(mapping: Mapping[Value, Value], keys: Attribute, values: Attribute, location: str) -> Entries:
-    """Convert the keys and values of a mapping to entries.
+@dataclass(frozen=True)
+class Relation:
+    """Corresponding entries of two attributes.
+
+    Attributes:
+        source: Column of the determining attribute.
+        column: Column of the attribute that follows.
+        rows: Mappings from entries of the source to corresponding entries of the follower.
+    """
+
+    source: int
+    column: int
+    rows: tuple[Entries, ...]
+
+    def fits(self, sources: Floats, values: Floats) -> Booleans:
+        """Check elementwise whether values belong to their source entries, or to no row."""
+        listed = np.isin(values, [value for row in self.rows for value in row.values()])
+        return np.asarray(~listed | np.logical_or.reduce([look_up(row, sources) == values for row in self.rows]))
+
+    def follow(self, originals: Floats, people: Floats) -> Booleans:
+        """Update the follower in ``people`` (n, d), and return whether each individual has a valid entry, shape (n,).
+
+        An entry moves within its row. An entry without a row at the old source entry does not change. It is invalid if
+        a row has it at the new source entry, because it would then be the counterpart of two individuals.
+        """
+        old, new, entries = originals[:, self.source], people[:, self.source], originals[:, self.column]
+        changed = old != new
+        invalid, in_any_row, collides = (np.zeros(len(people), dtype=np.bool_) for _ in range(3))
+        for row in self.rows:
+            in_row = changed & (look_up(row, old) == entries)
+            targets = look_up(row, new)
+            people[:, self.column] = np.where(in_row & ~np.isnan(targets), targets, people[:, self.column])
+            invalid |= in_row & np.isnan(targets)
+            in_any_row |= in_row
+            collides |= targets == entries
+        return np.asarray(~invalid & ~(changed & ~in_any_row & collides))
+
+
+def look_up(mapping: Entries, entries: Floats) -> Floats:
+    """Map entries (n,), shape (n,); NaN for entries that are not in the mapping."""
+    keys = np.array(sorted(mapping), dtype=np.float64)
+    values = np.array([*(mapping[key] for key in keys), np.nan])
+    positions = np.minimum(np.searchsorted(keys, entries), len(keys) - 1)
+    return np.asarray(values[np.where(keys[positions] == entries, positions, len(keys))])
+
+
+def parse_dependencies(dependencies: Sequence[Dependency], attributes: Sequence[Attribute]) -> tuple[Relation, ...]:
+    """Convert dependencies to relations with a single row.
 
     Raises:
-        SchemaError: A key or value is not in the domain of its attribute.
+        SchemaError: An attribute or a value is unknown, or two dependencies have the same attributes.
     """
-    return {
-        _to_entry(keys, _parse_key(keys, key), location): _to_entry(values, value, location)
-        for key, value in mapping.items()
-    }
+    relations: dict[frozenset[str], Relation] = {}
+    for number, dependency in enumerate(dependencies, 1):
+        location = f"dependencies, number {number}"
+        relation = _parse_relation(dependency.between, [dependency.map], attributes, location)
+        if relations.setdefault(frozenset(dependency.between), relation) is not relation:
+            raise SchemaError(
+                f"{' and '.join(dependency.between)} already have a dependency",
+                location=location,
+                hint="delete one of them: a map without repeated values applies both ways",
+            )
+    return tuple(relations.values())
+
+
+def parse_links(
+    links: Sequence[Link], attributes: Sequence[Attribute], constraints: Sequence[Constraint]
+) -> tuple[Relation, ...]:
+    """Convert links to relations, and check that they define unique counterparts that obey the rules.
+
+    Args:
+        links: Links of the schema.
+        attributes: All attributes, in the order of an individual's entries.
+        constraints: Rules of the schema.
+
+    Raises:
+        SchemaError: A name or value is unknown, a value is in two rows, two links move the same attribute, the links
+            form a cycle, or a row violates a rule.
+    """
+    relations: dict[str, Relation] = {}
+    for number, link in enumerate(links, 1):
+        location = f"links, number {number}"
+        relation = _parse_relation((link.when, link.move), link.rows, attributes, location)
+        if relations.setdefault(link.move, relation) is not relation:
+            hint = "put all rows under one link"
+            raise SchemaError(f"{link.move!r} is already moved by another link", location=location, hint=hint)
+        _check_rows(relation, attributes, constraints, location)
+    try:
+        TopologicalSorter({link.move: {link.when} for link in links}).prepare()
+    except CycleError as error:
+        steps = ", ".join(f"{move} moves with {when}" for when, move in pairwise(error.args[1]))
+        message = f"the links form a cycle: {steps}"
+        raise SchemaError(message, location="links", hint="delete one of them") from None
+    return tuple(relations.values())
+
+
+def _parse_relation(
+    names: tuple[str, str], rows: Sequence[Mapping[Value, Value]], attributes: Sequence[Attribute], location: str
+) -> Relation:
+    columns = {attribute.name: column for column, attribute in enumerate(attributes)}
+    for name in names:
+        if name not in columns:
+            hint = f"{suggest_name(name, columns)}the attributes are: {', '.join(columns)}"
+            raise SchemaError(f"there is no attribute {name!r}", location=location, hint=hint)
+    source, column = (columns[name] for name in names)
+    if source == column:
+        raise SchemaError(f"expected two attributes, got {names[0]!r} twice", location=location)
+    keys, values = attributes[source], attributes[column]
+    entries = (
+        {
+            _to_entry(keys, _parse_key(keys, key), location): _to_entry(values, value, location)
+            for key, value in row.items()
+        }
+        for row in rows
+    )
+    return Relation(source, column, tuple(entries))
 
 
 def _parse_key(attribute: Attribute, key: Value) -> Value:
@@ -105,90 +212,26 @@ def _find_entry(attribute: Attribute, value: Value) -> float | None:
 def _to_entry(attribute: Attribute, value: Value, location: str) -> float:
     entry = _find_entry(attribute, value)
     if entry is None:
-        hint = (
-            f"{suggest_name(str(value), map(str, attribute.values or ()))}its domain is {attribute.describe_domain()}"
-        )
+        suggestion = suggest_name(str(value), map(str, attribute.values or ()))
+        hint = f"{suggestion}its domain is {attribute.describe_domain()}"
         raise SchemaError(f"{value!r} is not a value of {attribute.name!r}", location=location, hint=hint)
     return entry
 
 
-def look_up(mapping: Entries, entries: Floats) -> Floats:
-    """Map entries (n,), shape (n,); NaN for entries that are not in the mapping."""
-    keys = np.array(sorted(mapping), dtype=np.float64)
-    values = np.array([*(mapping[key] for key in keys), np.nan])
-    positions = np.minimum(np.searchsorted(keys, entries), len(keys) - 1)
-    return np.asarray(values[np.where(keys[positions] == entries, positions, len(keys))])
-
-
-def _require_names(pair: tuple[str, str], names: Sequence[str], location: str) -> None:
-    """Check that a pair of names are two different attributes."""
-    for name in pair:
-        if name not in names:
-            hint = f"{suggest_name(name, names)}the attributes are: {', '.join(names)}"
-            raise SchemaError(f"there is no attribute {name!r}", location=location, hint=hint)
-    if pair[0] == pair[1]:
-        raise SchemaError(f"expected two attributes, got {pair[0]!r} twice", location=location)
-
-
-def check_dependencies(dependencies: Sequence[Dependency], attributes: Sequence[Attribute]) -> None:
-    """Check the names and values of dependencies.
-
-    Raises:
-        SchemaError: An attribute or a value is unknown, or two dependencies have the same attributes.
-    """
-    by_name = {attribute.name: attribute for attribute in attributes}
-    locations: dict[frozenset[str], str] = {}
-    for number, dependency in enumerate(dependencies, 1):
-        location = f"dependencies, number {number}"
-        _require_names(dependency.between, list(by_name), location)
-        source, determined = dependency.between
-        entries_of(dependency.map, by_name[source], by_name[determined], location)
-        earlier = locations.setdefault(frozenset(dependency.between), location)
-        if earlier != location:
-            raise SchemaError(
-                f"{source} and {determined} already have a dependency: {earlier}",
-                location=location,
-                hint="delete one of them: a map without repeated values applies both ways",
-            )
-
-
-def check_links(links: Sequence[Link], attributes: Sequence[Attribute], constraints: Sequence[Constraint]) -> None:
-    """Check that links define unique counterparts that obey the rules.
-
-    Args:
-        links: Links of the schema.
-        attributes: All attributes, in the order of an individual's entries.
-        constraints: Rules of the schema.
-
-    Raises:
-        SchemaError: A name or value is unknown, a value is in two rows, two links move the same attribute, the links
-            form a cycle, or a row violates a rule.
-    """
-    names = [attribute.name for attribute in attributes]
-    locations: dict[str, str] = {}
-    for number, link in enumerate(links, 1):
-        location = f"links, number {number}"
-        _require_names((link.when, link.move), names, location)
-        earlier = locations.setdefault(link.move, location)
-        if earlier != location:
-            message, hint = f"{link.move!r} is already moved by {earlier}", "put all rows under one link"
-            raise SchemaError(message, location=location, hint=hint)
-        _check_rows(link, attributes, constraints, location)
-    _check_cycles({link.move: link.when for link in links})
-
-
-def _check_rows(link: Link, attributes: Sequence[Attribute], constraints: Sequence[Constraint], location: str) -> None:
-    names = [attribute.name for attribute in attributes]
-    columns = [names.index(link.when), names.index(link.move)]
+def _check_rows(
+    relation: Relation, attributes: Sequence[Attribute], constraints: Sequence[Constraint], location: str
+) -> None:
+    """Check that each row pairs at least two values, none of them in two rows, and that no rule forbids a pair."""
+    columns = [relation.source, relation.column]
     when, move = (attributes[column] for column in columns)
     rules = [constraint for constraint in constraints if set(constraint.columns) <= set(columns)]
     person = np.array([[attribute.first for attribute in attributes]])
     row_numbers: dict[float, int] = {}
-    for number, row in enumerate(link.rows, 1):
+    for number, row in enumerate(relation.rows, 1):
         if len(row) < 2:
-            hint = f"list at least two values of {link.when!r}"
+            hint = f"list at least two values of {when.name!r}"
             raise SchemaError(f"row {number} has {len(row)} value, expected 2 or more", location=location, hint=hint)
-        for key, value in entries_of(row, when, move, location).items():
+        for key, value in row.items():
             if row_numbers.setdefault(value, number) != number:
                 message = f"{move.text(value)!r} is in row {row_numbers[value]} and in row {number}"
                 raise SchemaError(message, location=location, hint="join the two rows, or delete the value from one")
@@ -198,14 +241,3 @@ def _check_rows(link: Link, attributes: Sequence[Attribute], constraints: Sequen
                 pair = f"{when.text(key)!r} with {move.text(value)!r}"
                 message = f"row {number} pairs {pair}, which the rule {violated.text!r} forbids"
                 raise SchemaError(message, location=location, hint="correct the row or the rule")
-
-
-def _check_cycles(sources: Mapping[str, str]) -> None:
-    for start in sources:
-        path = [start]
-        while path[-1] in sources and path[-1] not in path[:-1]:
-            path.append(sources[path[-1]])
-        if path[-1] in path[:-1]:
-            steps = pairwise(path[path.index(path[-1]) :])
-            message = "the links form a cycle: " + ", ".join(f"{move} moves with {when}" for move, when in steps)
-            raise SchemaError(message, location="links", hint="delete one of them")

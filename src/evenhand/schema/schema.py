@@ -18,16 +18,7 @@ from evenhand.core.typing import Booleans, Floats
 from evenhand.errors import OptionError, SchemaError
 from evenhand.schema.attribute import Attribute, Encoding
 from evenhand.schema.constraint import Constraint, list_words, parse_constraint
-from evenhand.schema.rules import (
-    Dependency,
-    Entries,
-    Link,
-    Proposal,
-    check_dependencies,
-    check_links,
-    entries_of,
-    look_up,
-)
+from evenhand.schema.rules import Dependency, Link, Proposal, Relation, look_up, parse_dependencies, parse_links
 from evenhand.schema.target import Target
 
 PASSTHROUGH = "passthrough"
@@ -71,8 +62,8 @@ class Schema(BaseModel):
             raise ValueError(f"attribute names must be unique, got repeated names {repeated}")
         if self.target.name in names:
             raise ValueError(f"the target {self.target.name!r} cannot also be an attribute")
-        check_dependencies(self.dependencies, self.attributes)
-        check_links(self.links, self.attributes, self.constraints)
+        # Cached properties: the first access checks them.
+        _ = self.determined, self.moves
         return self
 
     @cached_property
@@ -112,14 +103,14 @@ class Schema(BaseModel):
         )
 
     @cached_property
-    def determined(self) -> tuple[tuple[int, int, Entries], ...]:
-        """Dependencies: determining column, determined column, and determined entry by determining entry."""
-        triples = []
-        for dependency in self.dependencies:
-            source, determined = dependency.between
-            entries = entries_of(dependency.map, self[source], self[determined], "dependencies")
-            triples.append((self.position(source), self.position(determined), entries))
-        return tuple(triples)
+    def determined(self) -> tuple[Relation, ...]:
+        """Dependencies as relations with a single row."""
+        return parse_dependencies(self.dependencies, self.attributes)
+
+    @cached_property
+    def moves(self) -> tuple[Relation, ...]:
+        """Links as relations."""
+        return parse_links(self.links, self.attributes, self.constraints)
 
     @property
     def constrains_people(self) -> bool:
@@ -129,23 +120,6 @@ class Schema(BaseModel):
     def without_rules(self) -> Schema:
         """Return a copy without rules, dependencies and links."""
         return Schema.parse(self.model_dump(exclude={"rules", "dependencies", "links"}))
-
-    def without(self, names: Iterable[str]) -> Schema:
-        """Return a copy without some attributes and without the rules, dependencies and links that name them.
-
-        Raises:
-            SchemaError: A name is unknown, or no attribute remains.
-        """
-        removed = set(self.positions(names))
-        attributes = [attribute for column, attribute in enumerate(self.attributes) if column not in removed]
-        remaining = {attribute.name for attribute in attributes}
-        fields = {
-            "attributes": attributes,
-            "rules": [constraint.text for constraint in self.constraints if removed.isdisjoint(constraint.columns)],
-            "dependencies": [item for item in self.dependencies if remaining.issuperset(item.between)],
-            "links": [link for link in self.links if remaining.issuperset((link.when, link.move))],
-        }
-        return Schema.parse(self.model_dump() | fields)
 
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.position(name)]
@@ -226,9 +200,9 @@ class Schema(BaseModel):
         obeys = np.ones(len(individuals), dtype=np.bool_)
         for constraint in self.constraints:
             obeys &= constraint.holds(individuals)
-        for source, determined, entries in self.determined:
-            missing = np.isnan(individuals[:, [source, determined]]).any(axis=1)
-            obeys &= missing | (look_up(entries, individuals[:, source]) == individuals[:, determined])
+        for relation in self.determined:
+            sources, values = individuals[:, relation.source], individuals[:, relation.column]
+            obeys &= np.isnan(sources) | np.isnan(values) | (look_up(relation.rows[0], sources) == values)
         return obeys
 
     def assignments(self, names: Sequence[str] | None = None, *, among: Mapping[str, Floats] | None = None) -> Floats:
