@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.datasets.identity.lists import categories_named, category_names, read_category
+from evenhand.datasets.identity.lists import categories_named, category_names, read_categories
 from evenhand.datasets.identity.swapping import TermSwapper
 from evenhand.errors import DataError, LimitError, ModelError, OptionError, TrustError
 from evenhand.individual import search
@@ -168,7 +168,7 @@ def test_more_than_two_labels():
 def test_a_list_of_ones_own(tmp_path):
     path = tmp_path / "team.yaml"
     path.write_text("groups: [reds, blues]\nrows:\n  - [the red team, the blue team]\n")
-    own = read_category(path)
+    [own] = read_categories(path)
     result = search.search_texts(
         lambda texts: [float("red" in one) for one in texts], ["I like the red team"], protected=[own]
     )
@@ -191,7 +191,7 @@ def test_bad_lists(tmp_path, content, complaint):
     path = tmp_path / "own.yaml"
     path.write_text(content)
     with pytest.raises(DataError, match=re.escape(complaint)):
-        read_category(path)
+        read_categories(path)
 
 
 def test_limits_and_interrupts():

@@ -1,7 +1,7 @@
 from .catalogue import Dataset, dataset_card, dataset_cards, dataset_names, load_dataset
 from .entry import DatasetCard
 from .identity.balance import check_name_list
-from .identity.lists import IdentityCategory, TermRow, read_categories, read_category
+from .identity.lists import IdentityCategory, TermRow, read_categories
 from .identity.names import NameList, load_name_list, name_lists
 from .identity.swapping import SwapTemplate
 from .rows import open_data
@@ -25,6 +25,5 @@ __all__ = [
     "name_lists",
     "open_data",
     "read_categories",
-    "read_category",
     "read_frame",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -27,22 +28,18 @@ def parse_json_lines(data: bytes, location: str, *, words: bool = False) -> pd.D
     Raises:
         DataError: A line is not an object, or repeats a name; the message names the line.
     """
-    columns: dict[str, list[Any]] = {}
-    rows = 0
-    for number, line in enumerate(decode_text(data, location, "utf-8").split("\n"), 1):
-        if not line.strip():
-            continue
-        for name, cell in _parse_line(line, f"{location}, line {number}").items():
-            cells = columns.setdefault(name, [])
-            cells.extend([None] * (rows - len(cells)))
-            cells.append(json.dumps(cell, ensure_ascii=False) if isinstance(cell, dict | list) else cell)
-        rows += 1
-    for cells in columns.values():
-        cells.extend([None] * (rows - len(cells)))
-    if not columns:
+    lines = enumerate(decode_text(data, location, "utf-8").split("\n"), 1)
+    rows = [_parse_line(line, f"{location}, line {number}") for number, line in lines if line.strip()]
+    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    if not names:
         raise DataError("there are no columns", location=location)
-    header = read_header(list(columns), location)
-    return build_frame(dict(zip(header, columns.values(), strict=True)), location, words=words)
+    header = read_header(names, location)
+    columns = {title: [_to_cell(row.get(name)) for row in rows] for title, name in zip(header, names, strict=True)}
+    return build_frame(columns, location, words=words)
+
+
+def _to_cell(entry: Any) -> Any:
+    return json.dumps(entry, ensure_ascii=False) if isinstance(entry, dict | list) else entry
 
 
 def _parse_line(line: str, location: str) -> dict[str, Any]:

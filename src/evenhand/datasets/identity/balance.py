@@ -79,50 +79,48 @@ def check_name_list(names: NameList, compare: Sequence[tuple[str, str]] | None =
     Raises:
         OptionError: A group is not in the list.
     """
-    people = names.by_group()
+    by_group = names.by_group()
     pairs = list(itertools.combinations(names.groups, 2)) if compare is None else list(compare)
     for group in itertools.chain.from_iterable(pairs):
-        if group not in people:
+        if group not in by_group:
             raise OptionError(
                 f"there is no group {group!r} in the list of names {names.name!r}",
                 hint=f"the groups are: {', '.join(names.groups)}",
             )
-    return (
-        *_compare_sizes(people, pairs),
-        *(warning for measure in MEASURES for warning in _compare_means(people, pairs, measure)),
-        *_compare_pronouns(people, pairs),
-        *_find_shared_names(people, pairs),
-    )
+    people = {group: by_group[group] for group in itertools.chain.from_iterable(pairs)}
+    warnings = []
+    if len({len(members) for members in people.values()}) > 1:
+        sizes = [f"{group} {format_count(len(members), 'name', 'names')}" for group, members in people.items()]
+        warnings.append(f"groups differ in size: {list_some(sizes)}")
+    for measure in MEASURES:
+        warnings += _compare_means(people, pairs, measure)
+    warnings += [warning for pair in pairs if (warning := _compare_pronouns(people, *pair)) is not None]
+    for first, second in pairs:
+        keys = [
+            {(person.label, person.title, person.pronouns) for person in people[group]} for group in (first, second)
+        ]
+        if shared := sorted(label for label, _, _ in keys[0] & keys[1]):
+            warnings.append(f"{first} and {second} share names, which do not distinguish them: {list_some(shared, 5)}")
+    return tuple(warnings)
 
 
-People = Mapping[str, tuple[Person, ...]]
-Pairs = Sequence[tuple[str, str]]
-
-
-def _compare_sizes(people: People, pairs: Pairs) -> Iterator[str]:
-    sizes = {group: len(people[group]) for group in itertools.chain.from_iterable(pairs)}
-    if len(set(sizes.values())) > 1:
-        yield "groups differ in size: " + list_some(
-            [f"{group} {format_count(size, 'name', 'names')}" for group, size in sizes.items()]
-        )
-
-
-def _compare_means(people: People, pairs: Pairs, measure: _Measure) -> Iterator[str]:
+def _compare_means(
+    people: Mapping[str, Sequence[Person]], pairs: Sequence[tuple[str, str]], measure: _Measure
+) -> Iterator[str]:
     """Describe the largest difference of two groups, and name the groups with unknown values."""
-    known = {
-        group: [number for person in people[group] if (number := measure.compute(person)) is not None]
-        for group in dict.fromkeys(itertools.chain.from_iterable(pairs))
+    values = {
+        group: [value for person in members if (value := measure.compute(person)) is not None]
+        for group, members in people.items()
     }
-    unknown = [group for group, numbers in known.items() if len(numbers) < len(people[group])]
-    if unknown and any(known.values()):
+    unknown = [group for group, numbers in values.items() if len(numbers) < len(people[group])]
+    if unknown and any(values.values()):
         yield f"the {measure.noun} is not known for all names of: {list_some(unknown)}"
     differences = []
     for pair in pairs:
-        more, less = sorted(pair, key=lambda group: -statistics.fmean(known[group] or [0]))
-        if not known[more] or not known[less]:
+        if not all(values[group] for group in pair):
             continue
-        high, low = statistics.fmean(known[more]), statistics.fmean(known[less])
-        deviation = math.sqrt((statistics.pvariance(known[more]) + statistics.pvariance(known[less])) / 2)
+        (low, less), (high, more) = sorted((statistics.fmean(values[group]), group) for group in pair)
+        deviation = math.sqrt(statistics.fmean(statistics.pvariance(values[group]) for group in pair))
         if high - low >= measure.min_difference and high - low > LARGEST_DIFFERENCE * deviation:
             factor = math.exp(min(high - low, 100))
             message = measure.message.format(more=more, less=less, high=high, low=low, factor=factor)
@@ -133,24 +131,15 @@ def _compare_means(people: People, pairs: Pairs, measure: _Measure) -> Iterator[
         yield largest + (f"; the same holds for {format_count(others, 'other pair', 'other pairs')}" if others else "")
 
 
-def _compare_pronouns(people: People, pairs: Pairs) -> Iterator[str]:
-    """Describe pairs of groups that differ in the share of a gender, unless each group has a single gender."""
-    for first, second in pairs:
-        for gender in ("feminine", "masculine"):
-            first_share, second_share = (
-                statistics.fmean(person.pronouns.gender == gender for person in people[group])
-                for group in (first, second)
+def _compare_pronouns(people: Mapping[str, Sequence[Person]], first: str, second: str) -> str | None:
+    """Describe two groups that differ in the share of a gender, unless each group has a single gender."""
+    for gender in ("feminine", "masculine"):
+        share, other = (
+            statistics.fmean(person.pronouns.gender == gender for person in people[group]) for group in (first, second)
+        )
+        if abs(share - other) > 0.05 and not {share, other} <= {0.0, 1.0}:
+            return (
+                f"{format_percent(share)} of the names of {first} have {gender} pronouns, "
+                f"{format_percent(other)} of those of {second}"
             )
-            if abs(first_share - second_share) > 0.05 and not {first_share, second_share} <= {0.0, 1.0}:
-                yield (
-                    f"{format_percent(first_share)} of the names of {first} have {gender} pronouns, "
-                    f"{format_percent(second_share)} of those of {second}"
-                )
-                break
-
-
-def _find_shared_names(people: People, pairs: Pairs) -> Iterator[str]:
-    for first, second in pairs:
-        keys = [{(one.label, one.title, one.pronouns) for one in people[group]} for group in (first, second)]
-        if shared := sorted(label for label, _, _ in keys[0] & keys[1]):
-            yield f"{first} and {second} share names, which do not distinguish them: {list_some(shared, 5)}"
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,46 +141,31 @@ def resolve_categories(
     return tuple(category.by_term() if by_term else category for category in categories)
 
 
-def read_category(path: str | Path) -> IdentityCategory:
-    """Read a list from a YAML file: ``groups: [a, b]``, ``rows: [[word, word], ...]``, ``replacement_only: [...]``.
-
-    If every term is a group, ``terms: [a, b, c]`` is sufficient. The name of the category is its entry ``name``, or the
-    name of the file.
-
-    Raises:
-        DataError: The file cannot be read, or is not such a list.
-    """
-    path = Path(path)
-    return _parse_category({"name": path.stem, **_read_term_file(path)}, str(path))
-
-
 def read_categories(path: str | Path) -> tuple[IdentityCategory, ...]:
-    """Read the list of a YAML file (see ``read_category``), or several lists by name: ``religion: [a, b, c]``.
+    """Read the list of a YAML file, or several lists by name: ``religion: [a, b, c]``.
+
+    A list has the entries ``groups: [a, b]``, ``rows: [[word, word], ...]`` and ``replacement_only: [...]``. If every
+    term is a group, ``terms: [a, b, c]`` is sufficient. The name of a single list is its entry ``name``, or the name of
+    the file.
 
     Raises:
         DataError: The file cannot be read, or does not contain such lists.
     """
     path = Path(path)
-    entries = _read_term_file(path)
-    if {"groups", "rows", "terms"} & entries.keys():
-        return (read_category(path),)
-    if not entries:
+    entries = read_configuration(path, example="teams.yaml", entries="groups: and rows:, or terms:", error=DataError)
+    single = bool({"groups", "rows", "terms"} & entries.keys())
+    lists = {path.stem: entries} if single else entries
+    if not lists:
         raise DataError("there is no list in it", location=str(path))
     categories = []
-    for name, entry in entries.items():
-        location = f"{path}, {name}"
-        if not isinstance(entry, dict | list):
+    for name, entry in lists.items():
+        location = str(path) if single else f"{path}, {name}"
+        if not isinstance(entry, Mapping | list):
             raise DataError(f"expected a list of terms, or groups: and rows:, got {entry!r}", location=location)
-        fields = entry if isinstance(entry, dict) else {"terms": entry}
-        categories.append(_parse_category({"name": str(name), **fields}, location))
+        fields = entry if isinstance(entry, Mapping) else {"terms": entry}
+        data = {"name": str(name), **fields}
+        category = check_configuration(
+            partial(IdentityCategory.model_validate, data), IdentityCategory, location=location, error=DataError
+        )
+        categories.append(category)
     return tuple(categories)
-
-
-def _read_term_file(path: Path) -> Mapping[str, Any]:
-    return read_configuration(path, example="teams.yaml", entries="groups: and rows:, or terms:", error=DataError)
-
-
-def _parse_category(fields: dict[str, Any], location: str) -> IdentityCategory:
-    return check_configuration(
-        lambda: IdentityCategory.model_validate(fields), IdentityCategory, location=location, error=DataError
-    )

@@ -251,7 +251,7 @@ def search_texts(
         texts: what the model decides about. Those without identity terms are not asked about.
         config: the settings.
         protected: categories to swap: names of lists that come with the package (``gender``, ``religion``, ...) or
-            lists of your own (``evenhand.datasets.read_category``); all of the package's if left out.
+            lists of your own (``evenhand.datasets.read_categories``); all of the package's if left out.
         trust: allow model files that can run code when loaded.
         progress: called with what is being done and the share done, 0 to 1.
         settings: fields of ``TextSearchConfig`` by name, in place of those in ``config``.
