@@ -154,7 +154,7 @@ def row(**values):
         ({"links": [{**LINK, "move": "sex"}]}, "expected two attributes, got 'sex' twice"),
         (
             {"links": [LINK, {"when": "relationship", "move": "sex", "rows": [{"Husband": "Male", "Wife": "Female"}]}]},
-            "cycle: relationship moves with sex, sex moves with relationship",
+            "cycle: sex moves with relationship, relationship moves with sex",
         ),
         (
             {"links": [{**LINK, "rows": [*LINK["rows"], {"Male": "Own-child", "Female": "Wife"}]}]},

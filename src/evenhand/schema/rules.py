@@ -129,9 +129,11 @@ def parse_dependencies(dependencies: Sequence[Dependency], attributes: Sequence[
     for number, dependency in enumerate(dependencies, 1):
         location = f"dependencies, number {number}"
         relation = _parse_relation(dependency.between, [dependency.map], attributes, location)
-        if relations.setdefault(frozenset(dependency.between), relation) is not relation:
+        key = frozenset(dependency.between)
+        if relations.setdefault(key, relation) is not relation:
             raise SchemaError(
-                f"{' and '.join(dependency.between)} already have a dependency",
+                f"{' and '.join(dependency.between)} already have a dependency: "
+                f"dependencies, number {list(relations).index(key) + 1}",
                 location=location,
                 hint="delete one of them: a map without repeated values applies both ways",
             )
@@ -157,8 +159,8 @@ def parse_links(
         location = f"links, number {number}"
         relation = _parse_relation((link.when, link.move), link.rows, attributes, location)
         if relations.setdefault(link.move, relation) is not relation:
-            hint = "put all rows under one link"
-            raise SchemaError(f"{link.move!r} is already moved by another link", location=location, hint=hint)
+            message = f"{link.move!r} is already moved by links, number {list(relations).index(link.move) + 1}"
+            raise SchemaError(message, location=location, hint="put all rows under one link")
         _check_rows(relation, attributes, constraints, location)
     try:
         TopologicalSorter({link.move: {link.when} for link in links}).prepare()
