@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def parse_workbook(data: bytes, location: str, *, sheet: str | None = None, word
     wrong = np.argwhere((unsaved | body.isin(EXCEL_ERRORS)).to_numpy())
     if len(wrong):
         row, column = wrong[0]
-        cell = body.iat[row, column]
+        cell: Any = body.iat[row, column]
         problem = "has a formula without a saved value" if cell is None else f"is the error {cell}"
         raise DataError(
             f"column {header[column]!r}: the cell {problem}",
@@ -92,7 +92,8 @@ def _find_header(cells: pd.DataFrame, location: str) -> int:
         TableWarning: There are rows above the header.
     """
     first = cells.index[0]
-    for place, (number, row) in enumerate(cells.iterrows()):
+    for place, number in enumerate(cells.index):
+        row = cells.loc[number]
         empty = row.index[row.isna()]
         if len(empty) * 2 >= len(row):
             continue
