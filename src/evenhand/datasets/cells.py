@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import TableWarning
-from evenhand.schema.words import LARGEST_INTEGER, parse_number
+from evenhand.schema.words import parse_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,21 +56,8 @@ def _parse_column(words: pd.Series) -> pd.Series:
 
 def _parse_words(words: list[str]) -> Floats | Integers | None:
     """Parse words as numbers; return None if a word is not the canonical spelling of a number."""
-    try:
-        integers = list(map(int, words))
-    except ValueError:
-        pass
-    else:
-        is_exact = min(integers) >= -LARGEST_INTEGER and max(integers) <= LARGEST_INTEGER
-        if is_exact and words == list(map(str, integers)):
-            return np.array(integers, np.int64)
-    try:
-        numbers = np.array(list(map(float, words)))
-    except ValueError:
-        return None
-    others = {word for word, number in zip(words, numbers.tolist(), strict=True) if word != repr(number)}
-    is_canonical = np.isfinite(numbers).all() and all(parse_number(word) is not None for word in others)
-    return numbers if is_canonical else None
+    numbers = {word: parse_number(word) for word in set(words)}
+    return None if None in numbers.values() else np.array([numbers[word] for word in words])
 
 
 def _parse_with_arrow(pa: Any, words: pd.Series) -> Floats | Integers | None:

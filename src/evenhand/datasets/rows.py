@@ -8,7 +8,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, unquote_plus
 
 from evenhand.core.text import suggest_name
 from evenhand.errors import DataError, MissingExtraError
@@ -139,21 +139,20 @@ def list_files(text: str) -> list[str]:
 
 
 def _open_table(duckdb: Any, text: str) -> Any:
-    parts = urlsplit(text)
-    tables, path = parse_qs(parts.query).get("table", []), unquote(parts.path)
     hint = "write for example duckdb:///people.duckdb?table=decisions, or duckdb:////data/people.duckdb?table=decisions"
-    if parts.netloc or len(path) < 2 or len(tables) != 1:
-        raise DataError("expected a file and a table", location=text, hint=hint)
     # As in other database addresses, three slashes begin a relative path, and four an absolute path.
-    path = path[1:]
+    match = re.fullmatch(rf"{DATABASE}:///([^?#]+)\?table=([^&#]+)", text)
+    if match is None:
+        raise DataError("expected a file and a table", location=text, hint=hint)
+    path, table = unquote(match[1]), unquote_plus(match[2])
     if not Path(path).is_file():
         raise DataError(f"there is no file {path!r}", location=text, hint=hint)
     connection = connect(duckdb, path)
-    known = [row[0] for row in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()]
-    if tables[0] not in known:
+    tables = [row[0] for row in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()]
+    if table not in tables:
         raise DataError(
-            f"there is no table {tables[0]!r}",
+            f"there is no table {table!r}",
             location=text,
-            hint=f"{suggest_name(tables[0], known)}the tables are: {', '.join(known) or 'none'}",
+            hint=f"{suggest_name(table, tables)}the tables are: {', '.join(tables) or 'none'}",
         )
-    return connection.table('"' + tables[0].replace('"', '""') + '"')
+    return connection.table('"' + table.replace('"', '""') + '"')

@@ -119,10 +119,6 @@ def decode_text(data: bytes, location: str, encoding: str) -> str:
     try:
         text = data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        if encoding == "utf-16":
-            raise DataError(
-                "the text begins as UTF-16 and is not", location=location, hint="save it as UTF-8"
-            ) from None
         line = data.count(b"\n", 0, error.start) + 1
         name = "UTF-8" if encoding == "utf-8-sig" else encoding
         raise DataError(

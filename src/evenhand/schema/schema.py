@@ -62,8 +62,9 @@ class Schema(BaseModel):
             raise ValueError(f"attribute names must be unique, got repeated names {repeated}")
         if self.target.name in names:
             raise ValueError(f"the target {self.target.name!r} cannot also be an attribute")
-        # Cached properties: the first access checks them.
-        _ = self.determined, self.moves
+        if self.constrains_people:
+            # The first access to these cached properties checks them.
+            _ = self.constraints, self.determined, self.moves
         return self
 
     @cached_property

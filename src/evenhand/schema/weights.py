@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
-from evenhand.schema.arrays import check_index, check_names, read_column, require_column
+from evenhand.schema.arrays import check_names, read_column, require_column
 from evenhand.schema.columns import add_columns, list_columns
 from evenhand.schema.probabilities import GroupProbabilities, read_group_columns
 from evenhand.schema.table import Table
@@ -80,7 +80,7 @@ class SampleRoles:
             DataError: A column is missing.
         """
         pairs = [(role, name) for role, names in self.by_role().items() for name in names]
-        present = list_columns(frame)
+        present = list_columns(frame) if pairs else []
         for role, name in pairs:
             require_column(name, present, role)
         return list(dict.fromkeys(name for _, name in pairs))
@@ -143,9 +143,8 @@ def add_sample_columns(
         The data frame, and the roles of these columns.
 
     Raises:
-        DataError: The columns differ in length or index, or an argument is not a column.
+        DataError: The columns differ in length, or an argument is not a column.
     """
-    check_index(data=data, sample_weight=sample_weight, membership=membership)
     weight, arguments = sample_weight, {}
     columns, names = name_sample_columns(membership)
     if isinstance(sample_weight, str):

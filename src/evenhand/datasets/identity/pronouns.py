@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
+from evenhand.core.configuration import read_configuration
 from evenhand.errors import OptionError
 
 Gender = Literal["masculine", "feminine", "neutral"]
@@ -15,22 +18,6 @@ FORMS = ("they", "them", "to_them", "with_them", "their", "theirs", "themself")
 
 GENDERS: Mapping[str, Gender] = {"he": "masculine", "she": "feminine", "they": "neutral"}
 """Names of pronouns in lists of names, in any language, and their grammatical gender."""
-
-BUNDLED: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("en", "he"): ("he", "him", "him", "him", "his", "his", "himself"),
-    ("en", "she"): ("she", "her", "her", "her", "her", "hers", "herself"),
-    ("en", "they"): ("they", "them", "them", "them", "their", "theirs", "themself"),
-    # German possessives agree with the noun as well: sein, seine, seinem. The template contains the ending.
-    ("de", "he"): ("er", "ihn", "ihm", "ihm", "sein", "sein", "sich"),
-    ("de", "she"): ("sie", "sie", "ihr", "ihr", "ihr", "ihr", "sich"),
-    # French and Spanish possessives agree with the noun only. The template contains son, sa or su.
-    ("fr", "he"): ("il", "le", "lui", "lui", "", "", "lui-même"),
-    ("fr", "she"): ("elle", "la", "lui", "elle", "", "", "elle-même"),
-    ("es", "he"): ("él", "lo", "le", "él", "", "", "sí mismo"),
-    ("es", "she"): ("ella", "la", "le", "ella", "", "", "sí misma"),
-}
-
-LANGUAGES: Mapping[str, str] = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +46,7 @@ class Pronouns:
         """
         if form := self.forms.get(name.lower()):
             return form[:1].upper() + form[1:] if name[:1].isupper() else form
-        language = LANGUAGES.get(self.language, f"the language {self.language!r}")
+        language = _bundled_pronouns(self.language).get("language", f"the language {self.language!r}")
         if self.language in ("fr", "es") and name.lower() in ("their", "theirs"):
             hint = "it agrees with the noun, not with the person: write son, sa, ses (French) or su, sus (Spanish)"
             raise OptionError(f"{language} has no form of {name!r} that depends on the person", hint=hint)
@@ -91,5 +78,13 @@ def pronouns_in(language: str, name: str) -> Pronouns:
     """
     if name not in GENDERS:
         raise OptionError(f"there are no pronouns {name!r}", hint=f"one of: {', '.join(GENDERS)}")
-    forms = dict(zip(FORMS, BUNDLED.get((language, name), ()), strict=False))
+    forms = dict(zip(FORMS, _bundled_pronouns(language).get(name, ()), strict=False))
     return Pronouns(language, GENDERS[name], forms, plural_verb=(language, name) == ("en", "they"))
+
+
+@cache
+def _bundled_pronouns(language: str) -> Mapping[str, Any]:
+    """Read the name of a language and its pronouns; empty if there are none."""
+    path = Path(__file__).parent / "grammar" / "pronouns.yaml"
+    pronouns: Mapping[str, Any] = read_configuration(path, example="pronouns.yaml", entries="en:").get(language, {})
+    return pronouns
