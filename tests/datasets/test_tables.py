@@ -491,7 +491,7 @@ def test_a_damaged_workbook_says_so(tmp_path):
         ("a,b\nJürgen,Zoë\n".encode() + b"caf\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),  # damaged UTF-8
         (b"a,b\n1,2\n\x01\xe9,3\n", "line 3: the text is not UTF-8: byte 0xe9"),
         (b"a,b\n1,2\n\0,3\n", "line 3: a zero byte"),
-        (b"\xff\xfea,b\n1", "begins as UTF-16 and is not"),
+        (b"\xff\xfea,b\n1", "the text is not utf-16"),
         (b"PK\x03\x04\x14\0\x06\0\x08\0", "Excel workbook?), not a text table\n  -> call it .xlsx, or save it as CSV"),
         (pickle.dumps([1]), "a pickle of Python objects, not a text table\n  -> the model comes first, then the data"),
         (b"PAR1\x15\x04", "Parquet file\n  -> call it .parquet"),

@@ -126,13 +126,13 @@ def _parse_file(entry: DatasetEntry, data: bytes, location: str) -> pd.DataFrame
     if data.startswith(XPORT):
         return _read_transport(data, entry.published, location)
     if entry.numbers_repeated_names:
-        head, separator, rest = data.partition(b"\n")
+        header, separator, body = data.partition(b"\n")
         names: list[bytes] = []
-        for name in head.rstrip(b"\r").split(b","):
+        for name in header.rstrip(b"\r").split(b","):
             names.append(name + b".1" if name in names else name)
-        data = b",".join(names) + separator + rest
-    first = data.lstrip(b"\xef\xbb\xbf \r\n").split(b",", 1)[0].strip(b' "')
-    is_number = first.replace(b".", b"", 1).isdigit()
+        data = b",".join(names) + separator + body
+    value = data.lstrip(b"\xef\xbb\xbf \r\n").split(b",", 1)[0].strip(b' "')
+    is_number = value.replace(b".", b"", 1).isdigit()
     return parse_published(data, location, entry.header if entry.header and is_number else None)
 
 

@@ -239,8 +239,8 @@ def _split_with_arrow(
     data = text.encode()
     if text.startswith("\ufeff") or ('"' in text and (padded or not _are_plain_quotes(data, delimiter))):
         return None
-    line, first = next(_filled_rows(text, delimiter))
-    if len(first) < 2 or (names is not None and len(names) != len(first)):
+    line, row = next(_filled_rows(text, delimiter))
+    if len(row) < 2 or (names is not None and len(names) != len(row)):
         return None
     try:
         table = arrow.read_csv(
@@ -248,7 +248,7 @@ def _split_with_arrow(
             arrow.ReadOptions(autogenerate_column_names=True),
             arrow.ParseOptions(delimiter=delimiter, newlines_in_values='"' in text),
             arrow.ConvertOptions(
-                column_types={f"f{i}": pa.large_string() for i in range(len(first))}, strings_can_be_null=False
+                column_types={f"f{i}": pa.large_string() for i in range(len(row))}, strings_can_be_null=False
             ),
         )
     except pa.ArrowInvalid:
@@ -258,7 +258,7 @@ def _split_with_arrow(
         words = pc.utf8_ltrim(column, " ") if padded else column
         blank = pc.equal(pc.utf8_trim(words, BLANKS), "")
         columns.append(pc.if_else(blank, None, words) if pc.any(blank).as_py() else words)
-    header = list(names) if names is not None else read_header(first, f"{location}, line {line}")
+    header = list(names) if names is not None else read_header(row, f"{location}, line {line}")
     return (header, columns) if columns and len(columns[0]) else None
 
 
@@ -266,9 +266,9 @@ def _are_plain_quotes(data: bytes, delimiter: str) -> bool:
     """Check whether every quote begins or ends a value, or is part of a doubled quote in a value."""
     codes = np.frombuffer(b"\n" + data + b"\n", np.uint8)
     places = np.flatnonzero(codes == ord('"'))
-    around = np.frombuffer(b'\r\n"' + delimiter.encode(), np.uint8)
+    borders = np.frombuffer(b'\r\n"' + delimiter.encode(), np.uint8)
     outside = np.concatenate([codes[places[::2] - 1], codes[places[1::2] + 1]])
-    return len(places) % 2 == 0 and bool(np.isin(outside, around).all())
+    return len(places) % 2 == 0 and bool(np.isin(outside, borders).all())
 
 
 def _to_frame(header: list[str], columns: Sequence[Any]) -> pd.DataFrame:

@@ -91,7 +91,7 @@ def _find_header(cells: pd.DataFrame, location: str) -> int:
     Warns:
         TableWarning: There are rows above the header.
     """
-    first = cells.index[0]
+    top = cells.index[0]
     for place, number in enumerate(cells.index):
         row = cells.loc[number]
         empty = row.index[row.isna()]
@@ -103,16 +103,16 @@ def _find_header(cells: pd.DataFrame, location: str) -> int:
             break
         if place:
             warnings.warn(
-                f"{location}: the rows above the column names in row {number} are skipped, from row {first} on",
+                f"{location}: the rows above the column names in row {number} are skipped, from row {top} on",
                 TableWarning,
                 stacklevel=4,
             )
         return place
-    empty = cells.columns[cells.loc[first].isna()]
+    empty = cells.columns[cells.loc[top].isna()]
     raise _header_error(
-        f"{_cell_name(empty[0], first)} is empty, and no row below consists of words"
+        f"{_cell_name(empty[0], top)} is empty, and no row below consists of words"
         if len(empty)
-        else f"row {first} does not consist of words",
+        else f"row {top} does not consist of words",
         location,
     )
 

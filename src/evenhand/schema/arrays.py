@@ -192,17 +192,17 @@ def check_index(**arguments: Any) -> None:
     Raises:
         DataError: Two indices have different labels, or the same labels in a different order.
     """
-    first: tuple[str, Any] | None = None
-    for name, index in _list_indices(arguments):
-        first = first or (name, index)
-        if len(index) != len(first[1]) or index.equals(first[1]):
+    indices = list(_list_indices(arguments))
+    for name, index in indices[1:]:
+        reference_name, reference = indices[0]
+        if len(index) != len(reference) or index.equals(reference):
             continue
-        for row, (label, other) in enumerate(zip(first[1], index, strict=True), start=1):
+        for row, (label, other) in enumerate(zip(reference, index, strict=True), start=1):
             both_missing = label != label and other != other
             if label != other and not both_missing:
                 raise DataError(
-                    f"the index of {_quote(first[0])} differs from the index of {_quote(name)}: row {row} is labelled "
-                    f"{label!r} in the former and {other!r} in the latter",
+                    f"the index of {_quote(reference_name)} differs from the index of {_quote(name)}: row {row} is "
+                    f"labelled {label!r} in the former and {other!r} in the latter",
                     hint="align the rows with reindex, or pass .to_numpy() to match them by position",
                 )
 

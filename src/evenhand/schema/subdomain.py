@@ -141,8 +141,8 @@ def _solve(attribute: Attribute, conditions: Sequence[_Condition]) -> Runs:
     ends = np.nextafter(points[1:], -np.inf) if attribute.size is None else points[1:] - 1
     holds = np.logical_and.reduce([condition.holds(points) for condition in conditions])
     pieces = zip(holds.tolist(), points.tolist(), [*ends.tolist(), attribute.last], strict=True)
-    groups = ((held, list(group)) for held, group in itertools.groupby(pieces, key=lambda piece: piece[0]))
-    return tuple((group[0][1], group[-1][2]) for held, group in groups if held)
+    groups = ((valid, list(group)) for valid, group in itertools.groupby(pieces, key=lambda piece: piece[0]))
+    return tuple((group[0][1], group[-1][2]) for valid, group in groups if valid)
 
 
 def _read_conditions(source: Expression, node: Node, schema: Schema) -> Iterator[_Condition]:

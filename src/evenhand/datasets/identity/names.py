@@ -73,10 +73,8 @@ class Person:
             OptionError: The list has no such word.
         """
         if name not in self.words:
-            known = f"the list has: {', '.join(self.words)}" if self.words else "the list has names only"
-            raise OptionError(
-                f"there is no word {name!r} for {self.label}", hint=suggest_name(name, self.words) + known
-            )
+            hint = f"the list has: {', '.join(self.words)}" if self.words else "the list has names only"
+            raise OptionError(f"there is no word {name!r} for {self.label}", hint=suggest_name(name, self.words) + hint)
         return self.words[name]
 
     def agree(self, masculine: str, feminine: str, neutral: str | None = None) -> str:
@@ -214,24 +212,24 @@ def _build_list(path: Path, about: Mapping[str, str], rows: Sequence[tuple[str, 
 
 def _build_person(row: Mapping[str, Any], language: str, location: str) -> Person:
     _refuse_misspelt(row, PERSON_ENTRIES, location)
-    plain = {entry: str(value).strip() for entry, value in row.items() if value is not None and entry != "pronouns"}
-    if not plain.get("group"):
+    texts = {entry: str(value).strip() for entry, value in row.items() if value is not None and entry != "pronouns"}
+    if not texts.get("group"):
         raise DataError("the group is missing", location=location, hint="write it into the column or entry group")
-    words = {entry: value for entry, value in plain.items() if entry not in PERSON_ENTRIES and value}
-    if not (plain.get("first") or plain.get("last") or words):
+    words = {entry: value for entry, value in texts.items() if entry not in PERSON_ENTRIES and value}
+    if not (texts.get("first") or texts.get("last") or words):
         raise DataError("there is neither a name nor a word", location=location, hint="write first, last or a word")
     try:
         pronouns = _build_pronouns(row.get("pronouns") or "", language)
     except OptionError as error:
         raise DataError(error.message, location=location, hint=error.hint) from None
     return Person(
-        first=plain.get("first", ""),
-        last=plain.get("last", ""),
-        group=plain["group"],
+        first=texts.get("first", ""),
+        last=texts.get("last", ""),
+        group=texts["group"],
         pronouns=pronouns,
-        title=plain.get("title", ""),
-        birth_decade=_whole_number(plain, "birth_decade", location),
-        bearers=_whole_number(plain, "bearers", location),
+        title=texts.get("title", ""),
+        birth_decade=_whole_number(texts, "birth_decade", location),
+        bearers=_whole_number(texts, "bearers", location),
         words=words,
     )
 
@@ -262,14 +260,14 @@ def _build_pronouns(entry: Any, language: str) -> Pronouns:
     )
 
 
-def _refuse_misspelt(fields: Mapping[str, Any], known: Sequence[str], location: str, *, strict: bool = False) -> None:
+def _refuse_misspelt(fields: Mapping[str, Any], names: Sequence[str], location: str, *, strict: bool = False) -> None:
     """Refuse entries that resemble a known entry; if ``strict``, all unknown entries."""
     for entry in fields:
-        near = suggest_name(str(entry), known)
-        if entry not in known and (near or strict):
+        near = suggest_name(str(entry), names)
+        if entry not in names and (near or strict):
             raise DataError(
                 f"there is no entry {entry!r} here",
                 location=location,
-                hint=f"{near}known: {', '.join(known)}"
+                hint=f"{near}known: {', '.join(names)}"
                 + ("" if strict else "; rename the entry if it is a word for prompts"),
             )

@@ -76,9 +76,9 @@ class SwapTemplate:
         """Texts with the terms of each group, in the order of ``swapped``; the original text is the first."""
         return [self.of(group) for group in self.swapped]
 
-    def between(self, first: str, second: str) -> str:
+    def between(self, group: str, other: str) -> str:
         """Return both variants in one text: ``{He|She} asked for {his|her} pay``."""
-        pairs = zip(self.swapped[first], self.swapped[second], strict=True)
+        pairs = zip(self.swapped[group], self.swapped[other], strict=True)
         return self._fill_terms(tuple(itertools.starmap(_inline_choice, pairs)))
 
     def _fill_terms(self, terms: tuple[str, ...]) -> str:
@@ -143,15 +143,13 @@ class TermSwapper:
         Two groups that can only be exchanged with each other give one template.
         """
         mentions = self.mentions(text)
-        slots: list[SwapTemplate] = []
-        seen: list[set[str]] = []
+        slots: dict[frozenset[str], SwapTemplate] = {}
         for own in dict.fromkeys(mention.group for mention in mentions):
             slot = self._slot(text, mentions, own)
-            texts = {slot.of(group) for group in slot.swapped}
-            if len(texts) > 1 and texts not in seen:
-                slots.append(slot)
-                seen.append(texts)
-        return slots
+            variants = frozenset(slot.variants)
+            if len(variants) > 1:
+                slots.setdefault(variants, slot)
+        return list(slots.values())
 
     def _slot(self, text: str, mentions: list[TermMention], own: int) -> SwapTemplate:
         groups = self.category.groups
@@ -170,18 +168,18 @@ class TermSwapper:
 
     def _replacement_term(self, text: str, mention: TermMention, own: int, other: int) -> str | None:
         """Return the replacement of a mention and its article when two groups are exchanged, None if there is none."""
-        before = text[mention.start if mention.article is None else mention.article : mention.end]
+        original = text[mention.start if mention.article is None else mention.article : mention.end]
         if mention.group not in (own, other):
-            return before
+            return original
         words = self.category.rows[mention.row].words
         word, canonical = words[other if mention.group == own else own], words[mention.group]
         if word is None or canonical is None:
             return None
         term = text[mention.start : mention.end]
-        written = _copy_case(word, term, canonical)
+        replacement = _copy_case(word, term, canonical)
         if mention.article is None:
-            return written
-        return _adapt_article(text[mention.article : mention.start], term, written) + written
+            return replacement
+        return _adapt_article(text[mention.article : mention.start], term, replacement) + replacement
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -189,14 +187,14 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(WORD.findall(text.lower()))
 
 
-def _inline_choice(one: str, other: str) -> str:
-    """Combine two terms as ``{one|other}``, after a shared article."""
-    if one == other:
-        return one
-    article, _, rest = one.rpartition(" ") if one.count(" ") == 1 else ("", "", one)
-    if article and other.startswith(f"{article} ") and article.lower() in ("a", "an"):
-        return f"{article} {{{rest}|{other[len(article) + 1 :]}}}"
-    return f"{{{one}|{other}}}"
+def _inline_choice(term: str, replacement: str) -> str:
+    """Combine two terms as ``{term|replacement}``, after a shared article."""
+    if term == replacement:
+        return term
+    article, _, noun = term.rpartition(" ") if term.count(" ") == 1 else ("", "", term)
+    if article and replacement.startswith(f"{article} ") and article.lower() in ("a", "an"):
+        return f"{article} {{{noun}|{replacement[len(article) + 1 :]}}}"
+    return f"{{{term}|{replacement}}}"
 
 
 def _term_key(term: str) -> str:
@@ -222,13 +220,13 @@ def _copy_case(word: str, term: str, canonical: str) -> str:
     return word
 
 
-def _adapt_article(article: str, term: str, written: str) -> str:
+def _adapt_article(article: str, term: str, replacement: str) -> str:
     """Change the article from a to an or back if the sound of the term changes."""
-    if _starts_with_vowel(term) == _starts_with_vowel(written):
+    if _starts_with_vowel(term) == _starts_with_vowel(replacement):
         return article
     letters, space = article.rstrip(), article[len(article.rstrip()) :]
     if len(letters) == 1:
-        return letters + ("N" if letters.isupper() and written.isupper() else "n") + space
+        return letters + ("N" if letters.isupper() and replacement.isupper() else "n") + space
     return letters[:1] + space
 
 
