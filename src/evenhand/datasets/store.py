@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from evenhand.core.files import write_atomically
 from evenhand.core.http import DownloadProgress, download
 from evenhand.datasets.entry import DatasetCard, DatasetEntry
 from evenhand.datasets.tables import COMPRESSIONS, decompress_file
@@ -52,47 +52,44 @@ def read_content(entry: DatasetEntry, path: Path) -> bytes:
         DataError: The file is damaged, or the zip file does not contain the data file.
     """
     recorded = _recorded_hash(path)
-    if recorded is not None and (sha256 := _file_hash(path)) != recorded:
+    if recorded is not None and (sha256 := hashlib.sha256(path.read_bytes()).hexdigest()) != recorded:
         raise DataError(
             f"the file has changed since it was fetched: its SHA-256 is {sha256}, recorded was {recorded}",
             location=str(path),
             hint=f"delete it and {_hash_record(path).name}, and fetch it again",
         )
-    data = decompress_file(path)
-    return _read_member(data, entry.member, str(path)) if data.startswith(b"PK\x03\x04") else data
+    return _extract_member(entry, decompress_file(path), str(path))
 
 
 def fetch_dataset(
     entry: DatasetEntry, home: Path, accept: Callable[[bytes, str], T], *, progress: DownloadProgress | None = None
 ) -> T:
-    """Download a data set into a folder and return the result of ``accept``. Refused files are deleted.
+    """Download a data set into a folder and return the result of ``accept``. Refused files are not saved.
 
     Raises:
         FetchError: No download succeeded. The message lists the attempts, and the file to download manually.
     """
-    card = entry.card
+    card, attempts = entry.card, []
     try:
         home.mkdir(parents=True, exist_ok=True)
+        for url, path in zip(card.urls, _download_paths(card, home), strict=True):
+            content = io.BytesIO()
+            try:
+                download(url, content.write, progress)
+                data = content.getvalue()
+                accepted = accept(_extract_member(entry, data, url), url)
+            except FetchError as error:
+                attempts.append(f"{url}: {error.message}")
+            except EvenhandError as error:
+                attempts.append(f"{url}: the download is not the data set ({error.message})")
+            else:
+                if card.sha256 is None:
+                    record = f"{hashlib.sha256(data).hexdigest()}  {path.name}\n"
+                    write_atomically(_hash_record(path), record)
+                write_atomically(path, data)
+                return accepted
     except OSError as error:
-        raise missing_file_error(card, home, [f"{home}: {error.strerror or error}"]) from None
-    attempts = []
-    for url, path in zip(card.urls, _download_paths(card, home), strict=True):
-        try:
-            temporary = _download_file(url, home, progress)
-        except FetchError as error:
-            attempts.append(f"{url}: {error.message}")
-            continue
-        try:
-            accepted = accept(read_content(entry, temporary), url)
-            if card.sha256 is None:
-                _hash_record(path).write_text(f"{_file_hash(temporary)}  {path.name}\n", encoding="ascii")
-            temporary.replace(path)
-        except EvenhandError as error:
-            attempts.append(f"{url}: the download is not the data set ({error.message})")
-        else:
-            return accepted
-        finally:
-            temporary.unlink(missing_ok=True)
+        attempts.append(f"{home}: {error.strerror or error}")
     raise missing_file_error(card, home, attempts)
 
 
@@ -104,11 +101,6 @@ def missing_file_error(card: DatasetCard, home: Path, attempts: Sequence[str] = 
         hint=f"download {card.urls[0]} and save it as {manual_path(card, home)}; or name the folder that holds it: "
         f"`data_home=FOLDER` (recognised: {', '.join(card.files)}, each also with {', '.join(COMPRESSIONS)})",
     )
-
-
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _hash_record(path: Path) -> Path:
@@ -125,16 +117,18 @@ def _recorded_hash(path: Path) -> str | None:
         raise DataError("the recorded SHA-256 cannot be read", location=str(record), hint="delete it") from None
 
 
-def _read_member(data: bytes, name: str, location: str) -> bytes:
-    """Extract a file from a zip file, or from a zip file inside it."""
+def _extract_member(entry: DatasetEntry, data: bytes, location: str) -> bytes:
+    """Extract the data file from a zip file, or from a zip file inside it; return any other data unchanged."""
+    if not data.startswith(b"PK\x03\x04"):
+        return data
     try:
-        content = _find_member(data, name.lower())
+        content = _find_member(data, entry.member.lower())
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise DataError(
             f"the zip file is truncated or corrupt ({error})", location=location, hint="get it again"
         ) from None
     if content is None:
-        raise DataError(f"the zip file does not hold {name}", location=location)
+        raise DataError(f"the zip file does not hold {entry.member}", location=location)
     return content
 
 
@@ -148,25 +142,3 @@ def _find_member(data: bytes, name: str) -> bytes | None:
             if member.lower().endswith(".zip") and (content := _find_member(archive.read(member), name)) is not None:
                 return content
     return None
-
-
-def _download_file(url: str, folder: Path, progress: DownloadProgress | None) -> Path:
-    """Download to a temporary file in a folder. The file is deleted if the download fails.
-
-    Raises:
-        FetchError: The download failed, or the folder is not writable.
-    """
-    try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".fetching-")
-    except OSError as error:
-        raise FetchError(f"the folder cannot be written: {error.strerror or error}", location=str(folder)) from None
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            download(url, out.write, progress)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and not isinstance(error, FetchError):
-            raise FetchError(f"the file cannot be written: {error.strerror or error}", location=str(folder)) from None
-        raise
-    return temporary

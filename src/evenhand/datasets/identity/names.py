@@ -222,23 +222,13 @@ def _build_person(row: Mapping[str, Any], language: str, location: str) -> Perso
         pronouns = _build_pronouns(row.get("pronouns") or "", language)
     except OptionError as error:
         raise DataError(error.message, location=location, hint=error.hint) from None
-    return Person(
-        first=texts.get("first", ""),
-        last=texts.get("last", ""),
-        group=texts["group"],
-        pronouns=pronouns,
-        title=texts.get("title", ""),
-        birth_decade=_whole_number(texts, "birth_decade", location),
-        bearers=_whole_number(texts, "bearers", location),
-        words=words,
-    )
-
-
-def _whole_number(row: Mapping[str, str], entry: str, location: str) -> int | None:
-    text = row.get(entry, "")
-    if text and not text.isdecimal():
-        raise DataError(f"expected a whole number as {entry}, got {text!r}", location=location)
-    return int(text) if text else None
+    fields: dict[str, Any] = {entry: texts.get(entry, "") for entry in ("first", "last", "group", "title")}
+    for entry in ("birth_decade", "bearers"):
+        number = texts.get(entry)
+        if number and not number.isdecimal():
+            raise DataError(f"expected a whole number as {entry}, got {number!r}", location=location)
+        fields[entry] = int(number) if number else None
+    return Person(**fields, pronouns=pronouns, words=words)
 
 
 def _build_pronouns(entry: Any, language: str) -> Pronouns:
