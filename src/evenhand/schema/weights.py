@@ -79,8 +79,10 @@ class SampleRoles:
         Raises:
             DataError: A column is missing.
         """
+        if self.weight is None and not self.membership:
+            return []
         pairs = [(role, name) for role, names in self.by_role().items() for name in names]
-        present = list_columns(frame) if pairs else []
+        present = list_columns(frame)
         for role, name in pairs:
             require_column(name, present, role)
         return list(dict.fromkeys(name for _, name in pairs))
@@ -145,6 +147,8 @@ def add_sample_columns(
     Raises:
         DataError: The columns differ in length, or an argument is not a column.
     """
+    if sample_weight is None and membership is None:
+        return data, SampleRoles()
     weight, arguments = sample_weight, {}
     columns, names = name_sample_columns(membership)
     if isinstance(sample_weight, str):
