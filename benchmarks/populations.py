@@ -69,9 +69,8 @@ def measure_fit(name: str) -> dict[str, Any]:
 
     def likelihood(groups: tuple[tuple[int, ...], ...], classes: int) -> float:
         coded = code_people(schema, groups, people.individuals)[1]
-        exact = (0,) if len(groups[0]) > 1 else ()
-        fitted = fit_latent_classes(coded.at(shuffled[out:]), classes, np.random.default_rng(1), exact=exact)
-        return float(fitted.log_likelihood(coded.at(shuffled[:out]), least=1 / len(people)).mean())
+        fitted = fit_latent_classes(coded.at(shuffled[out:]), classes, np.random.default_rng(1))
+        return float(fitted.log_likelihood(coded.at(shuffled[:out]), unseen=1 / len(people)).mean())
 
     groups = strata_of(schema)
     alone = likelihood(((groups[0][0],),), 1)

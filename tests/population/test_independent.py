@@ -48,11 +48,6 @@ def test_marginals_are_the_frequencies_and_ignore_missing_values():
     assert not np.isin(drawn[:, 0], [20, 21]).any()
 
 
-def test_smoothing_leaves_nobody_out():
-    product = population.product_of_marginals(people(np.array([[18, 0, 0.0]])), smoothing=1.0)
-    assert (product.marginals[0].masses > 0).all()
-
-
 def test_an_attribute_never_seen_has_no_distribution():
     with pytest.raises(OptionError, match="'debt' has no value"):
         population.product_of_marginals(people(np.array([[18, 0, np.nan]])))
@@ -118,5 +113,3 @@ def test_a_domain_of_a_billion_costs_no_memory():
     assert all(WIDE.contains(rows).all() for rows in drawn)
     assert drawn[0][:, 0].mean() == pytest.approx(5e8, rel=0.1)
     assert set(drawn[1][:, 0]) == set(AGES)
-    with pytest.raises(OptionError, match="too many to add a pseudo-count to each"):
-        population.product_of_marginals(People(WIDE, rows, None, np.arange(5), 0, None), smoothing=1.0)

@@ -1,4 +1,4 @@
-"""How individuals are distributed: uniformly, attribute by attribute, as the data, or as people who can exist."""
+"""Populations: uniform, with independent attributes, as in the data, or dependency-aware."""
 
 import lazy_loader
 

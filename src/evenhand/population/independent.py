@@ -1,4 +1,4 @@
-"""How individuals are distributed over the domain: uniformly, like the data attribute by attribute, or as the data."""
+"""Populations of independent attributes, and the population of the data."""
 
 from __future__ import annotations
 
@@ -15,40 +15,39 @@ from evenhand.schema.people import People
 from evenhand.schema.schema import Schema
 
 REAL_BINS = 32
-"""Equal-width bins of the histogram that stands for a real attribute's marginal."""
+"""Number of equal-width bins of the histogram of a real attribute."""
 MAX_DENSE = 1_000_000
-"""Values of an attribute that have a cell each, at most. Of a wider domain, one age of a billion say, only values that
-somebody has are listed; the masses and all that is drawn are the same."""
+"""Maximum number of values with one cell each. For larger domains, only values that occur in the data have a cell."""
 
 
 class Population(Protocol):
-    """A distribution over individuals."""
+    """Distribution of individuals."""
 
     @property
     def name(self) -> str:
-        """How to call it in a report."""
+        """Name in reports."""
         ...
 
     @property
     def schema(self) -> Schema:
-        """What its individuals are."""
+        """Schema of the individuals."""
         ...
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draw n individuals independently, shape (n, attributes)."""
+        """Draw n independent individuals, shape (n, attributes)."""
         ...
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """The distribution of one attribute: masses over equal cells of its domain.
+    """Distribution of one attribute as masses of cells: values of a finite attribute, intervals of a real one.
 
     Attributes:
-        attribute: whose distribution this is.
-        masses: shape (cells,), adding up to 1. One cell per value; for a real attribute, equal-width
-            cells of [lower, upper] with uniform density inside each.
-        breaks: where a real attribute's cells begin and end if they are not of equal width, shape (cells + 1,).
-        listed: the values that cells are of, increasing, shape (cells,); None: all of the domain. Others have no mass.
+        attribute: The attribute.
+        masses: Mass of each cell, with a sum of 1, shape (cells,). The density within a real cell is uniform.
+        breaks: Ends of the cells of a real attribute, shape (cells + 1,). None means cells of equal width.
+        listed: Increasing values of the cells of a finite attribute; all other values have mass 0, shape (cells,). None
+            means that each value of the domain has a cell.
     """
 
     attribute: Attribute
@@ -59,42 +58,46 @@ class Marginal:
 
     @property
     def edges(self) -> Floats:
-        """Where the cells of a real attribute begin and end, shape (cells + 1,)."""
+        """Ends of the cells of a real attribute, shape (cells + 1,)."""
         if self.breaks is not None:
             return self.breaks
         return np.linspace(self.attribute.first, self.attribute.last, len(self.masses) + 1)
 
+    @cached_property
+    def _sums(self) -> Floats:
+        """Mass below each cell, followed by the total mass, shape (cells + 1,)."""
+        return np.concatenate([[0.0], np.cumsum(self.masses)])
+
     def restrict(self, low: float, high: float) -> Marginal:
-        """Return the distribution of a number among those who have it between these two, both included.
+        """Compute the conditional distribution of a number between two values, both inclusive.
 
         Raises:
-            OptionError: no one has.
+            OptionError: The interval has no mass.
         """
-        narrowed = self.attribute.model_copy(update={"lower": low, "upper": high})
+        attribute = self.attribute.model_copy(update={"lower": low, "upper": high})
         breaks = listed = None
         if self.attribute.size is not None:
-            begin, stop = self._cell_range(np.array([low]), np.array([high]))
-            masses = self.masses[begin[0] : stop[0]]
-            listed = None if self.listed is None else self.listed[begin[0] : stop[0]]
+            (start,), (stop,) = self._cell_range(np.array([low]), np.array([high]))
+            masses = self.masses[start:stop]
+            listed = None if self.listed is None else self.listed[start:stop]
         elif low == high:
             masses = np.ones(int(self.attribute.first == self.attribute.last))
         else:
             edges = self.edges
-            inside = edges[(edges > low) & (edges < high)]
-            breaks = np.concatenate([[low], inside, [high]])
-            masses = np.diff(np.interp(breaks, edges, np.concatenate([[0.0], np.cumsum(self.masses)])))
-        return Marginal(narrowed, normalize_masses(self.attribute, masses), breaks, listed)
+            breaks = np.concatenate([[low], edges[(edges > low) & (edges < high)], [high]])
+            masses = np.diff(np.interp(breaks, edges, self._sums))
+        return Marginal(attribute, normalize_masses(self.attribute, masses), breaks, listed)
 
     def values_of(self, cells: Integers) -> Floats:
-        """Return the value that each cell of a finite attribute is of."""
+        """Return the values of some cells of a finite attribute."""
         return np.asarray(self.attribute.first + cells if self.listed is None else self.listed[cells], dtype=np.float64)
 
     def held_values(self) -> Floats:
-        """Return the values of a finite attribute that anybody has, increasing."""
+        """Return the values of a finite attribute with positive mass, in increasing order."""
         return self.values_of(np.flatnonzero(self.masses > 0))
 
     def masses_of(self, entries: Floats) -> Floats:
-        """Return the mass of each of some values of a finite attribute."""
+        """Return the masses of some values of a finite attribute."""
         cells = self.cells_of(entries)
         if self.listed is None:
             return np.asarray(self.masses[cells])
@@ -102,57 +105,52 @@ class Marginal:
         return np.where(self.listed[cells] == entries, self.masses[cells], 0.0)
 
     def cells_of(self, entries: Floats) -> Integers:
-        """Return the cell that each entry (n,) lies in: its value's, or a bin of a real attribute."""
+        """Find the cell of each entry, shape (n,)."""
         if self.listed is not None:
             return np.asarray(np.searchsorted(self.listed, entries))
         return _cells_of_domain(self.attribute, entries)
 
     def _cell_range(self, starts: Floats, ends: Floats) -> tuple[Integers, Integers]:
-        """Return the first cell from each start on, and the one behind the last up to each end, of a finite domain."""
+        """Find the half-open ranges of cells whose values are between each start and end, for a finite attribute."""
         if self.listed is not None:
             return np.searchsorted(self.listed, starts, "left"), np.searchsorted(self.listed, ends, "right")
         first = int(self.attribute.first)
         return starts.astype(np.int64) - first, ends.astype(np.int64) - first + 1
 
-    @cached_property
-    def cumulative(self) -> Floats:
-        """Mass at or below each cell, shape (cells,)."""
-        return np.cumsum(self.masses)
-
-    @cached_property
-    def _before(self) -> Floats:
-        """Mass below each cell, and at last all of it, shape (cells + 1,)."""
-        return np.concatenate([[0.0], self.cumulative])
-
     @property
     def peak_density(self) -> float:
-        """How much denser than on average a real attribute is anywhere, at most."""
+        """Maximum density of a real attribute, relative to its mean density."""
         first, last = self.attribute.first, self.attribute.last
         if first == last:
             return 1.0
         return float((self.masses / np.diff(self.edges)).max() * (last - first) / self.masses.sum())
 
     def mass_between(self, starts: Floats, ends: Floats) -> Floats:
-        """Return the mass from each start to each end: of values, both included, or of real intervals."""
+        """Compute the mass between each start and end, both inclusive for a finite attribute."""
         if self.attribute.size is not None:
-            begin, stop = self._cell_range(starts, ends)
-            return np.asarray(self._before[stop] - self._before[begin])
+            start, stop = self._cell_range(starts, ends)
+            return np.asarray(self._sums[stop] - self._sums[start])
         if self.attribute.first == self.attribute.last:
-            return _point_mass(len(starts))
-        return np.asarray(np.interp(ends, self.edges, self._before) - np.interp(starts, self.edges, self._before))
+            # The single point belongs to the last interval.
+            return np.array([0.0] * (len(starts) - 1) + [1.0])
+        return np.asarray(np.interp(ends, self.edges, self._sums) - np.interp(starts, self.edges, self._sums))
 
     def draw_between(self, starts: Floats, ends: Floats, rng: np.random.Generator) -> Floats:
-        """Draw one entry between each start and end, both included."""
+        """Draw one entry between each start and end, both inclusive, by inversion of the distribution function."""
         share = rng.random(len(starts))
-        if self.attribute.size is None:
-            return _draw_real(self.attribute, self.edges, self._before, starts, ends, share)
-        low, high = (self._before[border] for border in self._cell_range(starts, ends))
-        cells = np.searchsorted(self._before, low + share * (high - low), side="right") - 1
-        return np.asarray(np.clip(self.values_of(np.clip(cells, 0, len(self.masses) - 1)), starts, ends))
+        if self.attribute.size is not None:
+            low, high = (self._sums[cells] for cells in self._cell_range(starts, ends))
+            cells = np.searchsorted(self._sums, low + share * (high - low), side="right") - 1
+            return np.asarray(np.clip(self.values_of(np.clip(cells, 0, len(self.masses) - 1)), starts, ends))
+        low, high = (np.interp(points, self.edges, self._sums) for points in (starts, ends))
+        entries = np.interp(low + share * (high - low), self._sums, self.edges)
+        # A cell includes its lower end and excludes its upper end, except for the last cell of the domain.
+        largest = np.where(ends < self.attribute.last, np.nextafter(ends, -np.inf), ends)
+        return np.asarray(np.clip(entries, starts, np.maximum(largest, starts)))
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw n entries."""
-        cells = np.searchsorted(self.cumulative, rng.random(n) * self.cumulative[-1], side="right")
+        cells = np.searchsorted(self._sums[1:], rng.random(n) * self._sums[-1], side="right")
         cells = np.minimum(cells, len(self.masses) - 1)
         if self.attribute.size is not None:
             return self.values_of(cells)
@@ -161,25 +159,25 @@ class Marginal:
 
 
 def normalize_masses(attribute: Attribute, masses: Floats) -> Floats:
-    """Normalise the masses of some of an attribute's values to a sum of 1.
+    """Normalise masses of values of an attribute to a sum of 1.
 
     Raises:
-        OptionError: they have none.
+        OptionError: The sum is 0.
     """
     if not masses.sum() > 0:
         raise OptionError(
             f"no one in the population has a value of {attribute.name!r} that the conditions allow",
-            hint="widen the conditions, or measure by the uniform population",
+            hint="widen the conditions, or use the uniform population",
         )
     return np.asarray(masses / masses.sum())
 
 
 @dataclass(frozen=True)
 class UniformMarginal:
-    """Every value of one attribute equally likely; what it counts is exact, however many values there are.
+    """Uniform distribution of one attribute, with exact counts for domains of any size.
 
     Attributes:
-        attribute: whose distribution this is.
+        attribute: The attribute.
     """
 
     attribute: Attribute
@@ -187,77 +185,49 @@ class UniformMarginal:
 
     @property
     def total(self) -> float:
-        """Return what ``mass_between`` says of the whole domain."""
+        """Value of ``mass_between`` for the whole domain."""
         return float(self.attribute.size or 1)
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw n entries."""
-        ends = np.array([self.attribute.first, self.attribute.last])
-        return self.draw_between(np.full(n, ends[0]), np.full(n, ends[1]), rng)
+        return self.draw_between(np.full(n, float(self.attribute.first)), np.full(n, float(self.attribute.last)), rng)
 
     def restrict(self, low: float, high: float) -> UniformMarginal:
-        """Return the distribution of a number among those who have it between these two, both included.
+        """Compute the conditional distribution of a number between two values, both inclusive.
 
         Raises:
-            OptionError: no one has: a single point of a real attribute.
+            OptionError: The interval is a single point of a real attribute.
         """
         if low == high and self.attribute.size is None:
             normalize_masses(self.attribute, np.zeros(1))
         return UniformMarginal(self.attribute.model_copy(update={"lower": low, "upper": high}))
 
     def mass_between(self, starts: Floats, ends: Floats) -> Floats:
-        """Return the mass from each start to each end: how many values, or which share of a real attribute's range."""
-        first, last = self.attribute.first, self.attribute.last
-        if self.attribute.size is not None:
-            return ends - starts + 1
-        if first == last:
-            return _point_mass(len(starts))
-        edges, below = [first, last], [0.0, 1.0]
-        return np.asarray(np.interp(ends, edges, below) - np.interp(starts, edges, below))
+        """Compute the number of values between each start and end, or the share of the range of a real attribute."""
+        if self.attribute.size is None:
+            return Marginal(self.attribute, np.ones(1)).mass_between(starts, ends)
+        return ends - starts + 1
 
     def draw_between(self, starts: Floats, ends: Floats, rng: np.random.Generator) -> Floats:
-        """Draw one entry between each start and end, both included."""
-        share = rng.random(len(starts))
+        """Draw one entry between each start and end, both inclusive."""
         if self.attribute.size is None:
-            edges = np.array([self.attribute.first, self.attribute.last])
-            return _draw_real(self.attribute, edges, np.array([0.0, 1.0]), starts, ends, share)
-        return np.asarray(np.minimum(starts + np.floor(share * (ends - starts + 1)), ends))
-
-
-def _point_mass(bins: int) -> Floats:
-    """Return the masses of bins of a real attribute with a single value: it lies in the last."""
-    return np.array([0.0] * (bins - 1) + [1.0])
-
-
-def _draw_real(
-    attribute: Attribute,
-    edges: Floats,
-    below: Floats,
-    starts: Floats,
-    ends: Floats,
-    share: Floats,
-) -> Floats:
-    """Return entries of a real attribute, by the inverse of its distribution function between each start and end."""
-    start, stop = np.interp(starts, edges, below), np.interp(ends, edges, below)
-    drawn = np.interp(start + share * (stop - start), below, edges)
-    # A bin holds its lower cut but not its upper one, except the last of the domain.
-    largest = np.where(ends < attribute.last, np.nextafter(ends, -np.inf), ends)
-    return np.asarray(np.clip(drawn, starts, np.maximum(largest, starts)))
+            return Marginal(self.attribute, np.ones(1)).draw_between(starts, ends, rng)
+        return np.asarray(np.minimum(starts + np.floor(rng.random(len(starts)) * (ends - starts + 1)), ends))
 
 
 UNIFORM_POPULATION = "everyone in the domain, uniformly"
-"""What the uniform population is called in reports and certificates."""
+"""Name of the uniform population in reports and certificates."""
 
 
 @dataclass(frozen=True)
 class ProductPopulation:
-    """Independent attributes, each with its own distribution (what certification can count exactly).
+    """Population of independent attributes, whose shares certification can count exactly.
 
     Attributes:
-        name: how to call it in a report.
-        schema: what its individuals are.
-        marginals: of each attribute, in schema order.
-        rows: rows of the data that individuals may carry (see ``carry_rows``).
+        name: Name in reports.
+        schema: Schema of the individuals.
+        marginals: Distribution of each attribute, in schema order.
+        rows: Rows of the data that individuals may carry (see ``carry_rows``).
     """
 
     name: str
@@ -267,32 +237,38 @@ class ProductPopulation:
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw n individuals, shape (n, attributes)."""
-        drawn = np.stack([marginal.sample(n, rng) for marginal in self.marginals], axis=1)
-        return carry_rows(self.schema, drawn, self.rows, rng)
+        individuals = np.stack([marginal.sample(n, rng) for marginal in self.marginals], axis=1)
+        return carry_rows(self.schema, individuals, self.rows, rng)
 
 
-def carry_rows(schema: Schema, drawn: Floats, rows: Integers | None, rng: np.random.Generator) -> Floats:
-    """Return individuals drawn from a population (n, attributes) with the row of the data that each carries, if any do.
+def carry_rows(schema: Schema, individuals: Floats, rows: Integers | None, rng: np.random.Generator) -> Floats:
+    """Append a random row of the data to each individual, if the schema has passthrough columns.
 
-    What is in no domain has no distribution: of passthrough columns everybody has those of a person of the data, drawn
-    at random and independently of the attributes; without any rows, those of the first.
+    Passthrough columns have no domain and thus no distribution. Their values are those of a random person of the data,
+    independent of the attributes, or of the first person if there are no rows.
+
+    Args:
+        schema: Schema of the individuals.
+        individuals: Individuals, shape (n, attributes).
+        rows: Rows of the data to draw from.
+        rng: Random generator.
     """
     if not schema.carries_rows:
-        return drawn
-    chosen = np.zeros(len(drawn)) if rows is None else rows[rng.integers(0, len(rows), len(drawn))]
-    return np.column_stack([drawn, chosen])
+        return individuals
+    chosen = np.zeros(len(individuals)) if rows is None else rows[rng.integers(0, len(rows), len(individuals))]
+    return np.column_stack([individuals, chosen])
 
 
 @dataclass(frozen=True)
 class DataPopulation:
-    """The people in the data, drawn with replacement."""
+    """People of the data, drawn with replacement."""
 
     people: People
     name: str = "the people in the data"
 
     @property
     def schema(self) -> Schema:
-        """What the people's columns mean."""
+        """Schema of the people."""
         return self.people.schema
 
     def sample(self, n: int, rng: np.random.Generator) -> Floats:
@@ -301,7 +277,7 @@ class DataPopulation:
 
 
 def uniform_population(schema: Schema) -> ProductPopulation:
-    """Return the population in which every individual of the domain is equally likely."""
+    """Build the population in which all individuals of the domain are equally likely."""
     return ProductPopulation(
         name=UNIFORM_POPULATION,
         schema=schema,
@@ -314,52 +290,40 @@ def _uniform_marginal(attribute: Attribute) -> Marginal | UniformMarginal:
     return UniformMarginal(attribute) if size > MAX_DENSE else Marginal(attribute, np.full(size, 1 / size))
 
 
-def product_of_marginals(people: People, *, smoothing: float = 0.0) -> ProductPopulation:
-    """Return the population of independent attributes, each distributed as in the data without missing values.
-
-    Args:
-        people: the data.
-        smoothing: pseudo-count added to every cell, so that unseen values keep some mass.
+def product_of_marginals(people: People) -> ProductPopulation:
+    """Build the population of independent attributes with the distributions of the data, without missing values.
 
     Raises:
-        OptionError: an attribute has no value in the data, or its domain is too wide for pseudo-counts.
+        OptionError: An attribute has no value in the data.
     """
+    columns = zip(people.schema.attributes, people.individuals.T, strict=False)
     return ProductPopulation(
         name="independent attributes, each as in the data",
         schema=people.schema,
-        marginals=tuple(
-            estimate_marginal(attribute, people.individuals[:, i], smoothing)
-            for i, attribute in enumerate(people.schema.attributes)
-        ),
+        marginals=tuple(estimate_marginal(attribute, entries) for attribute, entries in columns),
         rows=people.rows if people.schema.carries_rows else None,
     )
 
 
-def estimate_marginal(attribute: Attribute, entries: Floats, smoothing: float = 0.0) -> Marginal:
-    """Return the distribution of one attribute among entries (n,), of which missing ones are left out.
+def estimate_marginal(attribute: Attribute, entries: Floats) -> Marginal:
+    """Estimate the distribution of one attribute from entries, shape (n,). Missing entries are ignored.
 
     Raises:
-        OptionError: there is none, or the domain is too wide for pseudo-counts.
+        OptionError: All entries are missing.
     """
-    known = entries[~np.isnan(entries)]
+    present = entries[~np.isnan(entries)]
     listed = None
-    if attribute.size is not None and attribute.size > MAX_DENSE:
-        if smoothing:
-            raise OptionError(
-                f"attribute {attribute.name!r} has {attribute.size:,} values, too many to add a pseudo-count to each",
-                hint="make it real in the schema, or bin it",
-            )
-        listed, seen = np.unique(known, return_counts=True)
-    else:
-        seen = np.bincount(_cells_of_domain(attribute, known), minlength=attribute.size or REAL_BINS)
-    counts = seen + smoothing
-    if counts.sum() <= 0:
+    if not len(present):
         raise OptionError(f"attribute {attribute.name!r} has no value in the data, so it has no distribution")
+    if attribute.size is not None and attribute.size > MAX_DENSE:
+        listed, counts = np.unique(present, return_counts=True)
+    else:
+        counts = np.bincount(_cells_of_domain(attribute, present), minlength=attribute.size or REAL_BINS)
     return Marginal(attribute, counts / counts.sum(), listed=listed)
 
 
 def _cells_of_domain(attribute: Attribute, entries: Floats) -> Integers:
-    """Return the cell of the whole domain that each entry (n,) lies in: one per value, or a bin of a real attribute."""
+    """Find the cell of each entry in a complete domain: its value, or its bin for a real attribute."""
     if attribute.size is not None:
         return np.asarray((entries - attribute.first).astype(np.int64))
     span = attribute.last - attribute.first
