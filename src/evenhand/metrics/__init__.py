@@ -1,4 +1,4 @@
-"""For pipelines of scikit-learn: gaps between groups as scorers, and a threshold that keeps a gap below a bound."""
+"""Fairness scorers and a fair threshold classifier for scikit-learn."""
 
 import lazy_loader
 

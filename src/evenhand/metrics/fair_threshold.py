@@ -1,4 +1,4 @@
-"""One threshold for everybody, chosen so that a gap between groups stays below a bound."""
+"""Classifier with a single decision threshold that bounds a gap between groups."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.errors import OptionError
 from evenhand.schema.arrays import check_index, check_rows, read_columns
 
-MOST_THRESHOLDS = 200
-"""Candidates: quantiles of the scores. Between two of them 0.5 % of the people lie."""
+MAX_THRESHOLDS = 200
+"""Maximum number of candidate thresholds, which are quantiles of the scores."""
 
 GapName = Literal["demographic_parity_difference", "equal_opportunity_difference", "equalized_odds_difference"]
 
 
 class BoundNotMetWarning(UserWarning):
-    """No threshold keeps the gap below the bound; the one with the smallest gap was taken."""
+    """Issued when no threshold meets the bound, and the one with the smallest gap is used."""
 
 
 class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # has no types
-    """A classifier whose one threshold keeps a gap between groups below a bound, at the highest accuracy.
+    """Binary classifier with the most accurate decision threshold whose gap between groups is within a bound.
 
-    Scores of people whom the estimator was not fitted on (by cross-validation) are compared with up to 200
-    thresholds; of those whose gap is at most ``bound`` the most accurate is taken. Everybody is decided by the same
-    threshold, and no group is needed to decide. The estimator is then fitted on everybody.
+    Up to 200 thresholds are evaluated on cross-validated scores, and the most accurate one with a gap of at most
+    ``bound`` is selected. The threshold is the same for all people, so groups are only required by ``fit``. Finally,
+    the estimator is fitted to all people.
 
-    The bound holds for the cross-validated people, not for others: audit the classifier on people kept aside.
+    The bound holds for the cross-validated people only. Audit the classifier on held-out data.
 
     Args:
-        estimator: a classifier with ``predict_proba`` or ``decision_function``; None: a logistic regression.
-        metric: the gap: ``demographic_parity_difference``, ``equal_opportunity_difference`` or
-            ``equalized_odds_difference``; of several attributes, the widest.
-        bound: of the gap, 0 to 1.
-        protected: columns of X, by name or position, that hold the groups; None: they are given to ``fit``. A column
-            of numbers with more than ten values is cut at its median.
-        favourable: the label that people want; None: the greater one.
-        cv: folds.
-        seed: of the folds.
+        estimator: Classifier with ``predict_proba`` or ``decision_function``. None means logistic regression.
+        metric: ``demographic_parity_difference``, ``equal_opportunity_difference`` or ``equalized_odds_difference``.
+            For several attributes, the largest gap counts.
+        bound: Maximum gap, between 0 and 1.
+        protected: Columns of X with the groups, by name or position. None means that they are passed to ``fit``.
+            Numbers with more than ten values are divided at their median.
+        favourable: Favourable label. None means the larger one.
+        cv: Number of folds.
+        seed: Random seed of the folds.
 
     Attributes:
-        classes_: the two labels, ascending.
-        estimator_: fitted on everybody.
-        threshold_: the favourable label is given above this score.
-        gap_, accuracy_: at that threshold, of the cross-validated people.
-        bound_met_: whether the gap is within the bound.
+        classes_: Both labels, in ascending order.
+        estimator_: Estimator fitted to all people.
+        threshold_: Score above which the favourable label is predicted.
+        gap_, accuracy_: Gap and accuracy of the cross-validated people.
+        bound_met_: Whether the gap is within the bound.
 
     Example:
         >>> import numpy as np
@@ -90,20 +90,20 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         return tags
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any = None) -> Self:
-        """Choose the threshold, and fit the estimator.
+        """Select the threshold, and fit the estimator.
 
         Args:
-            X: people, shape (n, attributes).
-            y: labels of two values, shape (n,).
-            sensitive_features: groups, one row per person: a frame, a column, or an array; None: ``protected`` names
-                columns of X.
+            X: Features, shape (n, attributes).
+            y: Binary labels, shape (n,).
+            sensitive_features: Groups of each person: a data frame, a column or an array. None means the columns
+                ``protected`` of X.
 
         Raises:
-            OptionError: there are no groups, or an option makes no sense.
-            ValueError: X and y are not what a classifier of two labels is fitted on.
+            OptionError: There are no groups, or an option is invalid.
+            ValueError: X and y are not valid training data of a binary classifier.
         """
         check_index(X=X, y=y, sensitive_features=sensitive_features)
-        X, labels = self._validate_both(X, y)
+        X, labels = self._validate_training(X, y)
         groups = self._read_groups(X, sensitive_features)
         check_rows({"y": labels} | {f"group {i + 1}": column for i, column in enumerate(groups)})
         check_classification_targets(labels)
@@ -116,33 +116,34 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         truth = labels == self._favourable_label()
         base = LogisticRegression() if self.estimator is None else self.estimator
         folds = StratifiedKFold(self._count_folds(truth), shuffle=True, random_state=self.seed)
-        scores = self._one_score(cross_val_predict(clone(base), X, labels, cv=folds, method=_method_of(base)))
-        self._choose(scores, truth, [np.unique(column, return_inverse=True)[1] for column in groups])
+        scores = self._favourable_score(cross_val_predict(clone(base), X, labels, cv=folds, method=_method_of(base)))
+        self._select_threshold(scores, truth, [np.unique(column, return_inverse=True)[1] for column in groups])
         self.estimator_ = clone(base).fit(X, labels)
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Return how far every person's score lies above the threshold, shape (n,): positive means ``classes_[1]``."""
+        """Compute the score minus the threshold, shape (n,); positive values mean ``classes_[1]``."""
         check_is_fitted(self)
-        above = self._one_score(_ask(self.estimator_, self._validate(X))) - self.threshold_
-        return above if self.classes_[1] == self._favourable_label() else -above
+        predict = getattr(self.estimator_, _method_of(self.estimator_))
+        margin = self._favourable_score(predict(self._validate(X))) - self.threshold_
+        return margin if self.classes_[1] == self._favourable_label() else -margin
 
     def predict(self, X: Any) -> Any:
-        """Return the label of every person, shape (n,)."""
+        """Predict the label of each person, shape (n,)."""
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 
     def _validate(self, X: Any) -> Any:
-        """Return people to be decided about; the columns of a data frame are the estimator's affair."""
+        """Validate features; the columns of a data frame are left to the estimator."""
         frame = hasattr(X, "columns")
         validated = validate_data(self, X, reset=False, skip_check_array=frame)
         return X if frame else validated
 
-    def _validate_both(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return people and labels to fit on."""
+    def _validate_training(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Validate features and labels."""
         if not hasattr(X, "columns"):
-            people, labels = validate_data(self, X, y)
-            return people, labels
+            X, labels = validate_data(self, X, y)
+            return X, labels
         validate_data(self, X, skip_check_array=True)
         labels = column_or_1d(y, warn=True)
         check_consistent_length(X, labels)
@@ -156,39 +157,39 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             raise OptionError(
                 f"expected one of the labels, got {self.favourable!r}",
                 location="`favourable=`",
-                hint=f"labels are {', '.join(map(str, self.classes_))}",
+                hint=f"the labels are {', '.join(map(str, self.classes_))}",
             )
         return self.favourable
 
     def _count_folds(self, truth: Booleans) -> int:
-        least = int(min(truth.sum(), (~truth).sum()))
-        if least < 2:
-            raise ValueError("expected two people or more of each label, to cross-validate")
-        return min(self.cv, least)
+        smaller = int(min(truth.sum(), (~truth).sum()))
+        if smaller < 2:
+            raise ValueError(f"cross-validation requires at least two people of each label, got {smaller}")
+        return min(self.cv, smaller)
 
-    def _one_score(self, scores: Any) -> Floats:
-        """Return the score of the favourable label, shape (n,)."""
+    def _favourable_score(self, scores: Any) -> Floats:
+        """Select the score of the favourable label, shape (n,)."""
         values = np.asarray(scores, dtype=float)
-        first = bool(self.classes_[0] == self._favourable_label())
+        is_first = bool(self.classes_[0] == self._favourable_label())
         if values.ndim == 2:
-            return np.asarray(values[:, 0 if first else 1])
-        return -values if first else values
+            return np.asarray(values[:, 0 if is_first else 1])
+        return -values if is_first else values
 
-    def _read_groups(self, X: Any, given: Any) -> list[Any]:
-        if given is not None:
-            return [np.asarray(column) for column in read_columns("sensitive_features", given).values()]
+    def _read_groups(self, X: Any, sensitive_features: Any) -> list[Any]:
+        if sensitive_features is not None:
+            return [np.asarray(column) for column in read_columns("sensitive_features", sensitive_features).values()]
         if not self.protected:
             raise OptionError(
-                "expected to know the groups",
-                hint="give sensitive_features to fit, or name columns of X: `protected=[...]`",
+                "expected the groups of the people, got neither sensitive_features nor protected columns",
+                hint="pass sensitive_features to fit, or name columns of X: `protected=[...]`",
             )
         if hasattr(X, "columns"):
-            names = [X.columns[one] if isinstance(one, int) else one for one in self.protected]
-            return [_cut(np.asarray(X[name])) for name in names]
-        return [_cut(X[:, int(one)]) for one in self.protected]
+            names = [X.columns[column] if isinstance(column, int) else column for column in self.protected]
+            return [_split_numbers(np.asarray(X[name])) for name in names]
+        return [_split_numbers(X[:, int(column)]) for column in self.protected]
 
-    def _choose(self, scores: Floats, truth: Booleans, groups: Sequence[Integers]) -> None:
-        thresholds = np.unique(np.quantile(scores, np.linspace(0, 1, MOST_THRESHOLDS + 1), method="inverted_cdf"))
+    def _select_threshold(self, scores: Floats, truth: Booleans, groups: Sequence[Integers]) -> None:
+        thresholds = np.unique(np.quantile(scores, np.linspace(0, 1, MAX_THRESHOLDS + 1), method="inverted_cdf"))
         selected = scores >= thresholds[:, None]
         gaps = np.max([self._gaps(selected, truth, group) for group in groups], axis=0)
         accuracy = (selected == truth).mean(axis=1)
@@ -202,43 +203,37 @@ class FairnessThreshold(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
                 BoundNotMetWarning,
                 stacklevel=3,
             )
-        # A threshold is the score of somebody who is selected: it stands just below that.
+        # The threshold is just below the lowest score with the favourable label.
         self.threshold_, self.gap_ = float(np.nextafter(thresholds[best], -np.inf)), float(gaps[best])
         self.accuracy_, self.bound_met_ = float(accuracy[best]), bool(within.any())
 
     def _gaps(self, selected: Booleans, truth: Booleans, group: Integers) -> Floats:
-        """Return the gap at every threshold, shape (thresholds,)."""
-        everybody = np.ones_like(truth)
-        wanted = {
-            "demographic_parity_difference": (everybody,),
+        """Compute the gap at each threshold, shape (thresholds,)."""
+        masks = {
+            "demographic_parity_difference": (np.ones_like(truth),),
             "equal_opportunity_difference": (truth,),
             "equalized_odds_difference": (truth, ~truth),
         }
-        if self.metric not in wanted:
+        if self.metric not in masks:
             raise OptionError(
-                f"expected a gap, got {self.metric!r}", location="`metric=`", hint=f"one of {', '.join(wanted)}"
+                f"expected a gap, got {self.metric!r}", location="`metric=`", hint=f"use one of {', '.join(masks)}"
             )
-        spreads = [_spread(selected, counted, group) for counted in wanted[self.metric]]
-        return np.asarray(np.max(spreads, axis=0))
+        return np.asarray(np.max([_rate_gap(selected, mask, group) for mask in masks[self.metric]], axis=0))
 
 
 def _method_of(estimator: Any) -> str:
     return "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
 
 
-def _ask(estimator: Any, X: Any) -> Any:
-    return getattr(estimator, _method_of(estimator))(X)
-
-
-def _spread(selected: Booleans, counted: Booleans, group: Integers) -> Floats:
-    """Return the highest minus the lowest selection rate of the groups among those counted, at every threshold."""
-    masks = ((group == one) & counted for one in range(int(group.max()) + 1))
-    rates = [selected[:, here].mean(axis=1) for here in masks if here.any()]
+def _rate_gap(selected: Booleans, mask: Booleans, group: Integers) -> Floats:
+    """Compute the largest gap in selection rate between groups at each threshold, within a mask of people."""
+    members = ((group == code) & mask for code in range(int(group.max()) + 1))
+    rates = [selected[:, rows].mean(axis=1) for rows in members if rows.any()]
     return np.ptp(np.array(rates), axis=0) if rates else np.zeros(len(selected))
 
 
-def _cut(column: Any) -> Any:
-    """Return a column of groups: numbers with more than ten values are cut at their median."""
+def _split_numbers(column: Any) -> Any:
+    """Convert a column to groups: numbers with more than ten values are divided at their median."""
     try:
         numbers = column.astype(float)
     except (TypeError, ValueError):

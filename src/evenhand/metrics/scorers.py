@@ -1,4 +1,4 @@
-"""Gaps between groups as scorers for ``GridSearchCV``, ``cross_validate`` and the like."""
+"""Fairness gaps as scorers for ``GridSearchCV``, ``cross_validate`` and similar tools."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from evenhand.schema.arrays import check_index, read_columns
 from evenhand.stats.quantity import quantity_value
 
 SCORED = tuple(name for name in GAP_NAMES if name != "calibration_difference")
-"""Gaps of decisions; calibration is one of scores."""
+"""Names of the gaps of decisions. Calibration is a gap of scores."""
 
 
 def make_fairness_scorer(
     metric: str = "demographic_parity_difference", *, favourable: Any = None, min_group_size: int = 1
 ) -> Any:
-    """Return a scorer of a gap between groups, which scikit-learn maximises.
+    """Make a scikit-learn scorer from a gap between groups.
 
-    Differences are negative in it, as those of every scorer of which less is better; ratios are as they are. Groups
-    come as metadata: ``set_score_request(sensitive_features=True)`` on the scorer, after
-    ``sklearn.set_config(enable_metadata_routing=True)``, and ``params={"sensitive_features": ...}`` for ``fit`` of the
-    search or for ``cross_validate``. Where there are several attributes, the widest gap of one counts.
+    As in all scikit-learn scorers, larger scores are better: differences are negated, ratios are not. Groups are passed
+    as metadata: enable it with ``sklearn.set_config(enable_metadata_routing=True)``, call
+    ``set_score_request(sensitive_features=True)`` on the scorer, and pass ``params={"sensitive_features": ...}`` to
+    ``fit`` of the search or to ``cross_validate``. For several attributes, the largest gap of a single one counts.
 
     Args:
         metric: ``demographic_parity_difference``, ``demographic_parity_ratio``, ``equal_opportunity_difference``,
             ``equalized_odds_difference``, ``accuracy_difference``, ``false_discovery_difference`` or
             ``false_omission_difference``.
-        favourable: the label that people want; None: the greater one.
-        min_group_size: groups with fewer people to count are left out. The score is nan where fewer than two are left.
-            Folds are small, and so are groups in them: a gap of one fold is noise, their mean less so. An audit of the
-            chosen model has the interval.
+        favourable: Favourable label. None means the larger one.
+        min_group_size: Minimum number of people of a group. Smaller groups are ignored, and the score is NaN for fewer
+            than two groups. Groups in a single fold are small, so the gap is noisy; the mean over folds is less so.
+            Audit the selected model to obtain an interval.
 
     Raises:
-        OptionError: there is no such metric.
+        OptionError: The metric is unknown.
 
     Example:
         >>> scorer = make_fairness_scorer("equal_opportunity_difference")
@@ -50,11 +50,14 @@ def make_fairness_scorer(
         raise OptionError(
             f"expected the name of a gap, got {metric!r}",
             location="`metric=`",
-            hint=suggest_name(metric, SCORED) or f"one of {', '.join(SCORED)}",
+            hint=suggest_name(metric, SCORED) or f"use one of {', '.join(SCORED)}",
         )
-    ratio = metric.endswith("_ratio")
     return make_scorer(
-        _measure_gap, greater_is_better=ratio, metric=metric, favourable=favourable, min_group_size=min_group_size
+        _measure_gap,
+        greater_is_better=metric.endswith("_ratio"),
+        metric=metric,
+        favourable=favourable,
+        min_group_size=min_group_size,
     )
 
 
@@ -69,21 +72,23 @@ def _measure_gap(
 ) -> float:
     if sensitive_features is None:
         raise OptionError(
-            "expected the groups of the people",
-            hint="set_score_request(sensitive_features=True) on the scorer, and params={'sensitive_features': ...}",
+            "expected the groups of the people, got no sensitive_features",
+            hint="call set_score_request(sensitive_features=True) on the scorer, and pass "
+            "params={'sensitive_features': ...}",
         )
     check_index(y_true=y_true, y_pred=y_pred, sensitive_features=sensitive_features)
-    truth, decided = np.asarray(y_true), np.asarray(y_pred)
-    wanted = max(np.unique(truth).tolist() + np.unique(decided).tolist()) if favourable is None else favourable
-    found = measure_decisions(
-        decided == wanted,
-        truth == wanted,
+    truth, predicted = np.asarray(y_true), np.asarray(y_pred)
+    if favourable is None:
+        favourable = max(np.unique(truth).tolist() + np.unique(predicted).tolist())
+    result = measure_decisions(
+        predicted == favourable,
+        truth == favourable,
         read_columns("sensitive_features", sensitive_features),
         min_group_size=min_group_size,
     )
     values = [
         value
-        for breakdown in found.breakdowns
+        for breakdown in result.breakdowns
         if len(breakdown.by) == 1
         for gap in breakdown.gaps
         if gap.name == metric and (value := quantity_value(gap.value)) is not None

@@ -1,4 +1,4 @@
-"""Rules, dependencies and links that data suggest for a schema, each with its evidence, for a person to review."""
+"""Rules, dependencies and links that data suggest for a schema, with their evidence, for review by a person."""
 
 import lazy_loader
 
