@@ -1,20 +1,20 @@
-"""Every error Evenhand raises on purpose.
+"""Errors of Evenhand.
 
-EvenhandError                 root: what went wrong, where, and how to go on (exit code 2 on the command line)
-├── SchemaError (ValueError)       the description of an individual is wrong or incomplete
-├── DataError (ValueError)         the people do not fit the schema, or a file of them cannot be read
-├── ModelError (ValueError)        a model cannot be read, or does not answer as a model must
-│   └── NotAdditiveError           the model works as a black box but cannot become an additive network
-├── OptionError (ValueError)       an option or expression given by the user makes no sense
-├── DecisionError (ValueError)     a decision, a label or a state that a running shield cannot take
-├── AccessError (PermissionError)  a caller of the service may not do this, or not now
-├── DossierError (ValueError)      people, outcomes or a configuration of which no dossier can be made
-├── TrustError (PermissionError)   loading the file could run code, and that was not allowed
-├── MissingExtraError (ImportError) an optional part is not installed
-├── StoreError (OSError)           where the service keeps its state cannot be read or written
-├── FetchError (OSError)           a request over the network failed
-└── LimitError (RuntimeError)      a limit stopped the work before there was any result (exit code 3)
-    └── BudgetError                the model may be asked no more
+EvenhandError                  base class (exit code 2 of the command line)
+├── SchemaError (ValueError)       invalid schema
+├── DataError (ValueError)         data that do not fit the schema, or an unreadable file
+├── ModelError (ValueError)        unreadable model, or invalid predictions
+│   └── NotAdditiveError           model that is not a white box
+├── OptionError (ValueError)       invalid option, argument or expression
+├── DecisionError (ValueError)     invalid decision, label or state of a shield
+├── AccessError (PermissionError)  request that the service denies
+├── DossierError (ValueError)      data or configuration that does not permit a dossier
+├── TrustError (PermissionError)   file that could run code, without permission
+├── MissingExtraError (ImportError) optional dependency that is not installed
+├── StoreError (OSError)           store of the service that cannot be read or written
+├── FetchError (OSError)           failed network request
+└── LimitError (RuntimeError)      limit that ended the run before any result (exit code 3)
+    └── BudgetError                budget of queries that is exhausted
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from enum import Enum
 
 
 class EvenhandError(Exception):
-    """Say what went wrong, where, and how to go on.
+    """Base class of all errors of Evenhand.
 
-    What the reader may set is named by its parameter, `` `time_limit=SECONDS` `` for every caller; the command line
-    writes the option in its place when it prints the error.
+    Messages name parameters, such as `` `time_limit=SECONDS` ``. The command line replaces them by its options.
 
     Args:
-        message: one sentence with the names and values at fault.
-        location: the file, column, row or option it was found in.
-        hint: what the reader can do about it.
+        message: Sentence with the invalid names and values.
+        location: File, column, row or option of the error.
+        hint: Instruction for the user.
     """
 
     exit_code = 2
@@ -54,40 +53,40 @@ class _CodedError(EvenhandError):
 
 
 class SchemaError(EvenhandError, ValueError):
-    """The description of an individual is wrong or incomplete."""
+    """Raised when a schema is invalid."""
 
 
 class DataError(EvenhandError, ValueError):
-    """The people do not fit the schema, or a file of them cannot be read."""
+    """Raised when data do not fit the schema, or a file cannot be read."""
 
 
 class ModelError(EvenhandError, ValueError):
-    """A model cannot be read, or does not answer as a model must."""
+    """Raised when a model cannot be read, or its predictions are invalid."""
 
 
 class NotAdditiveError(ModelError):
-    """The model answers questions, but cannot be written as an additive network."""
+    """Raised when a model can be queried, but is not a white box."""
 
 
 class OptionError(EvenhandError, ValueError):
-    """An option or expression given by the user makes no sense."""
+    """Raised when an option, an argument or an expression is invalid."""
 
 
 class DecisionError(_CodedError, ValueError):
-    """A decision, a label or a state that a running shield cannot take; its state is unchanged.
+    """Raised when a shield refuses a decision, a label or a state. Its state is unchanged.
 
     Args:
-        code: one word for programs: ``group``, ``recommendation``, ``cost``, ``id``, ``repeated``, ``unknown-id``,
+        code: Error code: ``group``, ``recommendation``, ``cost``, ``id``, ``repeated``, ``unknown-id``,
             ``label``, ``contradiction``, ``horizon`` or ``state``.
     """
 
 
 class DossierError(_CodedError, ValueError):
-    """People, outcomes or a configuration of which no dossier can be made.
+    """Raised when data or a configuration does not permit a dossier.
 
     Args:
-        code: one word for programs, such as ``unlisted-category`` or ``not-below-2-percent``.
-        place: where it is, for programs: ``column``, ``value``, ``row`` (the first person is row 1), ``category``.
+        code: Error code, such as ``unlisted-category`` or ``not-below-2-percent``.
+        place: Location as data: ``column``, ``value``, ``row`` (the first person is row 1), ``category``.
     """
 
     def __init__(
@@ -98,15 +97,15 @@ class DossierError(_CodedError, ValueError):
 
 
 class AccessError(_CodedError, PermissionError):
-    """A caller of the service may not do this, or not now.
+    """Raised when the service denies a request.
 
     Args:
-        code: one word for programs: ``key``, ``scope``, ``origin``, ``rate``, ``busy``, ``size``, ``slow``.
+        code: Error code: ``key``, ``scope``, ``origin``, ``rate``, ``busy``, ``size``, ``slow``.
     """
 
 
 class TrustError(EvenhandError, PermissionError):
-    """Loading this file could run code, and that was not allowed."""
+    """Raised when loading a file could run code, and this is not allowed."""
 
 
 class FetchFailure(Enum):
@@ -125,7 +124,7 @@ class FetchFailure(Enum):
 
 
 class FetchError(EvenhandError, OSError):
-    """A request over the network failed.
+    """Raised when a network request fails.
 
     Attributes:
         failure: Reason of the failure.
@@ -150,26 +149,26 @@ class FetchError(EvenhandError, OSError):
 
 
 class StoreError(EvenhandError, OSError):
-    """Where the service keeps its state and its log cannot be read or written."""
+    """Raised when the store of the service cannot be read or written."""
 
 
 class LimitError(EvenhandError, RuntimeError):
-    """A limit stopped the work before there was any result."""
+    """Raised when a limit ends the run before any result."""
 
     exit_code = 3
 
 
 class BudgetError(LimitError):
-    """The budget does not pay for what would have to be asked next."""
+    """Raised when the budget does not cover the next query."""
 
 
 class MissingExtraError(EvenhandError, ImportError):
-    """An optional part of Evenhand is needed and not installed.
+    """Raised when an optional dependency is not installed.
 
     Args:
-        module: the import that failed, e.g. ``"onnxruntime"``.
-        extra: the extra that brings it, e.g. ``"onnx"``.
-        purpose: what it is needed for, e.g. ``"to run an ONNX model"``.
+        module: Missing module, such as ``"onnxruntime"``.
+        extra: Extra that installs it, such as ``"onnx"``.
+        purpose: Purpose of the module, such as ``"to run an ONNX model"``.
     """
 
     def __init__(self, module: str, *, extra: str, purpose: str) -> None:
@@ -180,8 +179,8 @@ class MissingExtraError(EvenhandError, ImportError):
 
 
 class GuessedEncodingWarning(UserWarning):
-    """A text table is read in an encoding that was guessed."""
+    """Warning that the encoding of a text table was guessed."""
 
 
 class TableWarning(UserWarning):
-    """A table is read with a change: rows above the header are left out, or a column of several types is converted."""
+    """Warning that rows above the header were skipped, or a column of several types was converted."""

@@ -93,17 +93,16 @@ def _audit(dataset: Any, model: Any, settings: dict[str, Any]) -> Any:
 
 
 def _name_metrics(result: Any) -> dict[str, float]:
-    """Return every number that a gate may name and that is known: ``flip_rate.sex``, with ``.low`` and ``.high``."""
-    from evenhand.auditing.gates.conditions import measure_values
-
-    found: dict[str, float] = {}
-    for name, by in measure_values(result).items():
-        for attribute, number in by.items():
-            key = f"evenhand/{name}.{attribute}" if attribute else f"evenhand/{name}"
-            value = getattr(number, "value", number if isinstance(number, float) else None)
-            if value is not None:
-                found[key] = float(value)
-            for end in ("low", "high"):
-                if getattr(number, end, None) is not None:
-                    found[f"{key}.{end}"] = float(getattr(number, end))
-    return found
+    """Return the known numbers of all people and the gaps: ``flip_rate.sex``, with ``.low`` and ``.high``."""
+    metrics: dict[str, float] = {}
+    for number in result.numbers():
+        if number.group:
+            continue
+        name = ".".join(filter(None, (f"evenhand/{number.name}", number.attribute)))
+        value = number.quantity if isinstance(number.quantity, float) else getattr(number.quantity, "value", None)
+        if value is not None:
+            metrics[name] = float(value)
+        for end in ("low", "high"):
+            if getattr(number.quantity, end, None) is not None:
+                metrics[f"{name}.{end}"] = float(getattr(number.quantity, end))
+    return metrics

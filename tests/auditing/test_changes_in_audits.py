@@ -27,7 +27,7 @@ def test_a_tolerance_counts_and_proves(table: tuple[LinearRegression, pd.DataFra
     values = measure_values(found)
     assert values["largest_change"]["male"] == pytest.approx(30.0)
     assert values["mean_change"]["male"] == pytest.approx(30.0)
-    assert values["falsified"]["male"] == 1.0
+    assert values["falsified"]["male"].value == 1.0
     assert parse_gate("flip_rate.male > 0.9 and falsified > 0.9").holds(found)
     text = str(found.document())
     assert "by more than 20.00" in text

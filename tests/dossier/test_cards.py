@@ -4,7 +4,7 @@ import pytest
 
 import evenhand
 from evenhand.dossier import write_card
-from evenhand.dossier.audit_numbers import list_numbers
+from evenhand.dossier.cards import list_numbers
 
 DECIDED = [1] * 20 + [0] * 80 + [1] * 60 + [0] * 40
 SEX = ["F"] * 100 + ["M"] * 100
@@ -29,7 +29,7 @@ def test_hugging_face_reads_the_metadata(audit):
 
 
 def test_numbers_of_an_audit_keep_their_kind_and_interval(audit):
-    quantities = {(one.of, one.name): one.quantity for one in list_numbers(audit)}
+    quantities = {(number.group, number.name): number.quantity for number in list_numbers(audit)}
     breakdown = audit.groups.breakdowns[0]
     for group in breakdown.groups:
         for name, quantity in group.metrics.items():

@@ -9,12 +9,11 @@ from scipy.stats import wasserstein_distance
 
 from evenhand.errors import DataError
 from evenhand.groups import GroupMetrics, measure_numbers, measure_recorded_numbers
-from evenhand.groups.number_words import NUMBER_GAP_TITLES
 from evenhand.models import Subject
 from evenhand.schema import DecisionRoles
 from evenhand.schema.columns import ColumnRoles
 from evenhand.stats import Unknown
-from evenhand.stats.quantity import MEASURED
+from evenhand.stats.metric_specs import NUMBER_GAP_TITLES, unit_of
 from evenhand.view import render_markdown
 
 
@@ -128,7 +127,9 @@ def test_a_regressor_is_measured_and_the_result_comes_back():
     assert GroupMetrics.from_json(result.to_json()) == result
     shown = render_markdown(result.document())
     assert "The mean claim of people with sex M is" in shown
-    assert {gap.name for gap in result.breakdowns[0].gaps} - {"kolmogorov_distance"} <= MEASURED
+    units = {gap.name: unit_of(gap.name) for gap in result.breakdowns[0].gaps}
+    assert units.pop("kolmogorov_distance") == "decimal"
+    assert set(units.values()) == {"target"}
     unlabelled = ColumnRoles(target="claim", protected=["sex"], schema=read.schema).read(people.drop(columns="claim"))
     with pytest.raises(DataError, match="true numbers"):
         measure_numbers(Subject(premium, read).regressor, unlabelled)

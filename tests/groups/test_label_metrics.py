@@ -11,12 +11,12 @@ from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusio
 from evenhand.datasets import load_dataset
 from evenhand.errors import OptionError
 from evenhand.groups import LabelMetrics, measure_recorded_labels
-from evenhand.groups.labels.names import LABEL_GAP_TITLES
 from evenhand.schema import DecisionRoles
 from evenhand.schema.target import OutcomeRole
 from evenhand.stats import Observed, Unknown
 from evenhand.stats.contingency import weighted_kappa
 from evenhand.stats.distribution import total_variation
+from evenhand.stats.metric_specs import LABEL_GAP_TITLES
 from evenhand.stats.proportion import mean_of_proportions
 from support import scaled
 

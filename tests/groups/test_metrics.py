@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from evenhand import groups
 from evenhand.errors import DataError, OptionError
 from evenhand.groups import GroupMetrics
-from evenhand.groups.names import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES
 from evenhand.groups.result import SMALL, headline_sentences
 from evenhand.stats import Observed, Unknown, clopper_pearson, difference_interval
+from evenhand.stats.metric_specs import GAP_NAMES, METRIC_NAMES, OVERALL_NAMES
 from evenhand.stats.quantity import quantity_value
 from support import scaled
 

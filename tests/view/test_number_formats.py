@@ -133,4 +133,4 @@ def test_durations(seconds, shown):
 
 def test_lists_say_how_many_are_left_out():
     assert list_some(["a", "b"]) == "a, b"
-    assert list_some([str(i) for i in range(15)], most=3) == "0, 1, 2 and 12 more"
+    assert list_some([str(i) for i in range(15)], limit=3) == "0, 1, 2 and 12 more"

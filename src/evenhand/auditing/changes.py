@@ -11,7 +11,7 @@ from evenhand.auditing.result import AuditResult
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.document import Document
 from evenhand.core.reading import TableReading
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.typing import Floats, Integers
 from evenhand.groups.kept import KeptDecisions
@@ -89,6 +89,7 @@ class AuditComparison(Result):
         unit: of a number that is decided, if that was said.
     """
 
+    chart = "comparison.draw_changes"
     kind: Literal["comparison"] = "comparison"
     before: ComparedAudit
     after: ComparedAudit
@@ -112,6 +113,13 @@ class AuditComparison(Result):
     def line(self, name: str, by: str = "", group: str = "") -> ChangeLine | None:
         """Return one line; None if the audits do not both have it."""
         return next((one for one in self.lines if (one.name, one.by, one.group) == (name, by, group)), None)
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the changes, and how many are better and worse."""
+        for line in self.lines:
+            yield ResultNumber(line.name, line.by, line.group, line.change, caution=line.caution)
+        yield ResultNumber("better", "", "", float(self.count("better")))
+        yield ResultNumber("worse", "", "", float(self.count("worse")))
 
     def document(self) -> Document:
         """Return what changed, and how that is known."""

@@ -29,9 +29,8 @@ from evenhand.auditing.result import AuditResult
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import DataError, OptionError
 from evenhand.groups.breakdown import Breakdown, Gap, Group
-from evenhand.groups.names import GAP_TITLES, METRIC_TITLES
-from evenhand.groups.number_words import NUMBER_GAP_TITLES, NUMBER_TITLES
 from evenhand.stats.level import bonferroni
+from evenhand.stats.metric_specs import GAP_TITLES, METRIC_TITLES, METRICS, NUMBER_GAP_TITLES, NUMBER_TITLES
 from evenhand.stats.paired import PairedCells, change_of_gap, paired_difference
 from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
@@ -42,26 +41,22 @@ from evenhand.stats.proportion import (
 from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 
 GAP_METRICS = {
-    "demographic_parity_difference": "selection_rate",
-    "equal_opportunity_difference": "true_positive_rate",
-    "accuracy_difference": "accuracy",
-    "calibration_difference": "calibration_gap",
-    "mean_difference": "mean",
-    "residual_difference": "mean_residual",
-    "absolute_error_difference": "mean_absolute_error",
+    name: METRICS[name].compares
+    for name in (
+        "demographic_parity_difference",
+        "equal_opportunity_difference",
+        "accuracy_difference",
+        "calibration_difference",
+        "mean_difference",
+        "residual_difference",
+        "absolute_error_difference",
+    )
 }
-"""Gap -> the rate or mean whose largest difference it is."""
+"""Compared gaps, with the rate or mean of each group."""
 
 MEANS = ("calibration_gap", "mean", "mean_residual", "mean_absolute_error")
 OVERALL = ("selection_rate", "accuracy", "auc", *MEANS[1:])
 BY_GROUP = ("selection_rate", "true_positive_rate", *MEANS[:3])
-BETTER_IF = {
-    "accuracy": 1,
-    "auc": 1,
-    "demographic_parity_ratio": 1,
-    **dict.fromkeys([*GAP_METRICS, "counterfactual_flip_rate", "mean_absolute_error"], -1),
-}
-"""Number -> 1 if more of it is better, -1 if less; others are neither."""
 
 
 def compare_audits(
@@ -207,7 +202,7 @@ def _finish(one: PendingChange, level: float, confidence: float, comparisons: in
         change = Observed(
             value=value, n=people, low=low, high=high, confidence=confidence, method=one.method + together
         )
-        verdict = _judge(low, high, BETTER_IF.get(one.name, 0))
+        verdict = _judge(low, high, METRICS[one.name].worse if one.name in METRICS else "")
     return ChangeLine(
         name=one.name,
         by=one.by,
@@ -221,13 +216,13 @@ def _finish(one: PendingChange, level: float, confidence: float, comparisons: in
     )
 
 
-def _judge(low: float, high: float, better_if: int) -> Verdict:
-    side = 1 if low > 0 else -1 if high < 0 else 0
-    if side == 0:
+def _judge(low: float, high: float, worse: str) -> Verdict:
+    if low <= 0 <= high:
         return "no clear change"
-    if better_if == 0:
-        return "higher" if side > 0 else "lower"
-    return "better" if side == better_if else "worse"
+    direction: Verdict = "higher" if low > 0 else "lower"
+    if not worse:
+        return direction
+    return "worse" if direction == worse else "better"
 
 
 class _Lines:

@@ -19,27 +19,8 @@ from evenhand.core.document import (
     Text,
 )
 from evenhand.core.text import format_count, format_level
-from evenhand.groups.names import METRIC_TITLES
-from evenhand.groups.number_words import NUMBER_TITLES
-from evenhand.stats.quantity import MEASURED, Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
-
-NAMES = {
-    **METRIC_TITLES,
-    **NUMBER_TITLES,
-    "demographic_parity_difference": "demographic parity difference",
-    "demographic_parity_ratio": "demographic parity ratio",
-    "equal_opportunity_difference": "equal opportunity difference",
-    "accuracy_difference": "accuracy difference",
-    "calibration_difference": "difference in calibration error",
-    "mean_difference": "difference in means",
-    "residual_difference": "difference in mean residuals",
-    "absolute_error_difference": "difference in mean absolute errors",
-    "counterfactual_flip_rate": "counterfactual flip rate",
-    "certified": "certified fair",
-    "falsified": "certified unfair",
-    "undecided": "undecided",
-}
-"""Number -> its name in a sentence; metrics of the user's own have their own."""
+from evenhand.stats.metric_specs import METRICS, unit_of
+from evenhand.stats.quantity import Known, Observed, Proved, Quantity, Unknown, format_value, show_quantity
 
 PAIRINGS = {
     "paired": "Paired: both audits are about the same people, and both decisions about each are known. What they "
@@ -154,13 +135,16 @@ def _parts(result: AuditComparison) -> Iterator[tuple[str, list[ChangeLine]]]:
 
 def name_line(line: ChangeLine) -> str:
     """Return what a line is about: ``demographic parity difference by sex``, ``selection rate of sex Female``."""
-    name, by = NAMES.get(line.name, line.name.replace("_", " ")), line.by.replace("_x_", " x ")
+    name = METRICS[line.name].short_title if line.name in METRICS else line.name.replace("_", " ")
+    by = line.by.replace("_x_", " x ")
     return f"{name} of {by} {line.group}" if line.group else f"{name} by {by}" if by else name
 
 
 def _row(line: ChangeLine, pairing: str) -> TableRow:
     # Decimals, as gaps, or in the unit of a number that is decided.
-    change: ReportedNumber = show_quantity(line.change, line.name if line.name in MEASURED else "accuracy_difference")
+    change: ReportedNumber = show_quantity(
+        line.change, line.name if unit_of(line.name) == "target" else "accuracy_difference"
+    )
     pairs = line.pairing if isinstance(line.change, Observed) and line.pairing != pairing else ""
     detail = "; ".join(part for part in (pairs, line.caution) if part)
     return TableRow(
@@ -177,4 +161,4 @@ def _report_number(quantity: Quantity, line: ChangeLine) -> ReportedNumber:
 
 
 def _format_known(quantity: Known, line: ChangeLine) -> str:
-    return format_value(quantity, line.name if line.name in NAMES else "own_metric")
+    return format_value(quantity, line.name if line.name in METRICS else "own_metric")

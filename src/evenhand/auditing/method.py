@@ -9,10 +9,15 @@ from evenhand.certification.certificate.result import estimated_share
 from evenhand.core.document import Block, Document
 from evenhand.core.text import SIMULATED, list_some
 from evenhand.groups.gaps import title_gap
-from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
-from evenhand.groups.names import METRIC_TITLES
-from evenhand.groups.number_words import NUMBER_GAP_TITLES, NUMBER_TITLES
 from evenhand.groups.result import confidence_levels
+from evenhand.stats.metric_specs import (
+    LABEL_GAP_TITLES,
+    LABEL_TITLES,
+    METRIC_TITLES,
+    NUMBER_GAP_TITLES,
+    NUMBER_TITLES,
+    RATE_TITLES,
+)
 from evenhand.stats.quantity import Estimated, Observed, Quantity
 
 if TYPE_CHECKING:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from evenhand.certification.certificate.result import Certificate
 from evenhand.core.document import Document
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
+from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import GroupMetrics
 from evenhand.individual.changes import ChangeResult
 from evenhand.individual.result import IndividualResult
@@ -99,6 +101,7 @@ class AuditResult(Result):
         interrupted: whether somebody stopped it; what is here was found before.
     """
 
+    chart = "individual.plot_audit"
     kind: Literal["audit"] = "audit"
     model: ModelCard
     data: DataCard
@@ -127,6 +130,16 @@ class AuditResult(Result):
         direction: the one whose mean departs most clearly.
         """
         return None if self.subgroups is None else find_widest(self.subgroups)
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the numbers of all parts. With weights, those of groups and subgroups are weighted; flips are not."""
+        yield from self.groups.numbers()
+        for part in (self.individual, self.changes, *self.certificates, self.subgroups):
+            if part is not None:
+                yield from part.numbers()
+        if self.residual_subgroups is not None:
+            worst = next(self.residual_subgroups.numbers())
+            yield worst._replace(name="worst_subgroup_residual", caution=find_caution(self.groups.label_coverage))
 
     def document(self) -> Document:
         """Return the first screen from the parts' answers, then what each part found and how it was done."""

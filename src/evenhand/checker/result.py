@@ -92,6 +92,7 @@ class CertificateCheck(Result):
         confidence: of ``doubt``.
     """
 
+    chart = "certification.draw_check"
     kind: Literal["certificate-check"] = "certificate-check"
     verdict: Verdict
     fault: str | None = None

@@ -1,4 +1,4 @@
-"""The shape that every engine has: configuration, expressions, result; below every engine."""
+"""Configuration, results, documents, expressions, HTTP and files: the base of all analyses."""
 
 import lazy_loader
 

@@ -1,8 +1,7 @@
-"""What a result says, once: a document of few kinds of blocks, which screens, pages and notebooks render alike.
+"""Documents: the content of a result as blocks.
 
-An engine builds the document of its result and writes the words. How it looks is none of its business:
-``evenhand.view`` renders every document as text for a terminal, as a page, as a fragment for a notebook, and as
-Markdown.
+An analysis builds the document of its result. ``evenhand.view`` renders documents for terminals, pages and notebooks,
+and as Markdown.
 
     >>> from evenhand.core.document import Document, Heading, Metric, NextStep, ReportedNumber
     >>> rate = ReportedNumber("6.2 %", 0.062, "estimated", low=0.058, high=0.065, ends="5.8 to 6.5 %", confidence=0.95)
@@ -23,21 +22,21 @@ from typing import Any, Literal, TypeAlias
 from evenhand.core.reading import TableReading
 
 Kind: TypeAlias = Literal["proved", "estimated", "observed", "unknown"]
-"""How a number came about: it follows from the model, from a sample, from counting people; or there is none."""
+"""Source of a number: a proof, a sample, or a count of people; or no number is available."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedNumber:
-    """A number as people read it, with its value at full precision and what it rests on.
+    """Formatted number with its value and basis.
 
     Attributes:
-        text: the number with its unit; a dash where there is none.
-        value: the same at full precision, in the unit of the JSON; None if there is none.
-        kind: how it came about; None for what needs no kind, such as the size of a file.
-        low, high: the ends of its interval; None without one.
-        ends: the interval as people read it.
-        confidence: the level of the interval.
-        basis: what it was counted on, to be read after its kind: ``on 9,769 people``; the reason where it is unknown.
+        text: Number with its unit. A dash if it is unknown.
+        value: Value at full precision, in the unit of the JSON. None if it is unknown.
+        kind: Source of the number. None for numbers that need none, such as the size of a file.
+        low, high: Ends of the interval. None without an interval.
+        ends: Formatted interval.
+        confidence: Confidence level of the interval.
+        basis: Sample or population, such as ``on 9,769 people``. The reason if the number is unknown.
     """
 
     text: str
@@ -51,26 +50,26 @@ class ReportedNumber:
 
     @property
     def interval(self) -> str:
-        """The interval with its level: ``95 % interval 0.17 to 0.21``; nothing without one."""
+        """Interval with its level, such as ``95 % interval 0.17 to 0.21``. Empty without an interval."""
         if not self.ends:
             return ""
         return f"{100 * self.confidence:.6g} % interval {self.ends}" if self.confidence is not None else self.ends
 
 
 Cell: TypeAlias = str | int | ReportedNumber
-"""What stands in a cell: words, a count, or a number that says what it is."""
+"""Content of a table cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The title of a part.
+    """Title of a section.
 
     Attributes:
-        text: the title.
-        level: 2 begins a section, 3 a part of it.
-        anchor: the name of the section in links; by default made of the text.
-        detail: whether the part is for the full document alone, so that screens and summaries leave it out; None: as
-            the section that it is part of, and a section is shown.
+        text: Title.
+        level: 2 begins a section, 3 a subsection.
+        anchor: Name of the section in links. Default: derived from the text.
+        detail: Whether screens and summaries omit the section. None inherits the value of the parent section; the
+            default of a section is False.
     """
 
     text: str
@@ -81,12 +80,12 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Full sentences.
+    """Paragraph with list items.
 
     Attributes:
-        text: one paragraph; may be empty before items.
-        items: sentences below it, one per line.
-        role: ``finding`` for what a manager may repeat, ``small`` for what explains terms.
+        text: Paragraph. May be empty before items.
+        items: Sentences below the paragraph, one per line.
+        role: ``finding`` for main results, ``small`` for explanations of terms.
     """
 
     text: str = ""
@@ -96,15 +95,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One answer: a question, its number, and what the number is.
+    """Named number with notes.
 
     Attributes:
-        name: what was asked, by the field's word.
-        number: the answer; its kind is always shown.
-        notes: what else there is to know, most important first; the first is read after the number's basis.
-        about: whom or what the answer is about, such as a protected attribute; answers in a row about the same stand
-            under one title.
-        next_step: what to do about it.
+        name: Name of the metric.
+        number: Value. Its kind is always shown.
+        notes: Notes, most important first. The first follows the basis of the number.
+        about: Subject of the metric, such as a protected attribute. Consecutive metrics with the same subject share a
+            title.
+        next_step: Recommended action.
     """
 
     name: str
@@ -115,23 +114,23 @@ class Metric:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """What stands beside the number: kind, basis and interval, then the notes."""
-        first = ", ".join(part for part in (self.number.basis, self.number.interval) if part)
+        """Explanation of the number: kind, basis and interval, then the notes."""
+        basis = ", ".join(part for part in (self.number.basis, self.number.interval) if part)
         if self.number.kind is None:
-            return tuple(part for part in (first, *self.notes) if part)
+            return tuple(part for part in (basis, *self.notes) if part)
         kind = self.number.kind if self.number.value is not None or self.number.kind != "unknown" else "unknown:"
-        parts = [first, *self.notes] if first else list(self.notes)
+        parts = [basis, *self.notes] if basis else list(self.notes)
         return (f"{kind} {parts[0]}", *parts[1:]) if parts else (str(self.number.kind),)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """Column of a table.
 
     Attributes:
-        name: its title.
-        numeric: whether it holds numbers, which stand to the right.
-        bar: whether it holds shares that a page also draws as bars.
+        name: Title.
+        numeric: Whether it contains numbers, which are aligned to the right.
+        bar: Whether it contains shares that a page also draws as bars.
     """
 
     name: str
@@ -141,14 +140,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table.
+    """Row of a table.
 
     Attributes:
-        cells: one per column.
-        detail: small print under the last cell if that holds words, else under the first.
-        faint: whether it is less certain than the others, and shown so.
-        indent: how far the first cell stands to the right.
-        heading: whether it is the title of the rows below it; it has one cell.
+        cells: Cells, one per column.
+        detail: Small print below the last cell if it is text, else below the first.
+        faint: Whether the row is less certain than the others and shown in a lighter colour.
+        indent: Indentation of the first cell.
+        heading: Whether the row is the title of the rows below. Such a row has one cell.
     """
 
     cells: tuple[Cell, ...]
@@ -159,24 +158,24 @@ class TableRow:
 
 
 WIDE = 6
-"""Columns of a table beyond which it counts as wide."""
+"""Maximum number of columns of a table that is not wide."""
 
 PAGE_ROWS, WIDE_ROWS = 50, 20
-"""Rows of a table, and of a wide one, that a page shows at most; the JSON has all."""
+"""Maximum numbers of rows on a page, of tables and of wide tables. The JSON contains all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of numbers and words that can be copied.
+    """Table.
 
     Attributes:
-        caption: what the rows are, how the numbers came about, the level of the intervals.
-        columns: the titles.
-        rows: the rows.
-        usual: the kind of number that the caption says; cells of another kind say so themselves.
-        listed: rows on a screen at most; a document has all, and a page says how many it leaves out.
-        order: in which order the rows stand, to be said where they are not all shown: ``largest first``.
-        tiles: whether a page shows the rows, a name and a number each, beside each other.
+        caption: Content of the rows, source of the numbers, and level of the intervals.
+        columns: Columns.
+        rows: Rows.
+        usual: Kind of number stated in the caption. Cells of another kind state their kind.
+        listed: Maximum number of rows on a screen. Pages state how many rows they omit.
+        order: Order of the rows, such as ``largest first``, shown if rows are omitted.
+        tiles: Whether a page shows the rows, each a name and a number, side by side.
     """
 
     caption: str
@@ -189,20 +188,20 @@ class Table:
 
     @property
     def page_rows(self) -> int:
-        """Rows that a page shows at most."""
+        """Maximum number of rows on a page."""
         return WIDE_ROWS if len(self.columns) > WIDE else PAGE_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Terms with what is to be said of each, such as how something was done."""
+    """Terms with their descriptions, such as steps of a method."""
 
     entries: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a pair: protected values, decision, whether it is favourable, and the score if there is one."""
+    """One side of a pair: protected values, decision, whether it is favourable, and score."""
 
     values: Mapping[str, str]
     decision: str
@@ -212,13 +211,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same individual twice, with other protected values.
+    """Individual with two assignments of protected values.
 
     Attributes:
-        title: who it is: somebody in the data, or somebody made up.
-        first, second: both sides.
-        same: what both have in common, attribute by attribute.
-        note: what else is known of them.
+        title: Source of the individual: the data or the simulated population.
+        first, second: Sides of the pair.
+        same: Common values, by attribute.
+        note: Further information.
     """
 
     title: str
@@ -230,14 +229,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing that ``evenhand.view`` knows for a kind of result.
+    """Figure drawn by ``evenhand.view``.
 
     Attributes:
-        chart: its name among the drawings of the result's class.
-        caption: how to read it.
-        source: the result that it draws.
-        arguments: which part of the result, where there are several: a position, a name.
-        alternative: what it shows, for who cannot see it; by default the drawing says so itself.
+        chart: Name of the chart in ``evenhand.view.charts.FIGURES``.
+        caption: Caption.
+        source: Result that is drawn.
+        arguments: Part of the result, such as a position or a name.
+        alternative: Alternative text. Default: the description of the chart.
     """
 
     chart: str
@@ -249,7 +248,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark. ``caution`` is for what a reader must not miss."""
+    """Remark. ``caution`` marks warnings."""
 
     text: str
     tone: Literal["info", "caution"] = "info"
@@ -257,7 +256,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What to do now, with a command that can be copied, or a file beside the page to open."""
+    """Recommended action, with a command to copy or a file to open."""
 
     text: str
     command: str = ""
@@ -266,7 +265,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks that a page shows when they are asked for, and a screen leaves out."""
+    """Blocks that a page shows on demand and a screen omits."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -277,12 +276,15 @@ Block: TypeAlias = Heading | Text | Metric | Table | Facts | Pair | Figure | Not
 
 @dataclass(frozen=True, slots=True)
 class SubjectCard:
-    """What was looked at, for results that do not hold it.
+    """Model and data of results that do not contain them.
 
     Attributes:
-        name: of the model; data: what the people are called; people: how many.
-        target, favourable: what is decided, and the label that people want.
-        label_only: whether the model gives labels without scores.
+        name: Name of the model.
+        data: Name of the data.
+        people: Number of people.
+        target: Name of the target.
+        favourable: Favourable label.
+        label_only: Whether the model returns labels without scores.
     """
 
     name: str
@@ -295,17 +297,17 @@ class SubjectCard:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a result says, in the order in which it is read.
+    """Content of a result in reading order.
 
-    What stands before the first heading of level 2 is the summary.
+    The blocks before the first heading of level 2 are the summary.
 
     Attributes:
-        title: what was looked at.
-        lead: whom it is about, in a sentence.
-        blocks: the findings.
-        brand: what made it, above the title.
-        made: version, seed and time, at the end.
-        readings: How each table was read, by its name; shown below the lead.
+        title: Title.
+        lead: Sentence about the people.
+        blocks: Content.
+        brand: Name of the command, above the title.
+        made: Version, seed and time, at the end.
+        readings: Table readings by name, shown below the lead.
     """
 
     title: str
@@ -317,12 +319,12 @@ class Document:
 
     @property
     def opening_lines(self) -> tuple[str, ...]:
-        """Lines below the title: the lead, then how each table was read."""
-        lines = [f"{name}: {one.describe()}" if name else one.describe() for name, one in self.readings.items()]
+        """Lines below the title: the lead, then the table readings."""
+        lines = [": ".join(filter(None, (name, reading.describe()))) for name, reading in self.readings.items()]
         return tuple(line for line in (self.lead, *lines) if line)
 
     def on_screen(self) -> Iterator[Block]:
-        """Yield the blocks of a screen: no drawings, small print, folds and details; one pair per heading."""
+        """Yield the blocks of a screen, without figures, small print, folds and details, with one pair per heading."""
         hidden = paired = False
         for block in self.blocks:
             if isinstance(block, Heading):
@@ -336,14 +338,14 @@ class Document:
             yield block
 
     def sections(self) -> tuple[tuple[Block, ...], tuple[tuple[Heading, tuple[Block, ...]], ...]]:
-        """Return the blocks of the summary, and each section as its heading and its blocks."""
-        opening: list[Block] = []
-        found: list[tuple[Heading, list[Block]]] = []
+        """Split the document into the blocks of the summary, and sections of a heading and its blocks."""
+        summary: list[Block] = []
+        sections: list[tuple[Heading, list[Block]]] = []
         for block in self.blocks:
             if isinstance(block, Heading) and block.level == 2:
-                found.append((block, []))
-            elif found:
-                found[-1][1].append(block)
+                sections.append((block, []))
+            elif sections:
+                sections[-1][1].append(block)
             else:
-                opening.append(block)
-        return tuple(opening), tuple((heading, tuple(blocks)) for heading, blocks in found)
+                summary.append(block)
+        return tuple(summary), tuple((heading, tuple(blocks)) for heading, blocks in sections)

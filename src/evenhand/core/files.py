@@ -1,4 +1,4 @@
-"""Files that are whole or as they were before: written beside their place, put on the disk, then renamed."""
+"""Atomic and durable writing of files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes | str) -> None:
-    """Write a whole file; a crash in between leaves what was there before.
+    """Write a file atomically: a crash leaves the previous content.
 
     Args:
-        path: where; its folder must exist.
-        data: bytes, or text that is written as UTF-8 with plain line ends.
+        path: Path. Its folder must exist.
+        data: Bytes, or text that is written as UTF-8 without conversion of line ends.
 
     Raises:
-        OSError: the file cannot be written; nothing is left beside it.
+        OSError: The file cannot be written. No temporary file remains.
     """
-    path = path.resolve()  # a link stays a link
+    path = path.resolve()  # keeps a symbolic link
     if path.exists() and not path.is_file():
-        # A pipe or a device has no earlier content to keep, and must not be replaced by a file.
+        # A pipe or a device has no content to preserve, and must not be replaced by a file.
         path.write_bytes(data.encode("utf-8", errors="backslashreplace") if isinstance(data, str) else data)
         return
     staged = stage_file(path, data)
@@ -31,14 +31,14 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 
 
 def stage_file(path: Path, data: bytes | str) -> Path:
-    """Write data to a new file in the folder of ``path``, and return it: ``os.replace`` puts it into its place.
+    """Write data to a temporary file in the folder of ``path``, for ``os.replace``.
 
     Raises:
-        OSError: the file cannot be written; nothing is left behind.
+        OSError: The file cannot be written. No temporary file remains.
     """
     content = data.encode("utf-8", errors="backslashreplace") if isinstance(data, str) else data
     staged = path.absolute().with_name(f".{path.name}.{secrets.token_hex(8)}")
-    # The system applies the umask, so that the file has the permissions of any other new file.
+    # The system applies the umask, so the file has the usual permissions.
     descriptor = os.open(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -52,10 +52,10 @@ def stage_file(path: Path, data: bytes | str) -> Path:
 
 
 def append_durably(path: Path, data: bytes) -> None:
-    """Append to a file durably: the data are on the disk when this returns.
+    """Append data to a file, and flush them to disk.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     with path.open("ab") as file:
         file.write(data)

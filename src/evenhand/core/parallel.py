@@ -1,4 +1,4 @@
-"""Independent calls on worker processes of this machine, or on the joblib backend that the caller chose."""
+"""Parallel calls on the processes of this machine, or on the active joblib backend."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 ATTEMPTS = 2
-"""How often parts are sent to workers; those whose worker was lost each time run in this process."""
+"""Maximum number of attempts on workers. A part whose worker was lost each time runs in this process."""
 
 
 def count_workers(workers: int) -> int:
-    """Return the number of calls that run side by side.
+    """Return the number of parallel calls.
 
     Raises:
         OptionError: ``workers`` is neither positive nor -1.
@@ -32,7 +32,7 @@ def count_workers(workers: int) -> int:
 
 
 def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Iterator[tuple[int, R]]:
-    """Call a function with each part, and yield the number of the part and the result as calls end, in any order.
+    """Call a function with each part, and yield the number of the part and the result in the order of completion.
 
     The calls run on processes of this machine, or on the backend that ``joblib.parallel_config`` selects, such as Dask,
     Ray or Spark. A part whose worker was lost runs again, the last time in this process.
@@ -46,15 +46,17 @@ def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Itera
         OptionError: ``workers`` is not valid, or a worker has another version of Evenhand.
     """
     count_workers(workers)
-    missing = dict(enumerate(parts))
+    remaining = dict(enumerate(parts))
     for attempt in range(ATTEMPTS + 1):
-        if not missing:
+        if not remaining:
             return
         backend = {"backend": "sequential"} if attempt == ATTEMPTS else {}
-        todo = [joblib.delayed(_run_part)(evenhand.__version__, call, number, part) for number, part in missing.items()]
+        todo = [
+            joblib.delayed(_run_part)(evenhand.__version__, call, number, part) for number, part in remaining.items()
+        ]
         try:
             for number, result in _open_pool(workers, **backend)(todo):
-                del missing[number]
+                del remaining[number]
                 yield number, result
         except Exception as error:
             if not isinstance(error, BrokenExecutor) and type(error).__name__ not in LOST:
@@ -62,11 +64,11 @@ def run_parts(call: Callable[[P], R], parts: Sequence[P], workers: int) -> Itera
 
 
 LOST = ("KilledWorker", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError")
-"""Errors of Dask and Ray for a worker that was lost."""
+"""Names of the errors of Dask and Ray for a lost worker."""
 
 
 def _open_pool(workers: int, **backend: Any) -> Any:
-    """Return joblib's pool; backends that cannot hand results over one by one return all of them at the end."""
+    """Build a joblib pool that yields results as calls end, if the backend supports this."""
     try:
         return joblib.Parallel(n_jobs=workers, batch_size=1, return_as="generator_unordered", **backend)
     except ValueError:
@@ -77,7 +79,7 @@ def _run_part(version: str, call: Callable[[P], R], number: int, part: P) -> tup
     """Run a call on a worker.
 
     Raises:
-        OptionError: The worker has another version, which might give another result.
+        OptionError: The worker has another version, whose results may differ.
     """
     if version != evenhand.__version__:
         raise OptionError(

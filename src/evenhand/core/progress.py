@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-def ignore_progress(what: str, share: float) -> None:
-    """Ignore progress: the default where no function is given that shows it."""
+def ignore_progress(step: str, share: float) -> None:
+    """Ignore progress. Default of functions that report it."""

@@ -1,4 +1,4 @@
-"""How a table was read."""
+"""Description of how a table was read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OutcomeReading(ResultPart):
         favourable: Favourable values. For a number: ``higher`` or ``lower``. Empty if no value is favourable.
         unfavourable: All other values of the column. Empty for a number.
         unknown: Words of the column that mean "unknown". Their rows have no decision, or no true label.
-        how: How the favourable values were settled, such as ``stated`` or ``proposed``.
+        how: Source of the favourable values, such as ``stated`` or ``proposed``.
     """
 
     column: str
@@ -37,7 +37,7 @@ class OutcomeReading(ResultPart):
 
 
 class TableReading(ResultPart):
-    """Rows, favourable values and unknown values of a table, as they were read.
+    """Rows, favourable values and unknown values of a table.
 
     Attributes:
         rows: Number of rows of the table.
@@ -75,7 +75,9 @@ class TableReading(ResultPart):
         used += f"; left out {', '.join(left_out)}" if left_out else ""
         yield f"{format_count(self.rows, 'row', 'rows')}: {used}."
         outcomes = [(self.decision, ""), (self.true_label, "true label " if self.decision else "")]
-        favourable = [name + one.describe() for one, name in outcomes if one is not None and one.favourable]
+        favourable = [
+            name + outcome.describe() for outcome, name in outcomes if outcome is not None and outcome.favourable
+        ]
         if favourable:
             yield f"Favourable: {'; '.join(favourable)}."
         unknown = [
@@ -86,5 +88,5 @@ class TableReading(ResultPart):
         if unknown:
             yield f"Unknown: {'; '.join(unknown)}."
         for kind in dict.fromkeys(self.types.values()):
-            yield f"Read as {kind}: {list_some([name for name, own in self.types.items() if own == kind])}."
+            yield f"Read as {kind}: {list_some([name for name, type_ in self.types.items() if type_ == kind])}."
         yield from self.notes

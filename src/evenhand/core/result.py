@@ -1,11 +1,11 @@
-"""What every engine's result can do: be printed, tabulated, plotted, and travel as JSON."""
+"""Base class of results, which can be printed, tabulated, plotted and saved as JSON."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,32 +23,57 @@ if TYPE_CHECKING:
 
 
 SCHEMA_VERSION = 1
-"""Of the JSON of every result."""
+"""Version of the JSON of results."""
 
 
 PEOPLE_LEFT_OUT = "Records of real people are left out."
 """Note of a result without records of people."""
 
 PEOPLE_HIDDEN = f"{PEOPLE_LEFT_OUT} Set `show_people=` to see them."
-"""Note in the place of records."""
+"""Note in place of records."""
+
+
+class ResultNumber(NamedTuple):
+    """A number of a result.
+
+    Attributes:
+        name: Name, as in conditions of ``--fail-on``.
+        attribute: Protected attribute, or several joined by ``_x_``. Empty for all people together.
+        group: Label of the group. Empty for gaps and for all people together.
+        quantity: Quantity of ``evenhand.stats``, or a float that is exact.
+        note: Description, such as the groups that a gap compares.
+        caution: Caution about selective true labels.
+        left_out: Groups that are too small for the number.
+    """
+
+    name: str
+    attribute: str
+    group: str
+    quantity: Any
+    note: str = ""
+    caution: str = ""
+    left_out: str = ""
 
 
 class Result(BaseModel):
-    """An immutable answer with the version, seed and time that made it.
+    """Immutable result of an analysis, with its version, seed and time.
 
     Attributes:
-        evenhand: version of the library.
-        schema_version: of the JSON; it grows when a field is renamed or changes its meaning, not when one is added.
-        kind: which analysis it is; fixed by each subclass.
-        seed: what the random numbers were drawn from; the same seed gives the same result, unless ``time_limited``.
-        seconds: wall-clock time it took.
-        time_limited: Whether a time limit decided the course of the analysis, which then depends on the machine.
-        people_left_out: Whether records of real people were taken out (see ``hide_people``).
-        table_reading: How the table was read; None if no table was read.
-        test_reading: How the table of the test data was read; None without test data of its own.
+        evenhand: Version of the library.
+        schema_version: Version of the JSON. It increases if a field is renamed or changes its meaning.
+        kind: Name of the analysis.
+        seed: Seed of the random numbers. Equal seeds give equal results, unless ``time_limited``.
+        seconds: Wall-clock time.
+        time_limited: Whether a time limit affected the result, which then depends on the machine.
+        people_left_out: Whether records of real people were removed (see ``hide_people``).
+        table_reading: Table reading. None if no table was read.
+        test_reading: Reading of the table of test data. None without a separate table.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    chart: ClassVar[str] = ""
+    """Module and function of ``evenhand.view.charts`` that draw the result. Empty without a chart."""
 
     evenhand: str = __version__
     schema_version: int = SCHEMA_VERSION
@@ -64,87 +89,88 @@ class Result(BaseModel):
         return own_names(super().__dir__())
 
     def document(self) -> Document:
-        """Return the findings in words, numbers, tables and names of drawings: once, for every way to read them."""
+        """Build the document of the result for terminals, pages and notebooks."""
         raise TypeError(f"{type(self).__name__} must define document()")
 
-    def _write_document(self, module: str, *given: object) -> Document:
-        """Return the document that a module writes of the result: words are loaded when they are read."""
-        written: Document = importlib.import_module(module).build_document(self, *given)
-        return written
+    def _write_document(self, module: str, *arguments: object) -> Document:
+        """Build the document in a module, which is imported on demand."""
+        document: Document = importlib.import_module(module).build_document(self, *arguments)
+        return document
 
     def hide_people(self) -> Self:
-        """Return the result without records of real people: only aggregates and invented profiles are left.
+        """Remove records of real people; aggregates and invented profiles remain.
 
-        Verbs and commands return their results so, unless ``show_people`` is set. Left out are rows of the data,
-        profiles that differ from one in protected attributes only, and profiles with a value that a single person has.
+        Verbs and commands do this unless ``show_people`` is set. It removes rows of the data, profiles that differ from
+        a row in protected attributes only, and profiles with a value that a single person has.
         """
         parts = {name: _map_results(value, lambda part: part.hide_people()) for name, value in self}
         return self.model_copy(update={**parts, **self._records_hidden(), "people_left_out": True})
 
     def without_people(self) -> Self:
-        """Return the result without records of real people and without decisions about few of them.
-
-        Rates of groups that are too small to be compared are unknown then, and decisions are not kept.
-        """
+        """Remove records of real people, decisions, and rates of groups that are too small to be compared."""
         parts = {name: _map_results(value, lambda part: part.without_people()) for name, value in self}
         hidden = {**self._records_hidden(), **self._small_groups_hidden()}
         return self.model_copy(update={**parts, **hidden, "people_left_out": True})
 
     def _records_hidden(self) -> dict[str, Any]:
-        """Return the fields that hold records of real people, without these."""
+        """Return replacements of the fields with records of real people."""
         return {}
 
     def _small_groups_hidden(self) -> dict[str, Any]:
-        """Return the fields that hold decisions about few people, without these."""
+        """Return replacements of the fields with decisions about few people."""
         return {}
 
     @property
     def readings(self) -> dict[str, TableReading]:
-        """How each table was read, by its name; a single table has an empty name."""
+        """Table readings by the name of the table. A single table has an empty name."""
         if self.table_reading is None:
             return {}
         return {"": self.table_reading} | ({} if self.test_reading is None else {"Test data": self.test_reading})
 
     def summary(self) -> str:
-        """Return the findings as plain text: the document's screen."""
+        """Render the screen of the document as plain text."""
         return str(_view("screen").summarize(self.document()))
 
     def to_markdown(self) -> str:
-        """Return the whole document as Markdown."""
+        """Render the document as Markdown."""
         return str(_view("markdown").render_markdown(self.document()))
 
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the numbers of the result: conditions, cards and trackers of experiments read them here."""
+        return iter(())
+
     def to_frame(self) -> pd.DataFrame:
-        """Return the numbers as a table, one row per finding."""
+        """Convert the result to a data frame, one row per finding."""
         raise TypeError(f"{type(self).__name__} must define to_frame()")
 
     def plot(self) -> alt.TopLevelMixin:
-        """Return the result as an Altair chart."""
+        """Plot the result as an Altair chart."""
         chart: alt.TopLevelMixin = _view("charts").plot(self)
         return chart
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Return the whole result as JSON text; ``from_json`` gives an equal result."""
+        """Convert the result to JSON, which ``from_json`` reads."""
         return self.model_dump_json(indent=indent)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what ``to_json`` wrote; fields that are not known here, as those of a later version, are ignored.
+        """Read a result from JSON. Unknown fields, such as those of a later version, are ignored.
 
         Raises:
-            DataError: the text is not such a result, or its fields mean something else.
+            DataError: The text is not such a result, or its schema version is not supported.
         """
         try:
-            found = cls.model_validate_json(text, extra="ignore")
+            result = cls.model_validate_json(text, extra="ignore")
         except ValidationError as error:
             fault = translate_error(error)
-            raise DataError(f"this is not a {cls.__name__}: {fault.location}: {fault.message}") from None
-        if found.schema_version > SCHEMA_VERSION:
+            raise DataError(f"not a {cls.__name__}: {fault.location}: {fault.message}") from None
+        if result.schema_version > SCHEMA_VERSION:
             raise DataError(
-                f"expected JSON of schema_version {SCHEMA_VERSION} at most, got {found.schema_version}, written by "
-                f"evenhand {found.evenhand}",
+                f"expected JSON of schema_version {SCHEMA_VERSION} at most, got {result.schema_version}, written by "
+                f"evenhand {result.evenhand}",
                 hint="read it with that version of evenhand",
             )
-        return found
+        return result
 
     def __str__(self) -> str:
         return self.summary()
@@ -157,7 +183,7 @@ class Result(BaseModel):
 
     @property
     def provenance(self) -> str:
-        """What made the result: version, seed and time."""
+        """Version, seed and time of the result."""
         made = f"Made by evenhand {self.evenhand}, seed {self.seed}, in {format_duration(self.seconds)}."
         made += f" {PEOPLE_LEFT_OUT}" if self.people_left_out else ""
         if not self.time_limited:
@@ -168,17 +194,17 @@ class Result(BaseModel):
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return the result as plain Python data."""
+        """Convert the result to plain Python data."""
         return self.model_dump(mode="json")
 
 
 def _map_results(value: Any, function: Callable[[Result], Result]) -> Any:
-    """Return a field's value with a function applied to the results in it."""
+    """Apply a function to the results in the value of a field."""
     if isinstance(value, Result):
         return function(value)
     return tuple(_map_results(part, function) for part in value) if type(value) is tuple else value
 
 
 def _view(module: str) -> ModuleType:
-    """Import a module of ``evenhand.view`` on demand: screens and pages stand above the engines."""
+    """Import a module of ``evenhand.view``, which is a higher layer, on demand."""
     return importlib.import_module(f"evenhand.view.{module}")

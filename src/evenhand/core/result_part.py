@@ -10,7 +10,7 @@ INHERITED = frozenset(dir(BaseModel))
 
 
 class ResultPart(BaseModel):
-    """A part of a result: immutable, and without unknown fields."""
+    """Immutable part of a result, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,5 +19,5 @@ class ResultPart(BaseModel):
 
 
 def own_names(names: Iterable[str]) -> list[str]:
-    """Return the names that a notebook completes: all but those of every pydantic model."""
+    """Return the names that a notebook completes: all except those of ``BaseModel``."""
     return sorted(name for name in names if name.startswith("_") or name not in INHERITED)

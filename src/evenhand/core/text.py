@@ -1,4 +1,4 @@
-"""How numbers and names are written, wherever people read them."""
+"""Formatting of numbers and names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 SIMULATED = "the simulated population"
-"""The population beyond the data; which one it is, every result says beside it."""
+"""Name of the population beyond the data. Each result describes it."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def format_percent(share: float) -> str:
-    """Return a share in percent. Near 0 and near 100 % it gets more digits, so that it rounds to neither.
+    """Format a share in percent, with more digits near 0 and 100 %, so that it rounds to neither.
 
     >>> format_percent(0.0241), format_percent(0.00004), format_percent(0.99996), format_percent(1.0)
     ('2.4 %', '0.0040 %', '99.9960 %', '100 %')
@@ -22,9 +22,9 @@ def format_percent(share: float) -> str:
 
 
 def percent_digits(share: float) -> int:
-    """Return digits after the point of a share in percent.
+    """Return the number of decimals of a share in percent.
 
-    None for 0 and 100 %, else one, else up to the second digit of its distance from there.
+    It is 0 for 0 and 100 %, and 1 otherwise; within 1 % of these, the distance gets two significant digits.
     """
     rest = min(abs(100 * share), abs(100 - 100 * share))
     if rest < 1e-9:
@@ -33,22 +33,22 @@ def percent_digits(share: float) -> int:
 
 
 def strip_unprintable(text: str) -> str:
-    """Return text without characters that control a terminal, are not XML, or turn the direction of writing."""
+    """Replace characters that control a terminal, are invalid in XML, or change the writing direction."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def split_lines(text: str) -> list[str]:
-    r"""Split text at ``\n`` alone, and remove a byte order mark at its beginning.
+    r"""Split text at ``\n`` only, and remove a byte order mark at its beginning.
 
-    Unlike ``str.splitlines``, this keeps characters such as U+2028 and U+0085, which JSON does not escape, in a line.
+    Unlike ``str.splitlines``, this does not split at U+2028 and U+0085, which JSON does not escape.
     """
     return text.removeprefix("\ufeff").split("\n")
 
 
-def suggest_name(given: str, known: Iterable[str]) -> str:
-    """Return the question whether the nearest of some names was meant, with a space behind it; nothing if none is near.
+def suggest_name(name: str, candidates: Iterable[str]) -> str:
+    """Suggest the nearest of some names, as a question with a trailing space. Empty if no name is near.
 
-    Names that differ in upper and lower case alone are the nearest.
+    Names that differ only in case are the nearest.
 
     >>> suggest_name("agee", ["age", "race"])
     "did you mean 'age'? "
@@ -57,36 +57,36 @@ def suggest_name(given: str, known: Iterable[str]) -> str:
     """
     import difflib
 
-    by_folded = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(given.casefold(), list(by_folded), n=1)
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(name.casefold(), list(by_folded), n=1)
     return f"did you mean {by_folded[close[0]]!r}? " if close else ""
 
 
 def join_names(protected: Iterable[str]) -> str:
-    """Return several protected attributes as one name: ``sex x race``."""
+    """Join several protected attributes into one name: ``sex x race``."""
     return " x ".join(protected)
 
 
 def percent_at_least(share: float) -> str:
-    """Return a proved lower bound in percent, rounded down, so that what is written is proved too."""
+    """Format a proved lower bound in percent, rounded down."""
     return _round_bound(share, upper=False)
 
 
 def percent_at_most(share: float) -> str:
-    """Return a proved upper bound in percent, rounded up."""
+    """Format a proved upper bound in percent, rounded up."""
     return _round_bound(share, upper=True)
 
 
 def _round_bound(share: float, *, upper: bool) -> str:
     digits = percent_digits(share)
-    # The small term: what was 96.1 before it became binary stays 96.1.
+    # The small term keeps decimals such as 96.1, which are inexact in binary.
     scaled = 100 * share * 10**digits
     end = math.ceil(scaled - 1e-7) if upper else math.floor(scaled + 1e-7)
     return f"{end / 10**digits:.{digits}f} %"
 
 
 def format_decimal(value: float) -> str:
-    """Return a difference, a ratio or a score: two digits, more where it is close to 0 or to 1.
+    """Format a difference, a ratio or a score with two decimals, or more near 0 and 1.
 
     >>> format_decimal(0.1934), format_decimal(0.0042), format_decimal(0.99951), format_decimal(float("inf"))
     ('0.19', '0.0042', '0.99951', 'without limit')
@@ -95,22 +95,22 @@ def format_decimal(value: float) -> str:
 
 
 def decimal_digits(value: float) -> int:
-    """Return the digits after the point of a decimal: two, more where it is close to 0 or to 1."""
+    """Return the number of decimals of a value: two, or more near 0 and 1."""
     if math.isinf(value) or value in (0, 1):
         return 0
-    small = min(abs(value), 20 * abs(1 - value))
-    return 2 if small >= 0.1 else min(8, 1 - math.floor(math.log10(min(abs(value), abs(1 - value)))))
+    distance = min(abs(value), 20 * abs(1 - value))
+    return 2 if distance >= 0.1 else min(8, 1 - math.floor(math.log10(min(abs(value), abs(1 - value)))))
 
 
 def format_digits(value: float, digits: int) -> str:
-    """Return a decimal with so many digits after the point; 0 and 1 as they are."""
+    """Format a value with a number of decimals; 0 and 1 have none."""
     if math.isinf(value):
         return "without limit"
     return f"{value:.0f}" if value in (0, 1) else f"{value:.{digits}f}"
 
 
 def format_against(value: float, threshold: float) -> str:
-    """Return a decimal with enough digits to see on which side of a threshold it lies."""
+    """Format a value with enough decimals to distinguish it from a threshold."""
     digits = 2
     while digits < 8 and (round(value, digits) < threshold) != (value < threshold):
         digits += 1
@@ -118,7 +118,7 @@ def format_against(value: float, threshold: float) -> str:
 
 
 def format_significant(value: float, digits: int = 4) -> str:
-    """Return a number with so many digits that count, and all digits of a large one.
+    """Format a number with significant digits, and all digits of a large integer part.
 
     >>> format_significant(0.123456), format_significant(98.7654), format_significant(123456.7)
     ('0.1235', '98.77', '123,457')
@@ -129,23 +129,23 @@ def format_significant(value: float, digits: int = 4) -> str:
 
 
 def format_level(confidence: float) -> str:
-    """Return a confidence as ``95 %``."""
+    """Format a confidence level as ``95 %``."""
     return f"{100 * confidence:.6g} %"
 
 
-def format_count(n: int, one: str, many: str) -> str:
-    """Return a number with its noun: ``1 person``, ``9,769 people``."""
-    return f"{n:,} {one if n == 1 else many}"
+def format_count(n: int, singular: str, plural: str) -> str:
+    """Format a number with its noun: ``1 person``, ``9,769 people``."""
+    return f"{n:,} {singular if n == 1 else plural}"
 
 
-def list_some(words: Sequence[str], most: int = 12) -> str:
-    """Return some of the words and how many more there are."""
-    shown = ", ".join(words[:most])
-    return f"{shown} and {len(words) - most:,} more" if len(words) > most else shown
+def list_some(words: Sequence[str], limit: int = 12) -> str:
+    """List the first words and the number of the others."""
+    shown = ", ".join(words[:limit])
+    return f"{shown} and {len(words) - limit:,} more" if len(words) > limit else shown
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds as people write them: ``0.4 s``, ``41.7 s``, ``3 min 5 s``."""
+    """Format seconds: ``0.4 s``, ``41.7 s``, ``3 min 5 s``."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

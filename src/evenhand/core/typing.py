@@ -1,4 +1,4 @@
-"""Names for the types that every package uses: arrays, and how progress is told."""
+"""Types of arrays and of progress functions."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 Progress: TypeAlias = Callable[[str, float], None]
-"""Called with what is being done and the share of the work that is done, 0 to 1."""
+"""Function that receives the current step and the completed share, 0 to 1."""

@@ -1,4 +1,4 @@
-"""Which version this is: what the build wrote down or, in a checkout and an editable install, the commit."""
+"""Version of the package: recorded by the build, or derived from the commit of a checkout."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ NEXT_RELEASE = "0.1.0"
 
 
 def read_version(package: str) -> str:
-    """Return the version of the package in a folder.
+    """Read the version of the package in a folder.
 
-    ``0.1.0`` and ``0.1.0.dev12+g1a2b3c4`` were built; ``0.1.0.dev0+checkout.g1a2b3c4`` is a folder of sources, which
-    may differ from that commit; without a Git folder it is ``0.1.0.dev0``.
+    Builds have versions such as ``0.1.0`` and ``0.1.0.dev12+g1a2b3c4``. A checkout, which may differ from its commit,
+    has ``0.1.0.dev0+checkout.g1a2b3c4``. Sources without a Git folder have ``0.1.0.dev0``.
     """
     built = _read(package, "VERSION")
     if built:
@@ -21,14 +21,14 @@ def read_version(package: str) -> str:
 
 
 def without_commit(version: str) -> str:
-    """Return a version without its commit: of two checkouts it is the same, and work that was begun can go on."""
+    """Remove the commit from a version, so that saved work can be resumed after a commit."""
     return version.partition("+")[0]
 
 
 def _read_commit(git: str) -> str:
-    """Return the commit of a Git folder; of a worktree it is a file that names the folder. Empty if there is none."""
-    named = _read(git).removeprefix("gitdir: ")
-    folder = os.path.join(git, "..", named) if named else git
+    """Read the commit of a Git folder, or of a worktree, where it is a file. Empty if there is none."""
+    target = _read(git).removeprefix("gitdir: ")
+    folder = os.path.join(git, "..", target) if target else git
     head = _read(folder, "HEAD")
     if not head.startswith("ref: "):
         return head
@@ -39,7 +39,7 @@ def _read_commit(git: str) -> str:
 
 
 def _read(*parts: str) -> str:
-    """Return the text of a small file, without the end of its last line; empty if it cannot be read."""
+    """Read a small file, without surrounding white space. Empty if it cannot be read."""
     try:
         with open(os.path.join(*parts), encoding="utf-8") as file:
             return file.read().strip()

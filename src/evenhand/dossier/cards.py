@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from evenhand.core.document import Text
-from evenhand.dossier.audit_numbers import AuditNumber, list_numbers
-from evenhand.stats.quantity import Unknown, show_quantity
+from evenhand.core.result import ResultNumber
+from evenhand.stats.metric_specs import METRICS
+from evenhand.stats.quantity import Known, Unknown, show_quantity
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
@@ -21,8 +22,8 @@ def write_card(audit: AuditResult) -> str:
 
     Unknown numbers stand in the table with the reason, and not in the metadata.
     """
-    numbers = list(list_numbers(audit))
-    metrics = [line for one in numbers for line in _list_metrics(one)]
+    numbers = list_numbers(audit)
+    metrics = [line for number in numbers for line in _list_metrics(number)]
     entry = {
         "task": {"type": "tabular-classification"},
         "dataset": {"type": Path(audit.data.name).stem or "data", "name": audit.data.name},
@@ -43,7 +44,7 @@ def write_card(audit: AuditResult) -> str:
         "",
         "| number | of | value |",
         "| --- | --- | --- |",
-        *(_table_row(one) for one in numbers),
+        *map(_table_row, numbers),
         "",
         *(f"Not run: {_escape(skipped.what)}: {_escape(skipped.reason)}\n" for skipped in audit.not_run),
         f"*Made by evenhand {audit.evenhand}, seed {audit.seed}.*",
@@ -51,27 +52,39 @@ def write_card(audit: AuditResult) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _list_metrics(number: AuditNumber) -> Iterator[dict[str, Any]]:
+def list_numbers(audit: AuditResult) -> list[ResultNumber]:
+    """Return the numbers of an audit that are quantities with a kind."""
+    return [number for number in audit.numbers() if isinstance(number.quantity, Known | Unknown)]
+
+
+def _list_metrics(number: ResultNumber) -> Iterator[dict[str, Any]]:
     quantity = number.quantity
     if isinstance(quantity, Unknown):
         return
-    known = {"of": slice_of(number), "kind": quantity.kind}
+    arguments = {"of": slice_of(number), "kind": quantity.kind}
     for name in ("low", "high", "confidence", "n"):
         if getattr(quantity, name, None) is not None:
-            known[name] = getattr(quantity, name)
+            arguments[name] = getattr(quantity, name)
     yield {
-        "type": number.name,
-        "name": f"{number.words}, {slice_of(number)}",
+        "type": _metric_name(number),
+        "name": f"{_title(number)}, {slice_of(number)}",
         "value": quantity.value,
-        "args": known,
+        "args": arguments,
     }
 
 
-def _table_row(number: AuditNumber) -> str:
-    shown = show_quantity(number.quantity, number.name)
+def _table_row(number: ResultNumber) -> str:
+    shown = show_quantity(number.quantity, _metric_name(number))
     value = f"{shown.text} ({', '.join(part for part in (shown.kind, shown.basis, shown.interval) if part)})"
-    cells = (number.words, slice_of(number), value)
-    return f"| {' | '.join(map(_escape, cells))} |"
+    return f"| {' | '.join(map(_escape, (_title(number), slice_of(number), value)))} |"
+
+
+def _metric_name(number: ResultNumber) -> str:
+    return number.name if number.name in METRICS else "own_metric"
+
+
+def _title(number: ResultNumber) -> str:
+    return METRICS[number.name].heading if number.name in METRICS else number.name
 
 
 def _escape(text: str) -> str:
@@ -85,9 +98,11 @@ def describe_reading(audit: AuditResult) -> str:
     return f"{audit.data.people:,} people." if audit.table_reading is None else audit.table_reading.describe()
 
 
-def slice_of(number: AuditNumber) -> str:
-    """Return the people whom a number is about: a single group, or as the result says it."""
-    return ", ".join(f"{name}: {value}" for name, value in number.group.items()) or number.of
+def slice_of(number: ResultNumber) -> str:
+    """Describe the people that a number is about, such as ``sex: Female``, and those left out."""
+    people = ": ".join(filter(None, (number.attribute.replace("_x_", " x "), number.group or number.note)))
+    left_out = f"not assessable: {number.left_out}" if number.left_out else ""
+    return "; ".join(filter(None, (people or "everybody", left_out, number.caution)))
 
 
 def list_findings(audit: AuditResult) -> list[str]:

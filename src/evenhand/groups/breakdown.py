@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Self
 
 from pydantic import Field
 
 from evenhand.core.document import WIDE_ROWS
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import list_some
 from evenhand.groups.label_coverage import LabelCoverage
-from evenhand.groups.names import DENOMINATORS
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 
@@ -80,7 +81,7 @@ class Gap(ResultPart):
 
     def without_counts(self, groups: Collection[str]) -> Self:
         """Return the same without how large the denominator of some groups is, where it is not all their people."""
-        if DENOMINATORS.get(self.metric, "people") == "people":
+        if self.metric not in METRICS or METRICS[self.metric].denominator == "people":
             return self
         kept = {label: n for label, n in self.not_assessable.items() if label not in groups}
         return self.model_copy(update={"not_assessable": kept})
@@ -135,3 +136,10 @@ class Breakdown(ResultPart):
     def gap(self, name: str) -> Gap | None:
         """Return the gap of that name, if it could be computed."""
         return next((gap for gap in self.gaps if gap.name == name), None)
+
+
+def describe_left_out(groups: Mapping[str, int], least: int) -> str:
+    """Describe the groups, with their sizes, that are too small for a number; empty without any."""
+    if not groups:
+        return ""
+    return f"fewer than {least} people to count in {list_some([f'{label} ({n})' for label, n in groups.items()])}"

@@ -14,8 +14,8 @@ from evenhand.groups.breakdown import Breakdown, Gap, Group
 from evenhand.groups.label_coverage import describe_selective
 from evenhand.groups.label_result import LabelBreakdown, LabelGroup
 from evenhand.groups.metrics import GroupCounts
-from evenhand.groups.names import DECISION_METRICS, DENOMINATORS, GAP_TITLES, METRIC_TITLES, number_name
 from evenhand.stats.level import bonferroni
+from evenhand.stats.metric_specs import DECISION_METRICS, GAP_TITLES, METRIC_TITLES, METRICS, unit_name
 from evenhand.stats.proportion import (
     DIFFERENCE_METHOD,
     RATIO_METHOD,
@@ -63,9 +63,11 @@ class GroupComparison(NamedTuple):
     def why_unknown(self, usable: Integers, metric: str) -> str | None:
         """Return why groups with so much to compare have no gap; None where they have one."""
         if self.reference is not None and self.reference not in usable:
-            return f"{DENOMINATORS[metric]} must number {self.least} in the reference group {self.reference_label}"
+            return (
+                f"{METRICS[metric].denominator} must number {self.least} in the reference group {self.reference_label}"
+            )
         if len(usable) < 2:
-            return f"{DENOMINATORS[metric]} must number {self.least} in at least two groups"
+            return f"{METRICS[metric].denominator} must number {self.least} in at least two groups"
         return None
 
     @property
@@ -428,8 +430,10 @@ def describe_size(gap: Gap) -> str:
     else:
         apart, none = is_distinguishable(gap), "0"
         counted, low, high = (f"{1000 * number:.0f}" for number in (value.value, value.low, value.high))
-        size = f"{counted} ({low} to {high}) in 1,000 {DENOMINATORS.get(gap.metric, 'people')}; "
-        size = "" if gap.metric == "calibration_gap" or gap.name not in GAP_TITLES else size
+        size = ""
+        if gap.name in GAP_TITLES and gap.metric != "calibration_gap":
+            people = METRICS[gap.metric].denominator if gap.metric in METRICS else "people"
+            size = f"{counted} ({low} to {high}) in 1,000 {people}; "
     return f"{size}{'distinguishable' if apart else 'not distinguishable'} from {none}"
 
 
@@ -449,7 +453,7 @@ def reference_table(breakdown: Breakdown, levels: str, weighted: str) -> Iterato
                 (
                     label,
                     *(
-                        show_quantity(gap.by_group[label], number_name(gap.name)) if label in gap.by_group else "-"
+                        show_quantity(gap.by_group[label], unit_name(gap.name)) if label in gap.by_group else "-"
                         for gap in names.values()
                     ),
                 )

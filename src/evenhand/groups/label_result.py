@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from evenhand.core.document import Document
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.groups.breakdown import Gap
-from evenhand.groups.label_coverage import LabelCoverage
+from evenhand.groups.breakdown import Gap, describe_left_out
+from evenhand.groups.label_coverage import LabelCoverage, find_caution
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class LabelMetrics(Result):
         breakdowns: one per protected attribute, then one for their intersection if there are several.
     """
 
+    chart = "groups.plot_labels"
     kind: Literal["labels"] = "labels"
     people: int
     target: str
@@ -126,6 +128,16 @@ class LabelMetrics(Result):
     def _small_groups_hidden(self) -> dict[str, Any]:
         reason = f"left out: fewer than {self.min_group_size} people"
         return {"breakdowns": tuple(one.without_small_groups(reason) for one in self.breakdowns)}
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the metrics of all people, then the gaps between groups; those of one label end in its name."""
+        for name, quantity in self.overall.metrics.items():
+            yield ResultNumber(name, "", "", quantity, caution=find_caution(self.overall.label_coverage))
+        for breakdown in self.breakdowns:
+            for gap in breakdown.gaps:
+                attribute = "_x_".join(breakdown.by) + f".{gap.label}" * bool(gap.label)
+                left_out = describe_left_out(gap.not_assessable, self.min_group_size)
+                yield ResultNumber(gap.name, attribute, "", gap.value, caution=gap.caution, left_out=left_out)
 
     def document(self) -> Document:
         """Return the gaps between groups, then every group's labels."""

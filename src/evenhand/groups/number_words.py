@@ -22,30 +22,8 @@ from evenhand.groups.breakdown import Breakdown, Gap
 from evenhand.groups.gaps import format_not_assessable, small_group_notes
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.result import GroupMetrics, NumberOutcome, confidence_levels, label_notes, weighted_by
+from evenhand.stats.metric_specs import NUMBER_GAP_TITLES, NUMBER_TITLES
 from evenhand.stats.quantity import Observed, Unknown, format_ends, format_value, quantity_value, show_quantity
-
-NUMBER_TITLES: dict[str, str] = {
-    "mean": "mean",
-    "quantile_10": "10 % quantile",
-    "median": "median",
-    "quantile_90": "90 % quantile",
-    "true_mean": "true mean",
-    "mean_residual": "mean residual",
-    "mean_absolute_error": "mean absolute error",
-}
-"""Metric of a number -> its name in a sentence. A residual is the decided number minus the true one."""
-
-NUMBER_GAP_TITLES: dict[str, str] = {
-    "mean_difference": "mean: highest minus lowest",
-    "quantile_10_difference": "10 % quantile: highest minus lowest",
-    "median_difference": "median: highest minus lowest",
-    "quantile_90_difference": "90 % quantile: highest minus lowest",
-    "residual_difference": "mean residual (decided minus true): highest minus lowest",
-    "absolute_error_difference": "mean absolute error: highest minus lowest",
-    "wasserstein_distance": "Wasserstein distance: the furthest apart of two distributions",
-    "kolmogorov_distance": "Kolmogorov distance: largest difference in the share above any one number (0 to 1)",
-}
-"""Gap of numbers -> what is compared."""
 
 
 def build_document(result: GroupMetrics) -> Document:

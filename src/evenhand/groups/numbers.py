@@ -18,7 +18,6 @@ from evenhand.groups.kept import KeptDecisions, fingerprint_people
 from evenhand.groups.label_coverage import HALVES, LabelCoverage, count_labels
 from evenhand.groups.membership import Membership, breakdown_positions, group_by_attribute
 from evenhand.groups.metrics import NO_WEIGHT, number_combinations
-from evenhand.groups.names import DECISION_METRICS
 from evenhand.groups.result import CalibrationBin, GroupMetrics, NumberOutcome, QuantileCurve
 from evenhand.models.regressor import Regressor, ask_numbers
 from evenhand.schema.decisions import RecordedNumbers
@@ -36,6 +35,7 @@ from evenhand.stats.distribution import (
     skewed_mean_interval,
 )
 from evenhand.stats.level import bonferroni
+from evenhand.stats.metric_specs import DECISION_METRICS
 from evenhand.stats.proportion import count_pairs
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 

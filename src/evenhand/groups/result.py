@@ -21,10 +21,10 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import format_against, format_count, format_level, format_percent, join_names, list_some
-from evenhand.groups.breakdown import Breakdown, Gap, Group
+from evenhand.groups.breakdown import Breakdown, Gap, Group, describe_left_out
 from evenhand.groups.gaps import (
     describe_size,
     format_not_assessable,
@@ -35,12 +35,12 @@ from evenhand.groups.gaps import (
 from evenhand.groups.kept import KeptDecisions
 from evenhand.groups.label_coverage import LabelCoverage, describe_selective, find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelMetrics
-from evenhand.groups.names import DECISION_METRICS, GAP_TITLES, METRIC_TITLES, number_name
-from evenhand.groups.proxies.result import ProxyRates
+from evenhand.groups.proxies.result import Ends, ProxyRates
 from evenhand.groups.proxies.wording import proxy_answers, proxy_blocks, proxy_sentences
 from evenhand.groups.threshold_rates import ThresholdRates, rate_blocks
 from evenhand.groups.thresholds import ThresholdCurves, describe_rule, threshold_blocks
 from evenhand.schema.thresholds import Thresholds
+from evenhand.stats.metric_specs import DECISION_METRICS, GAP_TITLES, METRIC_TITLES, unit_name
 from evenhand.stats.quantity import (
     Estimated,
     Observed,
@@ -138,6 +138,7 @@ class GroupMetrics(Result):
             favourable, this is all there is beside the sizes of the groups.
     """
 
+    chart = "groups.plot_groups"
     kind: Literal["groups"] = "groups"
     people: int
     weights: str | None = None
@@ -177,6 +178,43 @@ class GroupMetrics(Result):
         else:
             covered = next((one.label_coverage for one in breakdown.groups if one.label == group), None)
         return find_caution(covered)
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the metrics of all people and of each group, then the gaps between groups."""
+        for name, quantity in self.overall.items():
+            yield ResultNumber(name, "", "", quantity, caution=self.label_caution(name))
+        for breakdown in self.breakdowns:
+            for group in breakdown.groups:
+                caution = find_caution(group.label_coverage)
+                for name, quantity in group.metrics.items():
+                    shown = "" if name in DECISION_METRICS else caution
+                    yield ResultNumber(name, "_x_".join(breakdown.by), group.label, quantity, caution=shown)
+        for breakdown in self.breakdowns:
+            for gap in breakdown.gaps:
+                note = f"{gap.best} and {gap.worst}" if gap.best and gap.worst else ""
+                yield ResultNumber(
+                    gap.name,
+                    "_x_".join(breakdown.by),
+                    "",
+                    gap.value,
+                    note,
+                    gap.caution,
+                    describe_left_out(gap.not_assessable, self.min_group_size),
+                )
+        if self.labels is not None:
+            yield from self.labels.numbers()
+        for proxies in self.proxies:
+            for metric in dict.fromkeys(rate.metric for rate in proxies.rates):
+                small = {
+                    rate.group: round(rate.effective_size)
+                    for rate in proxies.rates
+                    if rate.small and rate.metric == metric
+                }
+                notes = "", self.label_caution(metric), describe_left_out(small, self.min_group_size)
+                largest, ends = proxies.largest_difference(metric), proxies.largest_bounds(metric)
+                yield ResultNumber(f"probable_{metric}_difference", proxies.by, "", largest, *notes)
+                bounds = largest if ends is None else Ends(*ends)
+                yield ResultNumber(f"bounded_{metric}_difference", proxies.by, "", bounds, *notes)
 
     @property
     def by_label(self) -> LabelMetrics | None:
@@ -343,7 +381,7 @@ def overall_table(result: GroupMetrics) -> Table:
         (Column("metric"), Column("value", numeric=True)),
         tuple(
             TableRow(
-                (METRIC_TITLES.get(name, name), show_quantity(quantity, number_name(name))), result.label_caution(name)
+                (METRIC_TITLES.get(name, name), show_quantity(quantity, unit_name(name))), result.label_caution(name)
             )
             for name, quantity in result.overall.items()
         ),
@@ -417,7 +455,7 @@ def breakdown_blocks(result: GroupMetrics, breakdown: Breakdown, *, level: int =
             (Column("what is compared"), Column("gap", numeric=True), Column("highest"), Column("lowest")),
             tuple(
                 TableRow(
-                    (title_gap(gap), show_quantity(gap.value, number_name(gap.name)), gap.best, gap.worst),
+                    (title_gap(gap), show_quantity(gap.value, unit_name(gap.name)), gap.best, gap.worst),
                     "; ".join(part for part in (describe_size(gap), format_not_assessable(gap), gap.caution) if part),
                 )
                 for gap in breakdown.gaps
@@ -571,7 +609,7 @@ def _too_few(result: GroupMetrics) -> str:
 
 
 def _group_row(group: Group, names: list[str], too_few: str) -> TableRow:
-    cells = [show_quantity(group.metrics[name], number_name(name)) if name in group.metrics else "" for name in names]
+    cells = [show_quantity(group.metrics[name], unit_name(name)) if name in group.metrics else "" for name in names]
     parts = f"{too_few}: in no gap" if group.small else "", find_caution(group.label_coverage)
     detail = "; ".join(part for part in parts if part)
     effective = () if group.effective_size is None else (f"{group.effective_size:,.0f}",)

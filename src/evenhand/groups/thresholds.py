@@ -16,6 +16,7 @@ from evenhand.groups.membership import Membership
 from evenhand.schema.thresholds import Thresholds
 from evenhand.stats.curves import RateCurves, gap_band, kolmogorov_width, rate_bands
 from evenhand.stats.level import bonferroni
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Observed, format_ends, format_value, show_quantity
 
 MOST = 100
@@ -32,13 +33,6 @@ NEAR = 0.01
 
 BOOTSTRAP = "Gaussian multiplier bootstrap, 1,000 draws"
 KOLMOGOROV = "Dvoretzky-Kiefer-Wolfowitz-Massart"
-TITLES = {
-    "accuracy": "accuracy",
-    "selection_rate": "selected",
-    "demographic_parity_difference": "demographic parity difference",
-    "equal_opportunity_difference": "equal opportunity difference",
-    "equalized_odds_difference": "equalized odds difference",
-}
 
 
 class Curve(ResultPart):
@@ -384,7 +378,7 @@ def threshold_table(curves: ThresholdCurves, *, every: bool = False) -> Table:
         columns = [
             one for one in columns if one.name not in ("equal_opportunity_difference", "equalized_odds_difference")
         ]
-    titles = [TITLES[one.name] + (f" by {one.by}" if one.by else "") for one in columns]
+    titles = [METRICS[one.name].title + (f" by {one.by}" if one.by else "") for one in columns]
     own = () if curves.in_force is None else curves.in_force.values
     rows = []
     for place in shown:

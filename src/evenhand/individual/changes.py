@@ -31,7 +31,7 @@ from evenhand.core.document import (
     TableRow,
 )
 from evenhand.core.progress import ignore_progress
-from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.result import PEOPLE_HIDDEN, Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import SIMULATED, join_names
 from evenhand.core.time_limit import check_time
@@ -146,6 +146,14 @@ class ChangeResult(Result):
 
     def _records_hidden(self) -> dict[str, Any]:
         return {"examples": ()}
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the flip rates by the tolerance, and the mean and largest changes."""
+        for change in self.changes:
+            prefix, by = "" if change.over == "data" else "population_", "_x_".join(change.protected)
+            yield ResultNumber(f"{prefix}flip_rate", by, "", change.rate)
+            yield ResultNumber(f"{prefix}mean_change", by, "", change.mean)
+            yield ResultNumber(f"{prefix}largest_change", by, "", change.largest)
 
     def document(self) -> Document:
         """Return the flip rates by the tolerance, the distribution of changes, and those who are affected most."""

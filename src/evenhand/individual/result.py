@@ -22,7 +22,7 @@ from evenhand.core.document import (
     Table,
     TableRow,
 )
-from evenhand.core.result import PEOPLE_HIDDEN, Result
+from evenhand.core.result import PEOPLE_HIDDEN, Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import SIMULATED, format_count, format_decimal, format_percent, join_names, list_some
 from evenhand.individual.noise import FlipNoise
@@ -167,6 +167,7 @@ class IndividualResult(Result):
         noise: how often the model disagreed with itself; None if it was not asked twice.
     """
 
+    chart = "individual.draw_flips"
     kind: Literal["individual"] = "individual"
     rates: tuple[FlipRate, ...]
     examples: tuple[Profile, ...]
@@ -186,6 +187,14 @@ class IndividualResult(Result):
 
     def _records_hidden(self) -> dict[str, Any]:
         return {"examples": tuple(one for one in self.examples if one.source == "population")}
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the flip rates as published and between plausible counterparts, and their excess over noise."""
+        for rate in self.rates:
+            prefix, by = "" if rate.over == "data" else "population_", "_x_".join(rate.protected)
+            yield ResultNumber(f"{prefix}flip_rate", by, "", rate.rate)
+            yield ResultNumber(f"{prefix}counterfactual_flip_rate", by, "", rate.headline.rate)
+            yield ResultNumber(f"{prefix}excess_flip_rate", by, "", rate.excess)
 
     def document(self, *, favourable: str | None = None, scores: bool = True) -> Document:
         """Return the counterfactual flip rates, then the clearest pairs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from evenhand.core.document import Document
 from evenhand.core.progress import ignore_progress
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.time_limit import TimeLimit
 from evenhand.core.typing import Floats, Integers, Progress
@@ -86,6 +87,7 @@ class LanguageModelComparison(Result):
         confidence: of all intervals of ``changes`` together, and of all of ``outcomes``.
     """
 
+    chart = "llm.draw_language_changes"
     kind: Literal["llm-comparison"] = "llm-comparison"
     before: LanguageModelAudit
     after: LanguageModelAudit
@@ -107,6 +109,11 @@ class LanguageModelComparison(Result):
     def count(self, verdict: str) -> int:
         """Return how many gaps have a verdict."""
         return sum(one.verdict == verdict for one in self.changes)
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the number of gaps that got better and worse."""
+        for verdict in ("better", "worse"):
+            yield ResultNumber("llm", verdict, "", float(self.count(verdict)))
 
     def document(self) -> Document:
         """Return what changed: gaps, mean outcomes, calls."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from evenhand.core.document import Document
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
-from evenhand.stats.quantity import Quantity, Unknown, quantity_value
+from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -278,6 +279,7 @@ class LanguageModelAudit(Result):
         table: all answers, with which it is compared with another audit; not part of the JSON.
     """
 
+    chart = "llm.plot_language_audit"
     kind: Literal["llm"] = "llm"
     file: str = ""
     model: str = ""
@@ -346,12 +348,46 @@ class LanguageModelAudit(Result):
         """Return the gaps first, then flips by cause, refusals, confirmed pairs, the names and the price."""
         return self._write_document("evenhand.llm.wording")
 
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the sizes of gaps between groups, each pair's and the largest, flips by identity, noise, findings."""
+        yield ResultNumber("llm", "noise", "", self.noise)
+        yield ResultNumber("llm", "findings", "", float(self.findings))
+        for name in ("gap", "gap_here", "refusal_gap", "identity_flips"):
+            sizes = {}
+            for comparison in self.comparisons:
+                if name != "identity_flips":
+                    sizes[comparison.name] = _absolute(getattr(comparison, name))
+                elif comparison.flips is not None:
+                    sizes[comparison.name] = comparison.flips.identity
+            for pair, size in sizes.items():
+                yield ResultNumber("llm", f"{name}.{pair}", "", size)
+            if sizes:
+                yield ResultNumber("llm", name, "", _largest(list(sizes.values())))
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per number: comparison, scenario, number, value, low, high, kind, confidence."""
         import pandas as pd
 
         columns = ["group_1", "group_0", "scenario", "number", "value", "low", "high", "kind", "confidence"]
         return pd.DataFrame([row for one in self.comparisons for row in _comparison_rows(one)], columns=columns)
+
+
+def _absolute(gap: Quantity) -> Quantity:
+    """Return the size of a gap, whichever group is better off; its low end is 0 where the interval holds 0."""
+    if not isinstance(gap, Estimated | Observed):
+        return gap
+    ends = sorted((abs(gap.low), abs(gap.high)))
+    least = 0.0 if gap.low <= 0 <= gap.high else ends[0]
+    return gap.model_copy(update={"value": abs(gap.value), "low": least, "high": ends[1]})
+
+
+def _largest(numbers: Sequence[Quantity]) -> Quantity:
+    """Return the largest value with the largest ends; unknown only where all are."""
+    known = [one for one in numbers if isinstance(one, Estimated | Observed)]
+    if not known:
+        return numbers[0]
+    ends = {name: max(getattr(one, name) for one in known) for name in ("value", "low", "high")}
+    return known[0].model_copy(update=ends)
 
 
 def _comparison_rows(one: GroupGap) -> list[tuple[object, ...]]:

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from evenhand.core.text import suggest_name
 from evenhand.errors import OptionError
 from evenhand.groups.analysis import measure_decisions
-from evenhand.groups.names import GAP_NAMES
 from evenhand.schema.arrays import check_index, read_columns
+from evenhand.stats.metric_specs import GAP_NAMES
 from evenhand.stats.quantity import quantity_value
 
 SCORED = tuple(name for name in GAP_NAMES if name != "calibration_difference")

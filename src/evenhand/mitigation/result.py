@@ -178,6 +178,7 @@ class MitigationResult(Result):
         notes: what else a reader must know.
     """
 
+    chart = "mitigation.plot_mitigation"
     kind: Literal["mitigation"] = "mitigation"
     model: str
     data: str

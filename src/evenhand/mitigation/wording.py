@@ -30,7 +30,8 @@ from evenhand.mitigation.result import (
     ComparisonLine,
     MitigationResult,
 )
-from evenhand.stats.quantity import DECIMAL, Proved, Quantity, Unknown, show_quantity
+from evenhand.stats.metric_specs import unit_of
+from evenhand.stats.quantity import Proved, Quantity, Unknown, show_quantity
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -173,7 +174,7 @@ def show_number(line: ComparisonLine, quantity: Quantity, *, sign: str = "") -> 
 
 def show_change(line: ComparisonLine, change: Change) -> ReportedNumber:
     """Return a change with its interval: ``-3.2 points``, from ``-4.8`` to ``-1.7``."""
-    scale, unit = (1, "") if line.name in DECIMAL else (100, " points")
+    scale, unit = (1, "") if unit_of(line.name) == "decimal" else (100, " points")
     half = scale * (change.high - change.low) / 2
     least = 2 if scale == 1 else 1
     digits = min(6, max(least, math.ceil(-math.log10(half)))) if half > 0 else least

@@ -143,6 +143,7 @@ class MonitorResult(Result):
         histories: of every measure that is watched.
     """
 
+    chart = "shields.monitor.plot_monitor"
     kind: Literal["monitor"] = "monitor"
     config: dict[str, Any]
     decisions: int = Field(ge=0)

@@ -10,6 +10,7 @@ from pydantic import Field
 from evenhand.core.document import ReportedNumber
 from evenhand.core.result_part import ResultPart
 from evenhand.core.text import decimal_digits, format_count, format_digits, format_level, percent_digits
+from evenhand.stats.metric_specs import unit_of
 
 
 class Proved(ResultPart):
@@ -92,74 +93,6 @@ MAX_EXTRA_DIGITS = 3
 ROUNDING = 1e-9
 """Relative difference below which both ends of an interval are considered equal."""
 
-DECIMAL = frozenset(
-    {
-        "accuracy_difference",
-        "attention_minus_merit",
-        "auc",
-        "calibration_difference",
-        "calibration_gap",
-        "cut_difference",
-        "demographic_parity_difference",
-        "demographic_parity_ratio",
-        "disparate_treatment_ratio",
-        "equal_opportunity_difference",
-        "equalized_odds_difference",
-        "exposure",
-        "exposure_per_relevance",
-        "exposure_ratio",
-        "false_discovery_difference",
-        "false_omission_difference",
-        "generalized_entropy_index",
-        "kolmogorov_distance",
-        "label_accuracy_difference",
-        "label_false_positive_difference",
-        "label_precision_difference",
-        "label_share_difference",
-        "label_true_positive_difference",
-        "macro_recall_difference",
-        "mean_score",
-        "own_metric",
-        "pairwise_accuracy_difference",
-        "pairwise_parity_difference",
-        "relative_exposure",
-        "representation_ratio",
-        "selection_difference",
-        "selection_ratio",
-        "probability_of_superiority",
-        "theil_index",
-        "too_high_difference",
-        "too_low_difference",
-        "total_variation_distance",
-        "weighted_kappa",
-        "weighted_kappa_difference",
-    }
-)
-"""Numbers formatted as decimals. All others are percentages, or have a unit."""
-
-MEASURED = frozenset(
-    {
-        "absolute_error_difference",
-        "grade_error_difference",
-        "grade_wasserstein_distance",
-        "mean",
-        "mean_absolute_error",
-        "mean_difference",
-        "mean_grade_error",
-        "mean_residual",
-        "median",
-        "median_difference",
-        "quantile_10",
-        "quantile_10_difference",
-        "quantile_90",
-        "quantile_90_difference",
-        "residual_difference",
-        "true_mean",
-        "wasserstein_distance",
-    }
-)
-"""Numbers in the unit of the target, such as prices."""
-
 
 def format_value(quantity: Known, name: str) -> str:
     """Format a number with as many digits as its interval supports, and with a non-zero digit unless it is 0."""
@@ -175,7 +108,7 @@ def format_ends(quantity: Known, name: str) -> str:
 
 
 def _percent_sign(name: str) -> str:
-    return "" if name in DECIMAL or name in MEASURED else " %"
+    return " %" if unit_of(name) == "percent" else ""
 
 
 def format_interval(quantity: Known, name: str) -> str:
@@ -187,11 +120,11 @@ def format_interval(quantity: Known, name: str) -> str:
 
 def _format_number(number: float, quantity: Known, name: str) -> str:
     """Format the value or an end of a quantity without its unit, with more digits if it would be rounded to 0."""
-    if name in MEASURED:
+    if unit_of(name) == "target":
         width = _width_digits(quantity, 1)
         digits = min(8, max(0, width + 1 if width is not None else decimal_digits(number)))
         return f"{number:,.{digits}f}"
-    if name in DECIMAL:
+    if unit_of(name) == "decimal":
         default, width = decimal_digits(quantity.value), _width_digits(quantity, 1)
         digits = max(2, default if width is None else max(width, min(default, width + 1)))
         return format_digits(number, max(digits, decimal_digits(number)) if round(number, digits) == 0 else digits)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from evenhand.core.document import Document, SubjectCard
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import format_count
 from evenhand.models.noise import NoiseCheck
+from evenhand.stats.quantity import Observed
 from evenhand.subgroups.config import Against, Compared, Control, Measure, Method, NumberMeasure
 from evenhand.subgroups.rules import Rules, RuleSet, describe_rules
 
@@ -255,6 +257,7 @@ class SubgroupResult(Result):
         notes: what else a reader must know.
     """
 
+    chart = "subgroups.plot_subgroups"
     kind: Literal["subgroups"] = "subgroups"
     method: Method
     measure: Measure | NumberMeasure | Literal["above"]
@@ -308,6 +311,49 @@ class SubgroupResult(Result):
         for position, finding in enumerate(self.findings):
             found.setdefault(finding.under, []).append(position)
         return found
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the gap of the subgroup that is most clearly worse off, then all significant gaps."""
+        yield ResultNumber("worst_subgroup_gap", "", "", self._worst_gap())
+        for finding in self.findings:
+            if finding.found and finding.under is None:
+                yield ResultNumber(
+                    "mean_score" if self.measure == "score" else "subgroup_gap",
+                    "",
+                    finding.words,
+                    Observed(
+                        value=finding.gap,
+                        n=finding.size + finding.rest,
+                        low=finding.low,
+                        high=finding.high,
+                        confidence=self.confidence,
+                        method=f"adjusted for {self.tested:,} subgroups tested ({self.control})",
+                    ),
+                    f"explains {format_count(finding.explains, 'other', 'others')}" if finding.explains else "",
+                )
+
+    def _worst_gap(self) -> Observed:
+        """Return the gap of which most is certain of all subgroups worse off; its ends hold for all of them.
+
+        Of numbers, where it was not said what people want of them: of all that depart from the others.
+        """
+
+        from evenhand.subgroups.numbers.wording import counts_as_worse
+
+        def size(finding: Finding) -> tuple[float, float, float]:
+            gap, low, high = finding.gap, finding.low, finding.high
+            return (gap, low, high) if gap > 0 else (-gap, -high, -low)
+
+        sizes = [size(finding) for finding in self.findings if counts_as_worse(self, finding)]
+        gap, low, high = max(sizes, key=lambda one: one[1], default=(0.0, 0.0, 0.0))
+        return Observed(
+            value=gap,
+            n=self.people,
+            low=max(0.0, low),
+            high=high,
+            confidence=self.confidence,
+            method=self.control,
+        )
 
     def document(self, subject: SubjectCard | None = None) -> Document:
         """Return how many subgroups were tested, the ranked findings, and how it was done.

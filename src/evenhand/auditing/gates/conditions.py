@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from evenhand.auditing.changes import AuditComparison
 from evenhand.auditing.result import AuditResult
@@ -22,19 +22,14 @@ from evenhand.core.expressions import (
     format_expression,
     parse_expression,
 )
-from evenhand.core.text import format_percent, list_some, suggest_name
+from evenhand.core.text import format_percent, suggest_name
 from evenhand.errors import OptionError
-from evenhand.groups.breakdown import Gap
-from evenhand.groups.label_coverage import find_caution
-from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES
-from evenhand.groups.names import GAP_NAMES, OVERALL_NAMES
-from evenhand.groups.number_words import NUMBER_GAP_TITLES, NUMBER_TITLES
-from evenhand.groups.rankings.result import RANKING_GAP_NAMES, RankingResult
+from evenhand.groups.proxies.result import Ends
+from evenhand.groups.rankings.result import RankingResult
 from evenhand.llm.comparison import LanguageModelComparison
 from evenhand.llm.result import LanguageModelAudit
-from evenhand.stats.quantity import Estimated, Observed, Quantity, Unknown, quantity_value
-from evenhand.subgroups.numbers.wording import counts_as_worse
-from evenhand.subgroups.result import Finding, SubgroupResult
+from evenhand.stats.metric_specs import CONDITION_NAMES, LOWER_IS_WORSE
+from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 
 GatedResult: TypeAlias = AuditResult | AuditComparison | RankingResult | LanguageModelAudit | LanguageModelComparison
 """What a condition may be asked of."""
@@ -56,56 +51,12 @@ LANGUAGE_AUDIT_MEASURES = ("gap", "gap_here", "identity_flips", "noise", "refusa
 LANGUAGE_MEASURES = (*LANGUAGE_AUDIT_MEASURES, *VERDICTS)
 """What a condition on an audit or a comparison of language models may name."""
 
-PROXY_METRICS = ("selection_rate", "true_positive_rate", "false_positive_rate")
-"""Rates of groups known by probability: ``probable_selection_rate_difference`` is the largest between two of them under
-the assumption of the estimates, ``bounded_selection_rate_difference`` what it can be without."""
-
-
-class Ends(NamedTuple):
-    """What a number is at least and at most, where nothing says which value in between it has."""
-
-    low: float
-    high: float
-
-
-MEASURE_NAMES = frozenset(
-    {
-        "llm",
-        "counterfactual_flip_rate",
-        "excess_flip_rate",
-        "flip_rate",
-        "population_counterfactual_flip_rate",
-        "population_excess_flip_rate",
-        "population_flip_rate",
-        "certified",
-        "falsified",
-        "undecided",
-        "largest_change",
-        "mean_change",
-        "population_largest_change",
-        "population_mean_change",
-        "worst_subgroup_gap",
-        "worst_subgroup_residual",
-        *(f"{kind}_{metric}_difference" for metric in PROXY_METRICS for kind in ("probable", "bounded")),
-        *GAP_NAMES,
-        *LABEL_GAP_TITLES,
-        *LABEL_TITLES,
-        *OVERALL_NAMES,
-        *NUMBER_GAP_TITLES,
-        *NUMBER_TITLES,
-        *RANKING_GAP_NAMES,
-        *VERDICTS,
-    }
-)
+MEASURE_NAMES = CONDITION_NAMES | {"llm", *VERDICTS}
 """What a condition may name."""
 
 ALIASES = {"violation_rate": "flip_rate", "population_violation_rate": "population_flip_rate"}
 """Names that the literature has for the same numbers; a condition may use either."""
 
-LOWER_IS_WORSE = frozenset(
-    {"demographic_parity_ratio", "certified", "accuracy", "auc", "label_accuracy", "macro_recall", "weighted_kappa"}
-    | {name for name in RANKING_GAP_NAMES if name.endswith("_ratio")}
-)
 ENDS = ("low", "high")
 
 
@@ -183,7 +134,8 @@ class Gate:
 
     def cautions(self, audit: GatedResult) -> list[str]:
         """Return what to know of the numbers that the condition names: which rest on selective true labels."""
-        known, selective = measure_values(audit), _find_cautions(audit)
+        known = measure_values(audit)
+        selective = {(row.name, row.attribute): row.caution for row in audit.numbers() if row.caution and not row.group}
         found = []
         for node in _names(self.parsed.tree):
             name, rest, _ = _name_parts(node)
@@ -201,7 +153,7 @@ class Gate:
         leaves out groups because they are too small; and answers of which too many are missing.
         """
         known = measure_values(audit)
-        left_out = _groups_left_out(audit) if isinstance(audit, AuditResult | RankingResult) else {}
+        left_out = {(row.name, row.attribute): row.left_out for row in audit.numbers() if row.left_out}
         found = []
         for node in _names(self.parsed.tree):
             name, rest, _ = _name_parts(node)
@@ -238,133 +190,13 @@ def parse_gate(expression: str, metrics: Collection[str] = ()) -> Gate:
     return Gate(parsed)
 
 
-def measure_values(audit: GatedResult) -> dict[str, dict[str, GatedNumber]]:
-    """Return every number that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number.
-
-    Where people have weights, numbers of groups and subgroups are weighted; those of flips are not. Of a
-    comparison, the changes of everybody's numbers, gaps and flip rates, and how many are ``better`` or ``worse``.
-    """
-    found: dict[str, dict[str, GatedNumber]] = {}
-    if isinstance(audit, AuditComparison):
-        for line in audit.lines:
-            if not line.group:
-                found.setdefault(line.name, {})[line.by] = line.change
-        return found | {"better": {"": float(audit.count("better"))}, "worse": {"": float(audit.count("worse"))}}
-    if isinstance(audit, RankingResult):
-        return _ranking_values(audit)
-    if isinstance(audit, LanguageModelAudit | LanguageModelComparison):
-        return {"llm": _language_values(audit)}
-    for by, gap in _list_gaps(audit):
-        found.setdefault(gap.name, {})[by] = gap.value
-    for rate in () if audit.individual is None else audit.individual.rates:
-        prefix, names = "" if rate.over == "data" else "population_", "_x_".join(rate.protected)
-        found.setdefault(f"{prefix}flip_rate", {})[names] = rate.rate
-        found.setdefault(f"{prefix}counterfactual_flip_rate", {})[names] = rate.headline.rate
-        found.setdefault(f"{prefix}excess_flip_rate", {})[names] = rate.excess
-    for proxies in audit.groups.proxies:
-        for metric in dict.fromkeys(one.metric for one in proxies.rates):
-            largest, ends = proxies.largest_difference(metric), proxies.largest_bounds(metric)
-            found.setdefault(f"probable_{metric}_difference", {})[proxies.by] = largest
-            known = largest if ends is None else Ends(*ends)
-            found.setdefault(f"bounded_{metric}_difference", {})[proxies.by] = known
-    for change in () if audit.changes is None else audit.changes.changes:
-        prefix, names = "" if change.over == "data" else "population_", "_x_".join(change.protected)
-        found.setdefault(f"{prefix}flip_rate", {})[names] = change.rate
-        found.setdefault(f"{prefix}mean_change", {})[names] = change.mean
-        found.setdefault(f"{prefix}largest_change", {})[names] = change.largest
-    for certificate in audit.certificates:
-        for name in ("certified", "falsified", "undecided"):
-            found.setdefault(name, {})["_x_".join(certificate.protected)] = float(getattr(certificate, name))
-    if audit.subgroups is not None:
-        found["worst_subgroup_gap"] = {"": _worst_subgroup_gap(audit.subgroups)}
-    if audit.residual_subgroups is not None:
-        found["worst_subgroup_residual"] = {"": _worst_subgroup_gap(audit.residual_subgroups)}
-    each = {} if audit.groups.labels is None else audit.groups.labels.overall.metrics
-    for name, quantity in [*audit.groups.overall.items(), *each.items()]:
-        found.setdefault(name, {})[""] = quantity
-    return found
-
-
-def _list_gaps(audit: AuditResult) -> Iterator[tuple[str, Gap]]:
-    """Yield every gap, and by what a condition calls it: the attributes, and the label if it is of one alone."""
-    for breakdown in audit.groups.breakdowns:
-        for gap in breakdown.gaps:
-            yield "_x_".join(breakdown.by), gap
-    for each in () if audit.groups.labels is None else audit.groups.labels.breakdowns:
-        for one in each.gaps:
-            yield "_x_".join(each.by) + f".{one.label}" * bool(one.label), one
-
-
-def _ranking_values(audit: RankingResult) -> dict[str, dict[str, GatedNumber]]:
-    """Return the gaps of rankings; of selection that of the k where it is largest, whose interval holds for all k."""
-    found: dict[str, dict[str, GatedNumber]] = {}
-    for breakdown in audit.breakdowns:
-        by = "_x_".join(breakdown.by)
-        for name in dict.fromkeys(gap.name for gap in breakdown.gaps):
-            every = [audit.quantity(breakdown, gap.number) for gap in breakdown.gaps if gap.name == name]
-            known = [one for one in every if not isinstance(one, Unknown)]
-            pick = min if name in LOWER_IS_WORSE else max
-            worst = pick(known, key=lambda one: one if isinstance(one, float) else one.value) if known else every[0]
-            found.setdefault(name, {})[by] = worst
-    return found
-
-
-def _language_values(result: LanguageModelAudit | LanguageModelComparison) -> dict[str, GatedNumber]:
-    """Return the sizes of gaps between groups, each pair's and the largest, flips by identity, noise, and findings."""
-    if isinstance(result, LanguageModelComparison):
-        return {verdict: float(result.count(verdict)) for verdict in VERDICTS}
-    found: dict[str, GatedNumber] = {"noise": result.noise, "findings": float(result.findings)}
-    each: dict[str, dict[str, Quantity]] = {"gap": {}, "gap_here": {}, "refusal_gap": {}, "identity_flips": {}}
-    for one in result.comparisons:
-        for name in ("gap", "gap_here", "refusal_gap"):
-            each[name][one.name] = _absolute(getattr(one, name))
-        if one.flips is not None:
-            each["identity_flips"][one.name] = one.flips.identity
-    for name, numbers in each.items():
-        found |= {f"{name}.{pair}": number for pair, number in numbers.items()}
-        if numbers:
-            found[name] = _largest(list(numbers.values()))
-    return found
-
-
-def _absolute(gap: Quantity) -> Quantity:
-    """Return the size of a gap, whichever group is better off; its low end is 0 where the interval holds 0."""
-    if not isinstance(gap, Estimated | Observed):
-        return gap
-    ends = sorted((abs(gap.low), abs(gap.high)))
-    least = 0.0 if gap.low <= 0 <= gap.high else ends[0]
-    return gap.model_copy(update={"value": abs(gap.value), "low": least, "high": ends[1]})
-
-
-def _largest(numbers: Sequence[Quantity]) -> Quantity:
-    """Return the largest value with the largest ends; unknown only where all are."""
-    known = [one for one in numbers if isinstance(one, Estimated | Observed)]
-    if not known:
-        return numbers[0]
-    ends = {name: max(getattr(one, name) for one in known) for name in ("value", "low", "high")}
-    return known[0].model_copy(update=ends)
-
-
-def _worst_subgroup_gap(searched: SubgroupResult) -> Observed:
-    """Return the gap of which most is certain of all subgroups worse off; its ends hold for all of them.
-
-    Of numbers, where it was not said what people want of them: of all that depart from the others.
-    """
-
-    def size(finding: Finding) -> tuple[float, float, float]:
-        gap, low, high = finding.gap, finding.low, finding.high
-        return (gap, low, high) if gap > 0 else (-gap, -high, -low)
-
-    sizes = [size(finding) for finding in searched.findings if counts_as_worse(searched, finding)]
-    gap, low, high = max(sizes, key=lambda one: one[1], default=(0.0, 0.0, 0.0))
-    return Observed(
-        value=gap,
-        n=searched.people,
-        low=max(0.0, low),
-        high=high,
-        confidence=searched.confidence,
-        method=searched.control,
-    )
+def measure_values(result: GatedResult) -> dict[str, dict[str, GatedNumber]]:
+    """Return the numbers that a condition may name: name -> attribute (or attributes joined by ``_x_``) -> number."""
+    values: dict[str, dict[str, GatedNumber]] = {}
+    for number in result.numbers():
+        if not number.group:
+            values.setdefault(number.name, {})[number.attribute] = number.quantity
+    return values
 
 
 def _check_tree(node: Node, source: Source, names: frozenset[str]) -> None:
@@ -405,57 +237,6 @@ def _names(node: Node) -> Iterator[Name]:
     elif isinstance(node, Logic | Comparison):
         for part in node.operands:
             yield from _names(part)
-
-
-def _groups_left_out(audit: AuditResult | RankingResult) -> dict[tuple[str, str], str]:
-    """Return gap and attribute -> the groups that are too small for it."""
-    if isinstance(audit, RankingResult):
-        return {
-            (gap.name, "_x_".join(breakdown.by)): "too few candidates or lists to compare "
-            + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])
-            for breakdown in audit.breakdowns
-            for gap in breakdown.gaps
-            if gap.not_assessable
-        }
-    least = f"fewer than {audit.groups.min_group_size} people to count in "
-    found = {
-        (gap.name, by): least + list_some([f"{label} ({n})" for label, n in gap.not_assessable.items()])
-        for by, gap in _list_gaps(audit)
-        if gap.not_assessable
-    }
-    for proxies in audit.groups.proxies:
-        for metric in PROXY_METRICS:
-            small = [
-                f"{one.group} ({one.effective_size:.0f})" for one in proxies.rates if one.small and one.metric == metric
-            ]
-            if small:
-                found |= {
-                    (f"{kind}_{metric}_difference", proxies.by): least + list_some(small)
-                    for kind in ("probable", "bounded")
-                }
-    return found
-
-
-def _find_cautions(audit: GatedResult) -> dict[tuple[str, str], str]:
-    """Return name and attributes of every number that rests on selective true labels -> its caution."""
-    if isinstance(audit, AuditComparison):
-        return {(line.name, line.by): line.caution for line in audit.lines if line.caution and not line.group}
-    if not isinstance(audit, AuditResult):
-        return {}
-    found, groups = {(gap.name, by): gap.caution for by, gap in _list_gaps(audit)}, audit.groups
-    found |= {(name, ""): groups.label_caution(name) for name in groups.overall}
-    if groups.labels is not None:
-        overall = groups.labels.overall
-        found |= {(name, ""): find_caution(overall.label_coverage) for name in overall.metrics}
-    if audit.residual_subgroups is not None:
-        found["worst_subgroup_residual", ""] = find_caution(groups.label_coverage)
-    for proxies in groups.proxies:
-        for metric in PROXY_METRICS:
-            found |= {
-                (f"{kind}_{metric}_difference", proxies.by): groups.label_caution(metric)
-                for kind in ("probable", "bounded")
-            }
-    return {key: caution for key, caution in found.items() if caution}
 
 
 def _name_parts(node: Name) -> tuple[str, list[str], str | None]:

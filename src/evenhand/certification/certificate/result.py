@@ -23,7 +23,7 @@ from evenhand.core.document import (
     TableRow,
     Text,
 )
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.text import (
     SIMULATED,
     format_count,
@@ -35,7 +35,7 @@ from evenhand.core.text import (
     percent_at_most,
 )
 from evenhand.stats.combined import COMBINED
-from evenhand.stats.quantity import Estimated, show_quantity
+from evenhand.stats.quantity import Estimated, Proved, show_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -234,6 +234,7 @@ class Certificate(Result):
         caution: assumptions about the model's outputs.
     """
 
+    chart = "certification.plot_certificate"
     kind: Literal["certificate"] = "certificate"
     certified: float = Field(ge=0, le=1)
     falsified: float = Field(ge=0, le=1)
@@ -317,6 +318,12 @@ class Certificate(Result):
             "Everybody is compared with plausible counterparts alone: people who obey the schema's rules, have another "
             f"{join_names(self.protected)}, and are the same otherwise{along}."
         )
+
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the proved shares."""
+        how = f"by proof ({self.method}), of the population: {self.population}"
+        for name in ("certified", "falsified", "undecided"):
+            yield ResultNumber(name, "_x_".join(self.protected), "", Proved(value=getattr(self, name), how=how))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per share."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from evenhand.core.typing import Booleans, Progress
     from evenhand.dossier.result import DossierName
     from evenhand.models.subject import Subject
-    from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, RecordedNumbers
-    from evenhand.schema.decisions import RecordedLabels
+    from evenhand.schema.decisions import DecisionRoles, RecordedDecisions, RecordedLabels, RecordedNumbers
     from evenhand.schema.people import People
     from evenhand.schema.weights import SampleRoles
 

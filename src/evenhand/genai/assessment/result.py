@@ -185,6 +185,7 @@ class GenaiAssessment(Result):
         interrupted: whether somebody stopped the making of items.
     """
 
+    chart = "assessment.plot_assessment"
     kind: Literal["genai-assessment"] = "genai-assessment"
     source: str
     conditions: dict[str, str]

@@ -411,6 +411,7 @@ class ConfusionResult(Result):
         worth: of deadlines, if any were asked about.
     """
 
+    chart = "confusion.draw_counts"
     kind: Literal["genai-confusion"] = "genai-confusion"
     source: str
     conditions: dict[str, str]

@@ -67,6 +67,7 @@ class GenerationSimulationResult(Result):
         interrupted: whether somebody stopped it; the requests here were answered before.
     """
 
+    chart = "generation.plot_generation_simulation"
     kind: Literal["genai-simulation"] = "genai-simulation"
     policy: PolicyName
     requests: int
@@ -101,6 +102,7 @@ class PolicyComparisonResult(Result):
         simulations: one for each policy, in the order asked for.
     """
 
+    chart = "generation.plot_generation_simulation"
     kind: Literal["genai-comparison"] = "genai-comparison"
     simulations: tuple[GenerationSimulationResult, ...]
 

@@ -11,13 +11,13 @@ from evenhand.core.typing import Booleans, Floats, Integers
 from evenhand.groups.breakdown import Gap
 from evenhand.groups.gaps import GroupComparison, describe_simultaneity, difference_gap, mean_gap, widest_gap
 from evenhand.groups.label_result import LabelGap
-from evenhand.groups.labels.names import LABEL_RATE_GAPS
 from evenhand.groups.metrics import NO_LABEL, GroupCounts, GroupMoments, RateCounts, measure_rates
 from evenhand.stats.auc import auc
 from evenhand.stats.contingency import weighted_kappa
 from evenhand.stats.distribution import LargestDistance, distribution_distances, total_variation
 from evenhand.stats.level import bonferroni
 from evenhand.stats.mean import observed_means
+from evenhand.stats.metric_specs import LABEL_RATE_GAPS
 from evenhand.stats.proportion import count_pairs, mean_of_proportions
 from evenhand.stats.quantity import Observed, Quantity, Unknown
 

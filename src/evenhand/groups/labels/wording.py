@@ -22,8 +22,8 @@ from evenhand.core.text import format_count, format_level, format_percent, join_
 from evenhand.groups.gaps import format_not_assessable, small_group_notes
 from evenhand.groups.label_coverage import find_caution
 from evenhand.groups.label_result import LabelBreakdown, LabelGap, LabelGroup, LabelMetrics
-from evenhand.groups.labels.names import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
 from evenhand.groups.result import label_notes
+from evenhand.stats.metric_specs import LABEL_GAP_TITLES, LABEL_TITLES, RATE_TITLES
 from evenhand.stats.quantity import Observed, Quantity, Unknown, format_ends, format_value, show_quantity
 
 MOST_CELLS = 12

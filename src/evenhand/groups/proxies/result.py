@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from evenhand.core.result_part import ResultPart
 from evenhand.stats.quantity import Estimated, Quantity, Unknown
 
@@ -11,6 +13,13 @@ ASSUMPTION = (
     "calibrated probabilities alone."
 )
 LABELS = " Estimates of error rates assume the same of the true label."
+
+
+class Ends(NamedTuple):
+    """Bounds of a number that has no estimate."""
+
+    low: float
+    high: float
 
 
 class ProxyRate(ResultPart):

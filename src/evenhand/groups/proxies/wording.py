@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from evenhand.core.document import Block, Column, Heading, Metric, Note, ReportedNumber, Table, TableRow
 from evenhand.core.text import format_count, format_level
-from evenhand.groups.names import METRIC_TITLES
 from evenhand.groups.proxies.result import ProxyDifference, ProxyRate, ProxyRates
+from evenhand.stats.metric_specs import METRIC_TITLES
 from evenhand.stats.quantity import Estimated, Unknown, format_value, show_quantity
 
 STEP = 0.1

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from evenhand.core.document import Document
-from evenhand.core.result import Result
+from evenhand.core.result import Result, ResultNumber
 from evenhand.core.result_part import ResultPart
+from evenhand.core.text import list_some
 from evenhand.groups.rankings.config import PositionWeights
-from evenhand.stats.quantity import Observed, Quantity, Unknown
+from evenhand.stats.metric_specs import LOWER_IS_WORSE
+from evenhand.stats.quantity import Observed, Quantity, Unknown, quantity_value
 
 if TYPE_CHECKING:
     import pandas as pd
-
-RANKING_GAP_NAMES = (
-    "disparate_treatment_ratio",
-    "exposure_ratio",
-    "pairwise_accuracy_difference",
-    "pairwise_parity_difference",
-    "selection_difference",
-    "selection_ratio",
-)
-"""Gaps between groups in rankings, which conditions may name."""
 
 Inference = Literal["lists", "even orders"]
 """How sure a number is: from many lists, taken for a sample; or from orders of the lists that ignore the groups."""
@@ -195,6 +188,7 @@ class RankingResult(Result):
         breakdowns: by each protected attribute, then by all together.
     """
 
+    chart = "rankings.plot_rankings"
     kind: Literal["rankings"] = "rankings"
     data: str
     fingerprint: str
@@ -235,6 +229,21 @@ class RankingResult(Result):
             method=METHOD,
         )
 
+    def numbers(self) -> Iterator[ResultNumber]:
+        """Yield the gaps; of selection, that of the k where it is largest, whose interval holds for all k."""
+        for breakdown in self.breakdowns:
+            by = "_x_".join(breakdown.by)
+            for name in dict.fromkeys(gap.name for gap in breakdown.gaps):
+                gaps = [gap for gap in breakdown.gaps if gap.name == name]
+                quantities = [self.quantity(breakdown, gap.number) for gap in gaps]
+                known = [quantity for quantity in quantities if not isinstance(quantity, Unknown)]
+                select = min if name in LOWER_IS_WORSE else max
+                worst = select(known, key=_plain_value) if known else quantities[0]
+                small = next((gap.not_assessable for gap in reversed(gaps) if gap.not_assessable), {})
+                listed = list_some([f"{label} ({n})" for label, n in small.items()])
+                left_out = f"too few candidates or lists to compare {listed}" if small else ""
+                yield ResultNumber(name, by, "", worst, left_out=left_out)
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per number: by, group, name, at, value, low, high, even_low, even_high, p."""
         import pandas as pd
@@ -261,3 +270,7 @@ class RankingResult(Result):
 
 METHOD = "ratio of sums over lists, linearised, Student's t with lists added at both ends"
 """How intervals are called."""
+
+
+def _plain_value(quantity: Quantity | float) -> float:
+    return quantity if isinstance(quantity, float) else quantity_value(quantity) or 0.0

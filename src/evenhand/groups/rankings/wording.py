@@ -28,28 +28,16 @@ from evenhand.groups.rankings.result import (
     RankingGap,
     RankingResult,
 )
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Observed, Proved, Unknown, format_value, show_quantity
 
-GAP_NAMES = {
-    "exposure_ratio": "exposure ratio: lowest divided by highest attention per candidate",
-    "selection_ratio": "selection ratio: lowest divided by highest selection rate",
-    "selection_difference": "selection difference: highest minus lowest selection rate",
-    "pairwise_parity_difference": "pairwise parity difference: how much more often one stands above the other",
-    "disparate_treatment_ratio": "disparate treatment ratio: lowest divided by highest attention per relevance",
-    "pairwise_accuracy_difference": "pairwise accuracy difference: highest minus lowest share of pairs in order",
-}
 WEIGHTS = {
     "log": "1 / log2(1 + rank), the discount of DCG",
     "reciprocal": "1 / rank",
     "geometric": "patience to the power of rank - 1, with patience {patience:g} (rank-biased precision)",
     "top": "1 for each of the first {first} places, 0 below",
 }
-RELEVANCE_NAMES = {
-    "exposure_per_relevance": "attention per relevance",
-    "attention_minus_merit": "attention minus merit",
-    "pairwise_accuracy": "pairwise accuracy",
-    "accuracy_within": "accuracy within the group",
-}
+RELEVANCE_NAMES = ("exposure_per_relevance", "attention_minus_merit", "pairwise_accuracy", "accuracy_within")
 
 
 def build_document(result: RankingResult) -> Document:
@@ -115,7 +103,7 @@ def _name(group: RankedGroup) -> str:
 def _answers(result: RankingResult, breakdown: RankingBreakdown) -> Iterator[Metric]:
     """Yield the gaps of the first screen."""
     for gap in breakdown.gaps:
-        title = GAP_NAMES[gap.name].partition(": ")[0]
+        title = METRICS[gap.name].title
         if gap.name == "selection_difference":
             continue
         name = title if gap.at is None else f"{title} at {gap.at:,}"
@@ -224,7 +212,7 @@ def _breakdown_blocks(result: RankingResult, breakdown: RankingBreakdown) -> Ite
 
 
 def _gap_row(gap: RankingGap, result: RankingResult, breakdown: RankingBreakdown) -> TableRow:
-    title = GAP_NAMES[gap.name]
+    title = METRICS[gap.name].heading
     if gap.at is not None:
         title = title.replace(":", f" at {gap.at:,}:", 1)
     detail = _small(gap.not_assessable) if gap.not_assessable else ""
@@ -250,8 +238,8 @@ def _relevance_table(result: RankingResult, breakdown: RankingBreakdown, sure: s
     return _group_table(
         f"Attention and relevance ({result.relevance}) by {join_names(breakdown.by)}, observed; below each its {sure}"
         + given,
-        tuple(RELEVANCE_NAMES),
-        tuple(RELEVANCE_NAMES.values()),
+        RELEVANCE_NAMES,
+        tuple(METRICS[name].title for name in RELEVANCE_NAMES),
         result,
         breakdown,
     )

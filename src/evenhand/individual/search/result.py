@@ -160,6 +160,7 @@ class SearchResult(Result):
         table: all profiles; not part of the JSON.
     """
 
+    chart = "search.plot_search"
     kind: Literal["individual"] = "individual"
     method: str
     protected: tuple[str, ...]

@@ -23,8 +23,8 @@ from evenhand.individual.search.texts import TextSearchResult
 from evenhand.models.blackbox.text_model import interpret_replies
 from evenhand.models.load import open_model
 from evenhand.schema.people import decode, encode
-from evenhand.schema.table import is_missing
 from evenhand.schema.schema import Schema
+from evenhand.schema.table import is_missing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -95,6 +95,7 @@ class TextSearchResult(Result):
         noise: how often the model disagreed with itself; None if it was not asked twice.
     """
 
+    chart = "individual.draw_text_flips"
     kind: Literal["individual-text"] = "individual-text"
     classes: tuple[str, ...]
     favourable: str

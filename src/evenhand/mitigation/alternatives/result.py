@@ -96,6 +96,7 @@ class AlternativesResult(Result):
         interrupted: whether somebody stopped it, or time was up. notes: what else a reader must know.
     """
 
+    chart = "mitigation.draw_alternatives"
     kind: Literal["alternatives"] = "alternatives"
     model: str
     data: str

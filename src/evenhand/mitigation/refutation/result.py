@@ -109,6 +109,7 @@ class RefutationResult(Result):
         notes: what else a reader must know.
     """
 
+    chart = "refutation.draw_refutation"
     kind: Literal["refutation"] = "refutation"
     model: str | None = None
     data: str

@@ -41,6 +41,7 @@ class ShieldComparisonResult(Result):
         simulations: one for each shield, in the order asked for.
     """
 
+    chart = "shields.comparison.draw_comparison"
     kind: Literal["shield-comparison"] = "shield-comparison"
     simulations: tuple[ShieldSimulationResult, ...]
 

@@ -150,6 +150,7 @@ class ShieldInspection(Result):
         cells: the heat map; stretches: actions by counters.
     """
 
+    chart = "shields.inspection.plot_shield_inspection"
     kind: Literal["shield-inspection"] = "shield-inspection"
     seed: int = 0
     property: str

@@ -90,6 +90,7 @@ class ShieldSimulationResult(Result):
         interrupted: whether somebody stopped it; the runs here were complete before.
     """
 
+    chart = "shields.simulation.plot_shield_simulation"
     kind: Literal["shield-simulation"] = "shield-simulation"
     property: str
     kappa: str

@@ -15,45 +15,16 @@ __all__ = ["FIGURES", "DrawnFigure", "FigureSource", "draw", "plot"]
 
 Form: TypeAlias = Literal["rows", "squares", "gallery", "slider", "svg"]
 
-# A module is imported when its kind of result is drawn. The names of result classes are unique in the package.
-_CHARTS = {
-    "AlternativesResult": ("mitigation", "draw_alternatives"),
-    "AuditComparison": ("comparison", "draw_changes"),
-    "AuditResult": ("individual", "plot_audit"),
-    "Certificate": ("certification", "plot_certificate"),
-    "CertificateCheck": ("certification", "draw_check"),
-    "ConfusionResult": ("confusion", "draw_counts"),
-    "GenaiAssessment": ("assessment", "plot_assessment"),
-    "GenerationSimulationResult": ("generation", "plot_generation_simulation"),
-    "GroupMetrics": ("groups", "plot_groups"),
-    "IndividualResult": ("individual", "draw_flips"),
-    "LabelMetrics": ("groups", "plot_labels"),
-    "LanguageModelAudit": ("llm", "plot_language_audit"),
-    "LanguageModelComparison": ("llm", "draw_language_changes"),
-    "MitigationResult": ("mitigation", "plot_mitigation"),
-    "MonitorResult": ("shields.monitor", "plot_monitor"),
-    "PolicyComparisonResult": ("generation", "plot_generation_simulation"),
-    "RankingResult": ("rankings", "plot_rankings"),
-    "RefutationResult": ("refutation", "draw_refutation"),
-    "SearchResult": ("search", "plot_search"),
-    "ShieldComparisonResult": ("shields.comparison", "draw_comparison"),
-    "ShieldInspection": ("shields.inspection", "plot_shield_inspection"),
-    "ShieldSimulationResult": ("shields.simulation", "plot_shield_simulation"),
-    "SubgroupResult": ("subgroups", "plot_subgroups"),
-    "TextSearchResult": ("individual", "draw_text_flips"),
-}
-
 
 def plot(result: Result) -> alt.TopLevelMixin:
     """Draw a result as an Altair chart.
 
     Raises:
-        TypeError: there is no chart for this kind of result.
+        TypeError: The result has no chart.
     """
-    kind = next((cls.__name__ for cls in type(result).__mro__ if cls.__name__ in _CHARTS), None)
-    if kind is None:
+    if not result.chart:
         raise TypeError(f"expected a result that has a chart, got {type(result).__name__}")
-    module, function = _CHARTS[kind]
+    module, _, function = result.chart.rpartition(".")
     from evenhand.view.drawing.theme import to_altair
 
     return to_altair(getattr(importlib.import_module(f"{__name__}.{module}"), function)(result))

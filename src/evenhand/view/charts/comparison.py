@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from evenhand.auditing.changes import AuditComparison, ChangeLine
 from evenhand.auditing.comparison_wording import name_line
-from evenhand.stats.quantity import MEASURED, Observed
+from evenhand.stats.metric_specs import unit_of
+from evenhand.stats.quantity import Observed
 from evenhand.view.drawing.axis import differences, spread
 from evenhand.view.drawing.rows import Block, Dot, Line, Panel, Row, RowChart
 
@@ -18,7 +19,7 @@ def draw_changes(result: AuditComparison) -> RowChart:
     Where a number is decided, one row per number in its unit; shares have no place on that axis.
     """
     known = [(line, line.change) for line in result.lines if isinstance(line.change, Observed)]
-    measured = [one for one in known if one[0].name in MEASURED]
+    measured = [one for one in known if unit_of(one[0].name) == "target"]
     known = measured or known
     rows = tuple(
         Row(

@@ -8,6 +8,7 @@ from evenhand.core.text import format_percent
 from evenhand.groups.breakdown import Breakdown, Group
 from evenhand.groups.label_result import LabelGroup, LabelMetrics
 from evenhand.groups.result import DRAWN, CalibrationBin, GroupMetrics
+from evenhand.stats.metric_specs import METRICS
 from evenhand.stats.quantity import Quantity, Unknown, quantity_value
 from evenhand.view.charts.confusion import draw_group_confusions
 from evenhand.view.charts.numbers import draw_quantiles
@@ -15,12 +16,8 @@ from evenhand.view.drawing.axis import Axis, percentages, spread
 from evenhand.view.drawing.rows import Block, Dot, Line, Mark, Panel, Row, RowChart, Tick, together
 from evenhand.view.drawing.theme import Spec, stack_charts
 
-PANELS = {
-    "selection_rate": "Selection rate",
-    "true_positive_rate": "True positive rate",
-    "false_positive_rate": "False positive rate",
-}
-"""Metrics drawn, with their titles."""
+PANELS = ("selection_rate", "true_positive_rate", "false_positive_rate")
+"""Metrics drawn."""
 
 NAMES = 300
 """Pixels for the names of groups at most."""
@@ -209,7 +206,7 @@ def _metric_panel(groups: list[Group], metric: str) -> Panel:
         lines = (Line(0.8 * highest),) if highest > 0 else ()
     top = 1.0 if metric == "true_positive_rate" else _axis_end(groups, metric)
     axis = WHOLE if top > 0.6 else spread(0.0, top, percentages, about=3, whole=True)
-    return Panel(axis, PANELS[metric], lines)
+    return Panel(axis, METRICS[metric].title.capitalize(), lines)
 
 
 def _axis_end(groups: list[Group], metric: str) -> float:

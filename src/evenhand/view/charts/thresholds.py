@@ -8,6 +8,7 @@ from typing import NamedTuple
 from evenhand.core.text import format_percent
 from evenhand.groups.threshold_rates import RatesOfGroup, ThresholdRates
 from evenhand.groups.thresholds import Curve, ThresholdCurves
+from evenhand.stats.metric_specs import METRICS
 from evenhand.view.drawing.theme import LIGHT, SERIES, WIDE, Spec, line_style, mark_layer, stack_charts
 
 SCALE = 70
@@ -17,12 +18,12 @@ HEIGHT = 230
 POINTS = 60
 """Points of a curve, about at most."""
 
-LINES = {
-    "accuracy": "accuracy",
-    "demographic_parity_difference": "demographic parity difference",
-    "equal_opportunity_difference": "equal opportunity difference",
-    "equalized_odds_difference": "equalized odds difference",
-}
+LINES = (
+    "accuracy",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+    "equalized_odds_difference",
+)
 
 
 class SliderSeries(NamedTuple):
@@ -99,13 +100,13 @@ def draw_curves(curves: ThresholdCurves, by: str, *, width: int = WIDE) -> Spec:
     shown = [one for one in groups if one in largest]
     few = f" ({len(shown)} largest)" if len(shown) < len(groups) else ""
     panels = [
-        _panel(curves, [(LINES[one.name], one) for one in upper], "accuracy and gaps", width),
+        _panel(curves, [(METRICS[one.name].title, one) for one in upper], "accuracy and gaps", width),
         _panel(curves, [(one.group, one) for one in shown], f"selected, by {by}{few}", width),
     ]
     description = (
         f"Over the threshold from {curves.thresholds[0]:g} to {curves.thresholds[-1]:g}, by {by}: "
         + "; ".join(
-            f"{LINES[one.name]} from {format_percent(min(one.values))} to {format_percent(max(one.values))}"
+            f"{METRICS[one.name].title} from {format_percent(min(one.values))} to {format_percent(max(one.values))}"
             for one in upper
         )
     )

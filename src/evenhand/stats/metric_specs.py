@@ -1,0 +1,440 @@
+"""Registry of metrics: the name, title, unit, denominator and worse direction of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Unit: TypeAlias = Literal["percent", "decimal", "target"]
+
+Family: TypeAlias = Literal[
+    "group",
+    "overall",
+    "custom",
+    "gap",
+    "number",
+    "number gap",
+    "label rate",
+    "grade share",
+    "label",
+    "label gap",
+    "ranking",
+    "ranking gap",
+    "proxy",
+    "individual",
+    "subgroup",
+    "subgroup finding",
+    "proof",
+]
+"""Kind of analysis, and whether a metric is measured for a group, for all people together, or between groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """A metric.
+
+    Attributes:
+        name: Name in results and conditions.
+        title: Name in a sentence.
+        family: Kind of the metric.
+        unit: ``percent`` of people, ``decimal``, or ``target``: the unit of the decided number.
+        worse: Direction in which the metric gets worse. Empty if neither direction is worse.
+        comparison: Compared quantity of a gap, in words.
+        compares: Metric of the groups that a gap compares.
+        denominator: People that the metric is computed on.
+    """
+
+    name: str
+    title: str
+    family: Family
+    unit: Unit = "percent"
+    worse: Literal["higher", "lower", ""] = ""
+    comparison: str = ""
+    compares: str = ""
+    denominator: str = "people"
+
+    @property
+    def heading(self) -> str:
+        """Title with what is compared."""
+        return f"{self.title}: {self.comparison}" if self.comparison else self.title
+
+    @property
+    def short_title(self) -> str:
+        """Title that names a gap as a difference: ``accuracy difference``."""
+        return (
+            f"{self.title} difference" if self.comparison.endswith(RANGE) and "differ" not in self.title else self.title
+        )
+
+
+LABELLED = "people with a true label"
+NUMBERED = "people with a true number"
+RANGE = "highest minus lowest"
+
+_INDIVIDUAL: tuple[tuple[str, str, Unit], ...] = (
+    ("flip_rate", "flip rate as published", "percent"),
+    ("counterfactual_flip_rate", "counterfactual flip rate", "percent"),
+    ("excess_flip_rate", "excess of the flip rate over noise", "percent"),
+    ("mean_change", "mean change", "target"),
+    ("largest_change", "largest change", "target"),
+)
+
+_SPECS = (
+    # Rates and means of each group
+    MetricSpec("selection_rate", "selection rate", "group"),
+    MetricSpec("base_rate", "base rate", "group", denominator=LABELLED),
+    MetricSpec(
+        "true_positive_rate", "true positive rate", "group", denominator="people whose true label is favourable"
+    ),
+    MetricSpec(
+        "false_positive_rate", "false positive rate", "group", denominator="people whose true label is unfavourable"
+    ),
+    MetricSpec("accuracy", "accuracy", "group", worse="lower", denominator=LABELLED),
+    MetricSpec("precision", "precision", "group", denominator="selected people with a true label"),
+    MetricSpec(
+        "false_discovery_rate", "false discovery rate", "group", denominator="selected people with a true label"
+    ),
+    MetricSpec(
+        "false_omission_rate", "false omission rate", "group", denominator="people not selected, with a true label"
+    ),
+    MetricSpec("mean_score", "mean score", "group", "decimal"),
+    MetricSpec("calibration_gap", "calibration error", "group", "decimal", denominator=LABELLED),
+    # Metrics of all people together
+    MetricSpec("auc", "area under the ROC curve", "overall", "decimal", "lower", denominator=LABELLED),
+    MetricSpec(
+        "generalized_entropy_index",
+        "generalised entropy of benefits (alpha 2)",
+        "overall",
+        "decimal",
+        denominator=LABELLED,
+    ),
+    MetricSpec("theil_index", "Theil index of benefits", "overall", "decimal", denominator=LABELLED),
+    MetricSpec("own_metric", "custom metric", "custom", "decimal", denominator=LABELLED),
+    # Gaps between groups
+    MetricSpec(
+        "demographic_parity_difference",
+        "demographic parity difference",
+        "gap",
+        "decimal",
+        "higher",
+        f"{RANGE} selection rate",
+        "selection_rate",
+    ),
+    MetricSpec(
+        "demographic_parity_ratio",
+        "demographic parity ratio",
+        "gap",
+        "decimal",
+        "lower",
+        "lowest divided by highest selection rate",
+        "selection_rate",
+    ),
+    MetricSpec(
+        "equal_opportunity_difference",
+        "equal opportunity difference",
+        "gap",
+        "decimal",
+        "higher",
+        f"{RANGE} true positive rate",
+        "true_positive_rate",
+    ),
+    MetricSpec(
+        "equalized_odds_difference",
+        "equalized odds difference",
+        "gap",
+        "decimal",
+        "higher",
+        "true or false positive rates, whichever differ more",
+    ),
+    MetricSpec("accuracy_difference", "accuracy", "gap", "decimal", "higher", RANGE, "accuracy"),
+    MetricSpec(
+        "false_discovery_difference", "false discovery rate", "gap", "decimal", "higher", RANGE, "false_discovery_rate"
+    ),
+    MetricSpec(
+        "false_omission_difference", "false omission rate", "gap", "decimal", "higher", RANGE, "false_omission_rate"
+    ),
+    MetricSpec("calibration_difference", "calibration error", "gap", "decimal", "higher", RANGE, "calibration_gap"),
+    # Decided numbers, and gaps between groups; a residual is the decided number minus the true one
+    MetricSpec("mean", "mean", "number", "target"),
+    MetricSpec("quantile_10", "10 % quantile", "number", "target"),
+    MetricSpec("median", "median", "number", "target"),
+    MetricSpec("quantile_90", "90 % quantile", "number", "target"),
+    MetricSpec("true_mean", "true mean", "number", "target", denominator=NUMBERED),
+    MetricSpec("mean_residual", "mean residual", "number", "target", denominator=NUMBERED),
+    MetricSpec("mean_absolute_error", "mean absolute error", "number", "target", "higher", denominator=NUMBERED),
+    MetricSpec("mean_difference", "mean", "number gap", "target", "higher", RANGE, "mean"),
+    MetricSpec("quantile_10_difference", "10 % quantile", "number gap", "target", "higher", RANGE, "quantile_10"),
+    MetricSpec("median_difference", "median", "number gap", "target", "higher", RANGE, "median"),
+    MetricSpec("quantile_90_difference", "90 % quantile", "number gap", "target", "higher", RANGE, "quantile_90"),
+    MetricSpec(
+        "residual_difference",
+        "mean residual",
+        "number gap",
+        "target",
+        "higher",
+        f"decided minus true, {RANGE}",
+        "mean_residual",
+    ),
+    MetricSpec(
+        "absolute_error_difference",
+        "mean absolute error",
+        "number gap",
+        "target",
+        "higher",
+        RANGE,
+        "mean_absolute_error",
+    ),
+    MetricSpec(
+        "wasserstein_distance",
+        "Wasserstein distance",
+        "number gap",
+        "target",
+        "higher",
+        "the furthest apart of two distributions",
+    ),
+    MetricSpec(
+        "kolmogorov_distance",
+        "Kolmogorov distance",
+        "number gap",
+        "decimal",
+        "higher",
+        "largest difference in the share above any one number (0 to 1)",
+    ),
+    # One label against the rest
+    MetricSpec("label_share", "share given it", "label rate"),
+    MetricSpec("label_base_share", "share who truly have it", "label rate", denominator=LABELLED),
+    MetricSpec(
+        "label_true_positive_rate", "true positive rate", "label rate", denominator="people who truly have the label"
+    ),
+    MetricSpec(
+        "label_false_positive_rate",
+        "false positive rate",
+        "label rate",
+        denominator="people who truly have another label",
+    ),
+    MetricSpec("label_precision", "precision", "label rate", denominator="people given the label, with a true label"),
+    MetricSpec("at_least", "share given at least a grade", "grade share"),
+    # All labels; those from ``too_low`` on are of labels in an order
+    MetricSpec("label_accuracy", "accuracy (given the true label)", "label", worse="lower", denominator=LABELLED),
+    MetricSpec("macro_recall", "macro recall", "label", worse="lower", denominator=LABELLED),
+    MetricSpec("too_low", "graded too low", "label", denominator=LABELLED),
+    MetricSpec("too_high", "graded too high", "label", denominator=LABELLED),
+    MetricSpec("mean_grade_error", "mean error in grades", "label", "target", denominator=LABELLED),
+    MetricSpec("weighted_kappa", "quadratic weighted kappa", "label", "decimal", "lower", denominator=LABELLED),
+    MetricSpec(
+        "label_share_difference",
+        "share given one label",
+        "label gap",
+        "decimal",
+        "higher",
+        RANGE,
+        "label_share",
+    ),
+    MetricSpec(
+        "total_variation_distance",
+        "total variation distance",
+        "label gap",
+        "decimal",
+        "higher",
+        "the furthest apart of two groups' labels (0 to 1)",
+    ),
+    MetricSpec("cut_difference", "share given at least one grade", "label gap", "decimal", "higher", RANGE, "at_least"),
+    MetricSpec(
+        "probability_of_superiority",
+        "probability of superiority",
+        "label gap",
+        "decimal",
+        "higher",
+        "that a person of one group has the higher grade",
+    ),
+    MetricSpec(
+        "grade_wasserstein_distance",
+        "Wasserstein distance in grades",
+        "label gap",
+        "target",
+        "higher",
+        "the furthest apart of two groups",
+    ),
+    MetricSpec("label_accuracy_difference", "accuracy", "label gap", "decimal", "higher", RANGE, "label_accuracy"),
+    MetricSpec("macro_recall_difference", "macro recall", "label gap", "decimal", "higher", RANGE, "macro_recall"),
+    MetricSpec(
+        "weighted_kappa_difference",
+        "quadratic weighted kappa",
+        "label gap",
+        "decimal",
+        "higher",
+        RANGE,
+        "weighted_kappa",
+    ),
+    MetricSpec("too_low_difference", "share graded too low", "label gap", "decimal", "higher", RANGE, "too_low"),
+    MetricSpec("too_high_difference", "share graded too high", "label gap", "decimal", "higher", RANGE, "too_high"),
+    MetricSpec(
+        "grade_error_difference",
+        "mean error in grades (given minus true)",
+        "label gap",
+        "target",
+        "higher",
+        RANGE,
+        "mean_grade_error",
+    ),
+    MetricSpec(
+        "label_true_positive_difference",
+        "true positive rate of one label",
+        "label gap",
+        "decimal",
+        "higher",
+        RANGE,
+        "label_true_positive_rate",
+    ),
+    MetricSpec(
+        "label_false_positive_difference",
+        "false positive rate of one label",
+        "label gap",
+        "decimal",
+        "higher",
+        RANGE,
+        "label_false_positive_rate",
+    ),
+    MetricSpec(
+        "label_precision_difference",
+        "precision of one label",
+        "label gap",
+        "decimal",
+        "higher",
+        RANGE,
+        "label_precision",
+    ),
+    # Rankings
+    MetricSpec("exposure", "attention", "ranking", "decimal"),
+    MetricSpec("relative_exposure", "relative attention", "ranking", "decimal"),
+    MetricSpec("representation_ratio", "representation ratio", "ranking", "decimal"),
+    MetricSpec("exposure_per_relevance", "attention per relevance", "ranking", "decimal"),
+    MetricSpec("attention_minus_merit", "attention minus merit", "ranking", "decimal"),
+    MetricSpec("pairwise_accuracy", "pairwise accuracy", "ranking"),
+    MetricSpec("accuracy_within", "accuracy within the group", "ranking"),
+    MetricSpec(
+        "exposure_ratio",
+        "exposure ratio",
+        "ranking gap",
+        "decimal",
+        "lower",
+        "lowest divided by highest attention per candidate",
+    ),
+    MetricSpec(
+        "selection_ratio",
+        "selection ratio",
+        "ranking gap",
+        "decimal",
+        "lower",
+        "lowest divided by highest selection rate",
+    ),
+    MetricSpec(
+        "selection_difference",
+        "selection difference",
+        "ranking gap",
+        "decimal",
+        "higher",
+        "highest minus lowest selection rate",
+    ),
+    MetricSpec(
+        "pairwise_parity_difference",
+        "pairwise parity difference",
+        "ranking gap",
+        "decimal",
+        "higher",
+        "how much more often one stands above the other",
+    ),
+    MetricSpec(
+        "disparate_treatment_ratio",
+        "disparate treatment ratio",
+        "ranking gap",
+        "decimal",
+        "lower",
+        "lowest divided by highest attention per relevance",
+    ),
+    MetricSpec(
+        "pairwise_accuracy_difference",
+        "pairwise accuracy difference",
+        "ranking gap",
+        "decimal",
+        "higher",
+        "highest minus lowest share of pairs in order",
+    ),
+    # Groups that are known by probability only
+    *(
+        MetricSpec(f"{kind}_{metric}_difference", f"{kind} {title} difference", "proxy", "decimal", "higher")
+        for metric, title in (
+            ("selection_rate", "selection rate"),
+            ("true_positive_rate", "true positive rate"),
+            ("false_positive_rate", "false positive rate"),
+        )
+        for kind in ("probable", "bounded")
+    ),
+    # Individuals, subgroups and proofs
+    *(
+        MetricSpec(f"{prefix}{name}", f"{title}{over}", "individual", unit, "higher")
+        for prefix, over in (("", ""), ("population_", " over the simulated population"))
+        for name, title, unit in _INDIVIDUAL
+    ),
+    MetricSpec("worst_subgroup_gap", "gap of the subgroup most clearly worse off", "subgroup", worse="higher"),
+    MetricSpec("worst_subgroup_residual", "mean residual of the subgroup most clearly off", "subgroup", worse="higher"),
+    MetricSpec("subgroup_gap", "gap of a subgroup", "subgroup finding"),
+    MetricSpec("certified", "certified fair", "proof", worse="lower"),
+    MetricSpec("falsified", "certified unfair", "proof", worse="higher"),
+    MetricSpec("undecided", "undecided", "proof"),
+)
+
+MEASURED_FAMILIES = ("group", "overall", "number", "label rate", "grade share", "label")
+
+METRICS = {spec.name: spec for spec in _SPECS}
+"""Metrics by name."""
+
+
+def names_of(*families: Family) -> tuple[str, ...]:
+    """Return the names of the metrics of some families."""
+    return tuple(name for name, spec in METRICS.items() if spec.family in families)
+
+
+def titles_of(*families: Family) -> dict[str, str]:
+    """Return the titles of the metrics of some families, with what is compared, by name."""
+    return {name: METRICS[name].heading for name in names_of(*families)}
+
+
+METRIC_NAMES = names_of("group")
+OVERALL_NAMES = names_of("group", "overall")
+GAP_NAMES = names_of("gap")
+METRIC_TITLES = titles_of("group", "overall")
+GAP_TITLES = titles_of("gap")
+NUMBER_TITLES = titles_of("number")
+NUMBER_GAP_TITLES = titles_of("number gap")
+RATE_TITLES = titles_of("label rate")
+LABEL_TITLES = titles_of("label")
+LABEL_GAP_TITLES = titles_of("label gap")
+RANKING_GAP_TITLES = titles_of("ranking gap")
+
+LABEL_RATE_GAPS = {name: METRICS[name].compares for name in LABEL_GAP_TITLES if METRICS[name].compares in RATE_TITLES}
+"""Gaps of one label against the rest, with the rate of each group that they compare."""
+
+DECISION_METRICS = frozenset(
+    {"labels", "distribution"}
+    | {name for name, spec in METRICS.items() if spec.denominator == "people" and spec.family in MEASURED_FAMILIES}
+)
+"""Metrics of the decisions alone, over all people. All others, custom metrics included, need true labels or numbers."""
+
+CONDITION_NAMES = frozenset(
+    name
+    for name, spec in METRICS.items()
+    if spec.family not in ("custom", "label rate", "grade share", "ranking", "subgroup finding")
+)
+"""Metrics that a condition may name."""
+
+LOWER_IS_WORSE = frozenset(name for name, spec in METRICS.items() if spec.worse == "lower")
+
+
+def unit_of(name: str) -> Unit:
+    """Return the unit of a number: that of its metric, else percent."""
+    return METRICS[name].unit if name in METRICS else "percent"
+
+
+def unit_name(name: str) -> str:
+    """Return the name whose unit a metric or a gap has: its own, or that of custom metrics."""
+    return name if name in METRIC_TITLES or name in GAP_TITLES else "own_metric"
