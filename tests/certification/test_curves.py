@@ -25,8 +25,8 @@ from sklearn.preprocessing import (
 from evenhand.certification import certify
 from evenhand.certification.query.cells import cells_of
 from evenhand.errors import NotAdditiveError, OptionError
-from evenhand.models import load_regressor, load_white_box
-from evenhand.models.readers.sklearn_tables import read_sklearn
+from evenhand.models import load_regressor, load_white_box, wrap_estimator
+from evenhand.models.readers.estimators import read_estimator
 from evenhand.population import uniform_population
 from evenhand.schema import Schema, decode
 from support import scaled
@@ -184,7 +184,7 @@ def test_what_cannot_be_followed_is_refused_with_the_reason(tmp_path):
     ):
         certify(network("Yeo-Johnson"), certificate=tmp_path / "made.evenhand", max_boxes=10)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NotAdditiveError, match="trees compare a number that a curve bends"):
+    with pytest.raises(NotAdditiveError, match="trees compare a curve of a number"):
         load_white_box(fit_pipeline("quantiles", RandomForestClassifier(3, random_state=0)), SCHEMA, like=FRAME)
     columns = ColumnTransformer([("bent", SplineTransformer(), ["debt"]), ("sex", OneHotEncoder(), ["sex"])])
     pipeline = make_pipeline(columns, LogisticRegression()).fit(FRAME, GRANTED)
@@ -192,4 +192,4 @@ def test_what_cannot_be_followed_is_refused_with_the_reason(tmp_path):
         load_white_box(pipeline, SCHEMA, like=FRAME)
     low = Schema.parse(PEOPLE | {"attributes": [PEOPLE["attributes"][0] | {"lower": 0}, *PEOPLE["attributes"][1:]]})
     with pytest.raises(NotAdditiveError, match="infinite or undefined"), np.errstate(all="ignore"):
-        read_sklearn(fit_pipeline("log"), low, like=FRAME)
+        read_estimator(wrap_estimator(fit_pipeline("log"), low, like=FRAME))

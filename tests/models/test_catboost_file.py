@@ -205,7 +205,7 @@ def test_with_trust_catboost_itself_answers(path):
 
 def test_what_is_refused(path):
     regressor = catboost.CatBoostRegressor(**SMALL).fit(INPUTS, BINARY.astype(float))
-    with pytest.raises(ModelError, match="the loss 'RMSE' makes no classifier"):
+    with pytest.raises(ModelError, match="the objective 'RMSE' makes no classifier"):
         read_catboost(saved(regressor, path), SCHEMA)
     moved = train()
     moved.set_probability_threshold(0.3)

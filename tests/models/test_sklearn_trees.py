@@ -283,9 +283,9 @@ def test_what_is_refused():
         read_sklearn_trees(LogisticRegression(), SCHEMA)
     with pytest.raises(ModelError, match="not fitted"):
         read_sklearn_trees(RandomForestClassifier(), SCHEMA)
-    with pytest.raises(ModelError, match="several things"):
+    with pytest.raises(ModelError, match="several targets"):
         read_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.stack([BINARY, THREE], axis=1)), SCHEMA)
-    with pytest.raises(ModelError, match="one label only"):
+    with pytest.raises(ModelError, match="a single label"):
         read_sklearn_trees(DecisionTreeClassifier().fit(INPUTS, np.ones(N)), SCHEMA)
     with pytest.raises(ModelError, match="takes 2 inputs"):
         read_sklearn_trees(DecisionTreeClassifier().fit(INPUTS[:, :2], BINARY), SCHEMA)

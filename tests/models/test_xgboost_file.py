@@ -13,7 +13,8 @@ from evenhand import datasets
 from evenhand.errors import ModelError
 from evenhand.models import load_model
 from evenhand.models.readers.boosters import read_booster
-from evenhand.models.readers.xgboost_file import decode_ubjson, parse_xgboost, read_xgboost
+from evenhand.models.readers.ubjson import decode_ubjson
+from evenhand.models.readers.xgboost_file import parse_xgboost, read_xgboost
 from evenhand.schema import encode
 from support import scaled
 
@@ -260,7 +261,7 @@ def test_what_is_refused(tmp_path):
         read_booster(regression, SCHEMA)
     with pytest.raises(ModelError, match="not fitted"):
         read_booster(xgboost.XGBClassifier(), SCHEMA)
-    with pytest.raises(ModelError, match=r"takes the number -1 for a missing value"):
+    with pytest.raises(ModelError, match="treats the number -1 as missing"):
         read_booster(xgboost.XGBClassifier(missing=-1.0, n_estimators=1, n_jobs=1).fit(INPUTS[:, :1], BINARY), SCHEMA)
     with pytest.raises(ModelError, match="not a model of XGBoost, LightGBM or CatBoost"):
         read_booster(object(), SCHEMA)
@@ -281,12 +282,12 @@ def test_what_is_refused(tmp_path):
         (lambda tree: tree["left_children"].__setitem__(1, 0), "not a tree"),
         (lambda tree: tree["right_children"].__setitem__(0, tree["left_children"][0]), "not a tree"),
         (lambda tree: tree["left_children"].__setitem__(0, 99), "child 99"),
-        (lambda tree: tree["right_children"].__setitem__(0, -1), "one child only"),
-        (lambda tree: tree["left_children"].__setitem__(0, -1), "one child only"),
-        (lambda tree: tree["left_children"].__setitem__(-1, -7), "one child only"),
+        (lambda tree: tree["right_children"].__setitem__(0, -1), "a single child"),
+        (lambda tree: tree["left_children"].__setitem__(0, -1), "a single child"),
+        (lambda tree: tree["left_children"].__setitem__(-1, -7), "a single child"),
         (lambda tree: tree["right_children"].__setitem__(0, -7), "child, that does not exist"),
         (lambda tree: tree["tree_param"].__setitem__("size_leaf_vector", "2"), "several outputs each"),
-        (lambda tree: tree["split_indices"].__setitem__(0, 5), "looks at a feature"),
+        (lambda tree: tree["split_indices"].__setitem__(0, 5), "compares a feature"),
         (lambda tree: tree["split_conditions"].__setitem__(-1, float("nan")), "NaN or infinite"),
         (lambda tree: tree["split_conditions"].__setitem__(-1, 1e300), "NaN or infinite"),
         (lambda tree: tree["split_conditions"].pop(), "split_conditions"),
@@ -325,9 +326,9 @@ def test_a_base_score_that_is_none(small, score):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0], "1 weights for 3 trees"),
-        ([1, 1e300, 1], "without meaning"),
-        ([1, -1, 1], "without"),
+        ([1.0], "holds 1 numbers, not 3"),
+        ([1, 1e300, 1], "implausible weight"),
+        ([1, -1, 1], "implausible weight"),
         ("x", "weight_drop"),
     ],
 )

@@ -86,25 +86,20 @@ def extract_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsem
         MissingExtraError: reading it needs a library that is not installed.
     """
     if getattr(scorer, "is_white_box", False):
-        return scorer  # type: ignore[return-value]  # told apart by the attribute: the class of trees loads Numba
+        return scorer  # type: ignore[return-value]  # identified by the attribute: the class of trees loads Numba
     try:
-        if isinstance(scorer, NumberModel):
-            from evenhand.models.readers.regressors import read_regressor
-
-            return read_regressor(scorer)
-        if not isinstance(scorer, Scorer):
-            raise NotAdditiveError(f"this one only answers questions ({type(scorer).__name__})")
-        network = _read_white_box(scorer)
-        if network.classes != scorer.classes or network.favourable != scorer.favourable:
-            raise NotAdditiveError(f"its labels read {network.classes} inside and {scorer.classes} outside")
-        _check_same_decisions(network, scorer)
+        white_box = _read_white_box(scorer)
+        if isinstance(scorer, Scorer):
+            if (white_box.classes, white_box.favourable) != (scorer.classes, scorer.favourable):
+                raise NotAdditiveError(f"its labels read {white_box.classes} inside and {scorer.classes} outside")
+            _check_same_decisions(white_box, scorer)
     except ModelError as error:
         raise NotAdditiveError(
             f"certification needs the inside of the model: {error.message}; everything else still runs",
             location=scorer.name,
             hint=None if isinstance(error, NotAdditiveError) else error.hint,
         ) from None
-    return dataclasses.replace(network, name=scorer.name, caution=find_caution(scorer))
+    return dataclasses.replace(white_box, name=scorer.name, caution=find_caution(scorer))
 
 
 def _check_same_decisions(network: AdditiveNetwork | TreeEnsemble, scorer: Scorer) -> None:
@@ -121,14 +116,9 @@ def _output_kind(scorer: OnnxModel | TorchModule) -> str | None:
     return None if scorer.reading is None else scorer.reading.kind
 
 
-def _read_white_box(scorer: Scorer) -> AdditiveNetwork | TreeEnsemble:
-    if isinstance(scorer, EstimatorModel):
-        from evenhand.models.readers.sklearn_trees import read_tree_pipeline
-
-        trees = read_tree_pipeline(scorer)
-        if trees is not None:
-            return trees
-        from evenhand.models.readers.sklearn_tables import read_estimator
+def _read_white_box(scorer: Scorer | Regressor) -> AdditiveNetwork | TreeEnsemble:
+    if isinstance(scorer, EstimatorModel | NumberModel):
+        from evenhand.models.readers.estimators import read_estimator
 
         return read_estimator(scorer)
     if isinstance(scorer, OnnxModel):

@@ -34,6 +34,11 @@ def is_weights(value: Any) -> TypeGuard[Values]:
     return isinstance(value, np.ndarray) and value.dtype.kind != "O"
 
 
+def depends_on_inputs(value: Any) -> bool:
+    """Return whether a value differs between rows."""
+    return isinstance(value, LinearTensor | OutputTensor) or is_cells(value)
+
+
 def require_features(value: Any) -> Cells | LinearTensor:
     """Return a tensor before the answer."""
     if isinstance(value, OutputTensor):
@@ -240,7 +245,7 @@ def unsqueeze(value: Any, axes: Sequence[int]) -> Tensor:
     return np.expand_dims(cells, tuple(inner))
 
 
-def concatenate(values: Sequence[Any], axis: int) -> Tensor:
+def concatenate(values: Sequence[Any], axis: int = 0) -> Tensor:
     """Return tensors side by side."""
     if any(isinstance(value, OutputTensor) for value in values):
         if not all(isinstance(value, OutputTensor) for value in values):
@@ -267,7 +272,7 @@ def lookup_rows(table: Values, places: Any) -> Tensor:
     return cell.expand_cells(lambda values: tuple(table[values.astype(np.int64)].T), cells)
 
 
-def select_columns(value: Any, places: Values, axis: int) -> Tensor:
+def select_columns(value: Any, axis: int, places: Values) -> Tensor:
     """Return some columns; a single place drops the axis."""
     if isinstance(value, OutputTensor):
         if places.size != 1:
@@ -281,11 +286,11 @@ def select_columns(value: Any, places: Values, axis: int) -> Tensor:
     return as_cells(np.take(tensor, places, axis=inner_axis(axis, tensor)))
 
 
-def slice_columns(value: Any, axis: int, start: int, end: int, step: int) -> Tensor:
-    """Return a range of columns, or all of the people."""
+def slice_columns(value: Any, axis: int = 0, start: int | None = 0, end: int | None = None, step: int = 1) -> Tensor:
+    """Return a range of columns, or all rows."""
     tensor = require_features(value)
     if axis == 0:
-        if (start, step) != (0, 1) or end < 2**31 - 1:
+        if (start or 0, step) != (0, 1) or (end is not None and end < 2**31 - 1):
             raise NotAdditiveError("it picks people")
         return tensor
     if isinstance(tensor, LinearTensor):
@@ -320,8 +325,10 @@ def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
     return cell.expand_cells(columns, require_cells(codes))
 
 
-def argmax(value: Any, axis: int, *, keep: bool) -> Tensor:
+def argmax(value: Any, axis: int | None = None, keep: bool = False) -> Tensor:
     """Return the position of the largest along the last axis, the first on a tie."""
+    if axis is None:
+        raise NotAdditiveError("it works across people")
     if not is_cells(value):
         if axis not in (1, -1):
             raise NotAdditiveError("it works across people")

@@ -1,13 +1,12 @@
-"""CatBoost models as ensembles of trees, from CatBoost's JSON format."""
+"""CatBoost models as tree ensembles, from CatBoost's JSON format."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.core.typing import Floats
+from evenhand.core.typing import Integers
 from evenhand.errors import MissingExtraError, ModelError, NotAdditiveError
 from evenhand.models.readers import catboost_json
-from evenhand.models.readers.reading import JsonObject
+from evenhand.models.readers.reading import Fields, choose_link, read_file
 from evenhand.models.trees.columns import category_codes, category_texts, match_columns
 from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
@@ -30,10 +29,10 @@ MAGIC = b"CBM1"
 """First bytes of a ``.cbm`` file."""
 
 MAX_DEPTH = 16
-"""Of a symmetric tree: CatBoost grows none deeper."""
+"""Maximum depth of a symmetric tree in CatBoost."""
 
 MAX_CONVERSION_SECONDS = 300
-"""Time limit of CatBoost for one file: on a damaged one it may not end by itself."""
+"""Time limit of CatBoost for one file, since it may hang on a damaged one."""
 
 LINKS: dict[str, Link] = {
     "Logloss": "logistic",
@@ -41,32 +40,29 @@ LINKS: dict[str, Link] = {
     "MultiClass": "softmax",
     "MultiClassOneVsAll": "one-vs-rest",
 }
-"""Losses that make a classifier, and how their raw values become probabilities."""
+"""Losses of classifiers, and how their raw values become probabilities."""
 
 
 def read_catboost(path: str | Path, schema: Schema) -> TreeEnsemble:
     """Read a model saved by CatBoost (``save_model``), with symmetric trees or others.
 
-    CatBoost itself converts a ``.cbm`` file to JSON, in a process of its own. It compares in float32 (``x > border``);
-    the thresholds here are the float64 numbers that decide the same. It adds in float64. With ``MultiClassOneVsAll``
-    its probabilities need not add up to 1; here they are divided by their sum. Categories that are compared one by one
-    (``one_hot_max_size``) are hashes of their words, which CatBoost computes for the schema's values and for the
-    numbers that represent them.
+    CatBoost converts a ``.cbm`` file to JSON, in a process of its own. It compares in float32 (``x > border``); the
+    ensemble's thresholds are the float64 numbers that give the same branch. It adds in float64. With
+    ``MultiClassOneVsAll`` its probabilities need not add up to 1; the ensemble divides them by their sum. Categories
+    that are compared one by one (``one_hot_max_size``) are hashes of their words, which CatBoost computes for the
+    schema's values and for the numbers that represent them.
 
     Args:
-        path: a ``.cbm`` or ``.json`` file.
-        schema: what the model's individuals are. A model that knows its features by name is matched by name.
+        path: A ``.cbm`` or ``.json`` file.
+        schema: Schema of the inputs. A model with feature names is matched by name.
 
     Raises:
-        NotAdditiveError: it computes with more than the trees: statistics of categories (CTR), texts, embeddings.
-        ModelError: the file is damaged, no such model, no classifier, or does not fit the schema.
+        NotAdditiveError: the model also uses statistics of categories (CTR), texts or embeddings.
+        ModelError: the file is damaged, of another kind, no classifier, or does not fit the schema.
         MissingExtraError: CatBoost is needed and not installed.
     """
     path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"the file cannot be read: {error.strerror}", location=str(path)) from None
+    data = read_file(path)
     if data[: len(MAGIC)] == MAGIC:
         return parse_catboost(_convert_file(path, "cbm", schema), schema, location=path.name)
     try:
@@ -81,25 +77,23 @@ def is_catboost(data: bytes) -> bool:
 
 
 def parse_catboost(data: bytes, schema: Schema, *, location: str) -> TreeEnsemble:
-    """Return the model in the bytes of a JSON file.
+    """Parse the bytes of a JSON file.
 
     Raises:
         NotAdditiveError, ModelError: as ``read_catboost``.
     """
     try:
-        return _build_ensemble(_read_json(data, location), schema, location)
+        return _parse_document(Fields(json.loads(data), location, SAVE_AGAIN_HINT), schema)
     except (ValueError, IndexError, TypeError, OverflowError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(
-            f"the file is not a CatBoost model, or it is damaged ({error})" if data else "the file is empty",
-            location=location,
-            hint=SAVE_AGAIN_HINT,
+            f"the file is not a CatBoost model, or it is damaged ({error})", location=location, hint=SAVE_AGAIN_HINT
         ) from None
 
 
 def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeEnsemble:
-    """Return a CatBoost model in memory as an ensemble.
+    """Convert a CatBoost model in memory.
 
     Raises:
         NotAdditiveError, ModelError: as ``read_catboost``.
@@ -111,11 +105,11 @@ def parse_catboost_object(model: Any, schema: Schema, *, location: str) -> TreeE
 
 
 class _UnknownHashError(ModelError):
-    """The words behind the hashes of categories are not in the file."""
+    """Raised when the file lacks the words behind the hashes of categories."""
 
 
 def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
-    """Convert a file to JSON with the words of its categories, by CatBoost.
+    """Convert a file to JSON with the words of its categories, in CatBoost.
 
     CatBoost's loader can crash on damaged files, so it runs in a process of its own.
     """
@@ -150,18 +144,18 @@ def _convert_file(path: Path, file_format: str, schema: Schema) -> bytes:
 
 
 def _list_words(schema: Schema) -> list[str]:
-    """List the texts by which a model may know a category of any attribute."""
+    """List every text that may stand for a category of an attribute in a model."""
     words: dict[str, None] = {}
     for column in range(schema.width):
         try:
             words |= dict.fromkeys(category_texts(schema, column, ""))
         except ModelError:
-            continue  # not an attribute that a model can take as categories
+            continue  # a model cannot use this attribute as categories
     return list(words)
 
 
 class _Split(NamedTuple):
-    """A question: is the number above the border, or is the category the one with this hash?"""
+    """Test of a node: a number above the border, or the category with this hash."""
 
     feature: int
     border: float = 0.0
@@ -169,237 +163,183 @@ class _Split(NamedTuple):
     nan_passes: bool = False
 
 
-@dataclass
-class _Tree:
-    """Nodes in any order; a leaf has no split. ``no`` and ``yes`` are the children by the split's answer."""
+class _Node(NamedTuple):
+    """Node of a tree: a split with the children by its result, or the values of a leaf."""
 
-    split: list[_Split | None] = field(default_factory=list)
-    no: list[int] = field(default_factory=list)
-    yes: list[int] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
-
-    def add(self, split: _Split | None, no: int = -1, yes: int = -1, values: Any = None) -> int:
-        self.split.append(split)
-        self.no.append(no)
-        self.yes.append(yes)
-        self.values.append(values)
-        return len(self.split) - 1
+    split: _Split | None
+    no: int = -1
+    yes: int = -1
+    values: Any = None
 
 
-@dataclass(frozen=True)
-class _Described:
-    """A model as its file describes it.
+def _parse_document(document: Fields, schema: Schema) -> TreeEnsemble:
+    location = document.location
+    info = document.part("features_info")
+    if info.fields.get("text_features") or info.fields.get("embedding_features"):
+        raise _statistics_error("texts or embeddings", location)
+    numeric = info.parts("float_features", "feature", optional=True)
+    categorical = info.parts("categorical_features", "feature", optional=True)
+    described = {part.integer("flat_feature_index"): part for part in (*numeric, *categorical)}
+    if sorted(described) != list(range(len(numeric) + len(categorical))):
+        raise ValueError("its features are not numbered one by one")
+    names = [str(part.fields.get("feature_id", "")) for _, part in sorted(described.items())]
+    if all(name in ("", str(i)) for i, name in enumerate(names)):
+        names = []
+    number_index = {part.integer("feature_index"): part for part in numeric}
+    category_index = {part.integer("feature_index"): part.integer("flat_feature_index") for part in categorical}
 
-    Attributes:
-        names: of the features, empty where the training data had none.
-        features: how many there are.
-        categorical: the features that are categories.
-        trees: not checked yet.
-        info: the training parameters and labels, as they stand in the file.
-        scale, bias: the raw values are ``scale * (sum of leaves) + bias``.
-        words: of the hashes of categories, where the file has them.
-    """
+    def read_split(part: Fields) -> _Split:
+        kind = part.text("split_type")
+        if kind == "FloatFeature":
+            feature = number_index[part.integer("float_feature_index")]
+            with np.errstate(over="ignore"):
+                border = float(np.float32(part["border"]))
+            nan_passes = feature.fields.get("nan_value_treatment", "AsIs") == "AsTrue"
+            return _Split(feature.integer("flat_feature_index"), border, nan_passes=nan_passes)
+        if kind == "OneHotFeature":
+            return _Split(category_index[part.integer("cat_feature_index")], category=part.integer("value"))
+        raise _statistics_error("statistics of categories (CTR)" if kind == "OnlineCtr" else f"a {kind}", location)
 
-    names: Sequence[str]
-    features: int
-    categorical: Sequence[int]
-    trees: Sequence[_Tree]
-    info: Mapping[str, Any]
-    scale: float
-    bias: Floats
-    words: Mapping[int, str]
-
-
-def _build_ensemble(described: _Described, schema: Schema, location: str) -> TreeEnsemble:
-    link, answers = _read_objective(described.info, len(described.bias), location)
+    scale, biases = document.items("scale_and_bias")
+    base = np.array(biases, dtype=float)
+    if not np.isfinite(float(scale)) or not np.isfinite(base).all():
+        raise ValueError("its scale or bias is not finite")
+    link, answers = _read_objective(document.part("model_info"), len(base), schema)
+    if "oblivious_trees" in document:
+        trees = [_symmetric_nodes(part, read_split, len(base)) for part in document.parts("oblivious_trees", "tree")]
+    else:
+        trees = [_nested_nodes(part, read_split) for part in document.parts("trees", "tree")]
     positions = match_columns(
-        schema, described.features, described.names, location=location, named_categories=described.categorical
+        schema, len(described), names, location=location, named_categories=list(category_index.values())
     )
-    asked: dict[int, set[int]] = {}
-    for split in (split for tree in described.trees for split in tree.split):
-        if split is not None and split.category is not None:
-            asked.setdefault(split.feature, set()).add(split.category)
-    numbers = {}
-    for feature, categories in asked.items():
-        column = int(positions[feature])
-        listed = sorted(categories)
-        if not described.words:
-            raise _UnknownHashError("the file holds hashes of categories, and not their words", location=location)
-        named = [described.words.get(category, f"a word with the hash {category}") for category in listed]
-        codes = category_codes(schema, column, named, by_name=True, location=location)
-        numbers[feature] = {category: np.flatnonzero(codes == i) for i, category in enumerate(listed)}
-    width = len(described.bias)
-    trees = []
-    for i, tree in enumerate(described.trees):
-        leaf = np.array([split is None for split in tree.split])
-        hot = np.array([split is not None and split.category is not None for split in tree.split])
-        no, yes = np.array(tree.no), np.array(tree.yes)
-        rows = [np.zeros(width) if values is None else np.ravel(np.asarray(values, float)) for values in tree.values]
-        if any(len(row) != width for row in rows):
-            raise ModelError(
-                "a leaf has another number of values than there are outputs", location=f"{location}, tree {i}"
-            )
-        borders = np.array([0.0 if split is None else split.border for split in tree.split])
-        trees.append(
-            DecisionTree(
-                output=0,
-                feature=np.array([0 if split is None else positions[split.feature] for split in tree.split]),
-                threshold=at_most_float32(borders),
-                # People in a node's set go left; people above its border go right.
-                left=np.where(leaf, -1, np.where(hot, yes, no)),
-                right=np.where(leaf, -1, np.where(hot, no, yes)),
-                default_left=np.array(
-                    [split is not None and split.category is None and not split.nan_passes for split in tree.split]
-                ),
-                values=described.scale * np.stack(rows),
-                left_categories={
-                    node: numbers[split.feature][split.category]
-                    for node, split in enumerate(tree.split)
-                    if split is not None and split.category is not None
-                },
-            )
-        )
-    return build_ensemble(schema, trees, base=described.bias, link=link, answers=answers, location=location)
+    numbers = _category_numbers(trees, info, positions, schema)
+    return build_ensemble(
+        schema,
+        [_build_tree(nodes, positions, numbers, len(base), float(scale)) for nodes in trees],
+        base=base,
+        link=link,
+        answers=answers,
+        location=location,
+    )
 
 
-def _read_objective(info: Mapping[str, Any], outputs: int, location: str) -> tuple[Link, Sequence[Any]]:
-    """Return how raw values become probabilities, and the labels that the outputs stand for."""
-    parameters = _parse_text(info.get("params", {}))
-    loss = parameters.get("loss_function", {})
+def _read_objective(info: Fields, outputs: int, schema: Schema) -> tuple[Link, Sequence[Any]]:
+    """Read how raw values become probabilities, and the labels of the outputs."""
+
+    def decoded(key: str) -> Fields:
+        value = info.fields.get(key, {})
+        return Fields(json.loads(value) if isinstance(value, str) else value, info.location, info.hint)
+
+    loss = decoded("params").fields.get("loss_function")
     name = loss.get("type") if isinstance(loss, dict) else loss
-    if name not in LINKS:
-        raise ModelError(
-            f"the loss {name!r} makes no classifier with probabilities" if name else "the file does not name its loss",
-            location=location,
-            hint=f"train a CatBoostClassifier with one of {', '.join(LINKS)}, or give the model as module:function",
-        )
-    if (LINKS[name] == "logistic") != (outputs == 1):
-        raise ModelError(f"{outputs} outputs for the loss {name}", location=location, hint=SAVE_AGAIN_HINT)
-    threshold = float(info.get("binclass_probability_threshold", 0.5))
+    link = choose_link(str(name), LINKS, (), schema, location=info.location)
+    if (link == "logistic") != (outputs == 1):
+        raise info.error(f"{outputs} outputs for the loss {name}")
+    threshold = float(info.fields.get("binclass_probability_threshold", 0.5))
     if threshold != 0.5:
         raise NotAdditiveError(
-            f"the model gives its second label above a probability of {threshold:g}, and only 1/2 can be read",
-            location=location,
+            f"the model predicts its second label above a probability of {threshold:g}, and only 1/2 can be read",
+            location=info.location,
             hint="undo set_probability_threshold, save the model again, and give evenhand the threshold instead",
         )
-    labels = _parse_text(info.get("class_params", {})).get("class_names") or list(range(max(outputs, 2)))
+    labels = decoded("class_params").fields.get("class_names") or list(range(max(outputs, 2)))
     if len(labels) != max(outputs, 2):
-        raise ModelError(f"{len(labels)} labels for {outputs} outputs", location=location, hint=SAVE_AGAIN_HINT)
-    return LINKS[name], labels
+        raise info.error(f"{len(labels)} labels for {outputs} outputs")
+    return link, labels
 
 
-def _parse_text(value: Any) -> dict[str, Any]:
-    found = json.loads(value) if isinstance(value, str) else value
-    if not isinstance(found, dict):
-        raise ValueError(f"{str(value)[:40]!r} is not an object")
-    return found
-
-
-def _refuse_statistics(what: str, location: str) -> Any:
-    raise NotAdditiveError(
-        f"the model computes with {what}, and not with its trees alone",
+def _statistics_error(feature: str, location: str) -> NotAdditiveError:
+    return NotAdditiveError(
+        f"the model uses {feature} in addition to its trees",
         location=location,
         hint="for a white box train with one_hot_max_size at least as large as the number of an attribute's values; "
         "for a black box `trust=True` lets CatBoost itself answer (its loader does not check damaged files)",
     )
 
 
-def _read_json(data: bytes, location: str) -> _Described:
-    document = JsonObject(json.loads(data), location, SAVE_AGAIN_HINT)
-    features = document.part("features_info")
-    floats = [JsonObject(each, location, SAVE_AGAIN_HINT) for each in features.fields.get("float_features", [])]
-    words = [JsonObject(each, location, SAVE_AGAIN_HINT) for each in features.fields.get("categorical_features", [])]
-    if features.fields.get("text_features") or features.fields.get("embedding_features"):
-        _refuse_statistics("texts or embeddings", location)
-    number = {each.integer("feature_index"): each.integer("flat_feature_index") for each in floats}
-    word = {each.integer("feature_index"): each.integer("flat_feature_index") for each in words}
-    passes = {
-        each.integer("feature_index"): each.fields.get("nan_value_treatment", "AsIs") == "AsTrue" for each in floats
-    }
-
-    def read_split(part: JsonObject) -> _Split:
-        kind = part.text("split_type")
-        if kind == "FloatFeature":
-            place = part.integer("float_feature_index")
-            return _Split(number[place], _border(part.fields["border"]), nan_passes=passes[place])
-        if kind == "OneHotFeature":
-            return _Split(word[part.integer("cat_feature_index")], category=part.integer("value"))
-        _refuse_statistics("statistics of categories (CTR)" if kind == "OnlineCtr" else f"a {kind}", location)
-        raise AssertionError
-
-    scale, bias = document.items("scale_and_bias")
-    if "oblivious_trees" in document.fields:
-        trees = [
-            _symmetric_tree(
-                [read_split(JsonObject(split, part.location, SAVE_AGAIN_HINT)) for split in part.items("splits")]
-                if part.fields.get("splits") is not None
-                else [],
-                part.numbers("leaf_values"),
-                len(bias),
-            )
-            for part in _parts(document, "oblivious_trees", location)
-        ]
-    else:
-        trees = [_nested_tree(part, read_split) for part in _parts(document, "trees", location)]
-    names = {each.integer("flat_feature_index"): str(each.fields.get("feature_id", "")) for each in (*floats, *words)}
-    listed = [names[i] for i in sorted(names)]
-    if sorted(names) != list(range(len(names))):
-        raise ValueError("its features are not numbered one by one")
-    biases = np.array(bias, dtype=float)
-    if not np.isfinite(float(scale)) or not np.isfinite(biases).all():
-        raise ValueError("its scale or bias is not finite")
-    unnamed = all(name in ("", str(i)) for i, name in enumerate(listed))
-    hashes = [JsonObject(each, location, SAVE_AGAIN_HINT) for each in features.fields.get("cat_features_hash", [])]
-    return _Described(
-        names=[] if unnamed else listed,
-        features=len(listed),
-        categorical=list(word.values()),
-        trees=trees,
-        info=document.part("model_info").fields,
-        scale=float(scale),
-        bias=biases,
-        # Splits have the same 32 bits with a sign.
-        words={(each.integer("hash") + 2**31) % 2**32 - 2**31: each.text("value") for each in hashes},
-    )
-
-
-def _parts(document: JsonObject, key: str, location: str) -> Iterator[JsonObject]:
-    for i, each in enumerate(document.items(key)):
-        yield JsonObject(each, f"{location}, tree {i}", SAVE_AGAIN_HINT)
-
-
-def _nested_tree(root: JsonObject, read_split: Any) -> _Tree:
-    tree = _Tree()
-    waiting = [(root, -1, False)]
-    while waiting:
-        part, parent, answer = waiting.pop()
-        if "split" in part.fields:
-            here = tree.add(read_split(part.part("split")))
-            waiting += [(part.part("left"), here, False), (part.part("right"), here, True)]
-        else:
-            here = tree.add(None, values=part.fields["value"])
+def _nested_nodes(root: Fields, read_split: Callable[[Fields], _Split]) -> list[_Node]:
+    nodes: list[_Node] = []
+    stack = [(root, -1, False)]
+    while stack:
+        part, parent, passes = stack.pop()
         if parent >= 0:
-            (tree.yes if answer else tree.no)[parent] = here
-    return tree
+            place = len(nodes)
+            nodes[parent] = nodes[parent]._replace(yes=place) if passes else nodes[parent]._replace(no=place)
+        if "split" in part:
+            stack += [(part.part("left"), len(nodes), False), (part.part("right"), len(nodes), True)]
+            nodes.append(_Node(read_split(part.part("split"))))
+        else:
+            nodes.append(_Node(None, values=part["value"]))
+    return nodes
 
 
-def _symmetric_tree(splits: Sequence[_Split], values: Floats, outputs: int) -> _Tree:
-    """A tree with one question per level; bit i of a leaf's number is the answer to question i."""
+def _symmetric_nodes(part: Fields, read_split: Callable[[Fields], _Split], outputs: int) -> list[_Node]:
+    """Build a tree with one split per level; bit i of a leaf's number is the result of split i."""
+    splits = [read_split(split) for split in part.parts("splits", "split", optional=True)]
     depth = len(splits)
+    values = part.numbers("leaf_values")
     if depth > MAX_DEPTH or len(values) != outputs << depth:
-        raise ValueError(f"{len(values)} leaf values for {depth} questions")
-    rows = np.asarray(values, dtype=np.float64).reshape(-1, outputs)
-    tree = _Tree()
-    for level, split in enumerate(splits):
-        for node in range(2**level - 1, 2 ** (level + 1) - 1):
-            tree.add(split, 2 * node + 1, 2 * node + 2)
-    for place in range(2**depth):
-        # The first question is asked at the root: it is the highest bit of a leaf's place from the left.
-        number = int(f"{place:0{depth}b}"[::-1], 2) if depth else 0
-        tree.add(None, values=rows[number])
-    return tree
+        raise ValueError(f"{len(values)} leaf values for {depth} splits")
+    leaves = values.reshape(-1, outputs)
+    nodes = [
+        _Node(split, 2 * node + 1, 2 * node + 2)
+        for level, split in enumerate(splits)
+        for node in range(2**level - 1, 2 ** (level + 1) - 1)
+    ]
+    # The first split is at the root: it is the highest bit of a leaf's place from the left.
+    numbers = [int(f"{place:0{depth}b}"[::-1], 2) for place in range(2**depth)]
+    return nodes + [_Node(None, values=leaves[number]) for number in numbers]
 
 
-def _border(value: Any) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.float32(value))
+def _category_numbers(
+    trees: Sequence[Sequence[_Node]], info: Fields, positions: Integers, schema: Schema
+) -> Mapping[tuple[int, int | None], Integers]:
+    """Find the input numbers behind each hash of a category that a split compares, by feature and hash."""
+    hashes: dict[int, set[int]] = {}
+    for split in (node.split for nodes in trees for node in nodes):
+        if split is not None and split.category is not None:
+            hashes.setdefault(split.feature, set()).add(split.category)
+    # The hashes of splits have the same 32 bits with a sign.
+    words = {
+        (part.integer("hash") + 2**31) % 2**32 - 2**31: part.text("value")
+        for part in info.parts("cat_features_hash", "hash", optional=True)
+    }
+    if hashes and not words:
+        raise _UnknownHashError("the file holds hashes of categories without their words", location=info.location)
+    numbers: dict[tuple[int, int | None], Integers] = {}
+    for feature, categories in hashes.items():
+        listed = sorted(categories)
+        texts = [words.get(category, f"a word with the hash {category}") for category in listed]
+        codes = category_codes(schema, int(positions[feature]), texts, by_name=True, location=info.location)
+        numbers |= {(feature, category): np.flatnonzero(codes == i) for i, category in enumerate(listed)}
+    return numbers
+
+
+def _build_tree(
+    nodes: Sequence[_Node],
+    positions: Integers,
+    numbers: Mapping[tuple[int, int | None], Integers],
+    outputs: int,
+    scale: float,
+) -> DecisionTree:
+    splits = [node.split or _Split(0) for node in nodes]
+    leaf = np.array([node.split is None for node in nodes])
+    by_category = np.array([split.category is not None for split in splits])
+    no, yes = np.array([node.no for node in nodes]), np.array([node.yes for node in nodes])
+    values = np.zeros((len(nodes), outputs))
+    for i, node in enumerate(nodes):
+        if node.values is not None:
+            values[i] = np.asarray(node.values, dtype=float).reshape(outputs)
+    return DecisionTree(
+        output=0,
+        feature=positions[[split.feature for split in splits]],
+        threshold=at_most_float32(np.array([split.border for split in splits])),
+        # A category in the set of a node goes left; a number above the border goes right.
+        left=np.where(leaf, -1, np.where(by_category, yes, no)),
+        right=np.where(leaf, -1, np.where(by_category, no, yes)),
+        default_left=~leaf & ~by_category & ~np.array([split.nan_passes for split in splits]),
+        values=scale * values,
+        left_categories={
+            i: numbers[split.feature, split.category] for i, split in enumerate(splits) if split.category is not None
+        },
+    )

@@ -1,6 +1,6 @@
-"""Conversion of CatBoost models to JSON by CatBoost itself.
+"""Conversion of CatBoost models to JSON in CatBoost.
 
-As a program it converts a file: ``python catboost_json.py SOURCE FORMAT TARGET``, with the words of categories on the
+Run as ``python catboost_json.py SOURCE FORMAT TARGET``, it converts a file; the words of categories are read from
 standard input as JSON. It imports nothing of Evenhand.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def write_json(model: Any, path: str, words: Sequence[str]) -> None:
-    """Write a CatBoost model as JSON, with the hash of each word that a category may be."""
+    """Write a CatBoost model as JSON, with the hashes of the words that may be categories."""
     import catboost
 
     categorical = model.get_cat_feature_indices()

@@ -1,4 +1,4 @@
-"""Keras files of dense networks as additive networks, read with h5py alone: neither Keras nor TensorFlow runs.
+"""Keras files of dense networks as additive networks, read with h5py; neither Keras nor TensorFlow runs.
 
 Layers may join several inputs and branches, as long as no hidden layer meets an earlier one.
 """
@@ -12,10 +12,10 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -41,32 +41,45 @@ SAVED_ORDER = {
     "Normalization": ("mean", "variance", "count"),
     "Embedding": ("embeddings",),
 }
-"""The order in which the ``.keras`` format numbers a layer's weights."""
+"""Order in which the ``.keras`` format numbers the weights of a layer."""
 WIDENING = ("CategoryEncoding", "Concatenate", "Embedding")
-"""Kinds of layers that give another number of columns than they take, and have no kernel."""
+"""Layers without a kernel that change the number of columns."""
 
 
 @dataclass(frozen=True)
 class KerasLayer:
-    """A layer as it stands in a file.
+    """A layer in a file.
 
     Attributes:
-        kind: its class.
-        name: its name in the model.
-        config: its settings.
-        weights: its arrays by Keras's own names, e.g. ``kernel``.
-        places: where each of them stands in the HDF5 file, or in the ``model.weights.h5`` of a ``.keras`` file.
-        key: tells it from the other layers of the file.
-        before: keys of the layers whose outputs it takes, in order; none where the model's inputs enter.
+        path: Names of the models around it and its own.
+        kind: Its class.
+        config: Its settings.
+        before: Keys of the layers whose outputs it takes, in order; empty at an input of the model.
+        weights: Its arrays by their names in Keras, e.g. ``kernel``.
+        places: Place of each array in the HDF5 file, or in the ``model.weights.h5`` of a ``.keras`` file.
     """
 
+    path: tuple[str, ...]
     kind: str
-    name: str
     config: dict[str, Any]
-    weights: dict[str, Values]
-    places: dict[str, str]
-    key: str = ""
-    before: tuple[str, ...] = ()
+    before: tuple[str, ...]
+    weights: dict[str, Values] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name in its model."""
+        return self.path[-1]
+
+    @property
+    def key(self) -> str:
+        """Unique key in the file."""
+        return "/".join(self.path)
+
+    def with_weights(self, arrays: dict[str, Values], keys: dict[str, str], folder: str) -> KerasLayer:
+        """Return the layer with the arrays under the keys of its weights in a folder of the file."""
+        weights = {weight: arrays[key] for weight, key in keys.items()}
+        return replace(self, weights=weights, places={weight: f"{folder}/{key}" for weight, key in keys.items()})
 
 
 def read_keras(
@@ -75,25 +88,25 @@ def read_keras(
     """Read a whole model saved by Keras 2 or 3, ``.keras`` or ``.h5``, as an additive network.
 
     It takes plain numbers, each attribute by its encoding in the schema: as one tensor (n, inputs), or as several, each
-    named after its attribute; where no name is one, they hold the schema's columns in the order of the model's inputs.
-    One output is of the favourable label; several are one per label of the schema's target, in its order. The values
-    decide whether they are probabilities (see ``evenhand.models.outputs``).
+    named after its attribute. If no input has the name of an attribute, they hold the schema's columns in the order of
+    the model's inputs. A single output is for the favourable label; several outputs are for the labels of the schema's
+    target, in order. The values of the outputs decide whether they are probabilities (see ``evenhand.models.outputs``).
 
     Dense, ReLU, Activation, Softmax, Flatten, Reshape, Dropout, BatchNormalization, Normalization, Rescaling,
     Embedding, CategoryEncoding, Concatenate and Add layers can be read, with relu between the layers and sigmoid or
     softmax at the end.
 
     Args:
-        path: the file.
-        schema: what its individuals are.
-        data: data frame on which the outputs are looked at, besides the domain of the schema.
-        output: meaning of its outputs; None to decide it by their values.
+        path: The file.
+        schema: Schema of the inputs.
+        data: Data frame on which the outputs are read, in addition to the domain of the schema.
+        output: Meaning of the outputs. If None, their values decide.
 
     Raises:
         ModelError: the file cannot be read, its inputs or outputs do not fit the schema, or the meaning of its outputs
-            is open.
+            is ambiguous.
         NotAdditiveError: a layer is of another kind; the message names it.
-        TrustError: a layer is a Lambda: code inside the file.
+        TrustError: a layer is a Lambda, which is code inside the file.
         MissingExtraError: h5py is not installed.
     """
     name = Path(path).name
@@ -103,19 +116,19 @@ def read_keras(
     outputs = (
         network.scores(people.individuals) if isinstance(last, OutputTensor) else network.logits(people.individuals)
     )
-    single = len(network.classes) == 2 and (network.layers[-1].bias if network.layers else network.bias).shape == (1,)
-    outputs = outputs[:, -1:] if single else outputs
+    is_single = len(network.classes) == 2 and (network.layers[-1] if network.layers else network).bias.shape == (1,)
+    outputs = outputs[:, -1:] if is_single else outputs
     reading = read_outputs(outputs, people.truth, network.classes, 1, network.favourable, stated=output, location=name)
     check_ending(last, reading.kind, name=name)
-    return replace(network, caution=reading.describe(network.classes[1]) if single else "")
+    return replace(network, caution=reading.describe(network.classes[1]) if is_single else "")
 
 
 def read_keras_layers(path: str | Path) -> list[KerasLayer]:
-    """Return the layers of a whole model in a file, in the order of the computation.
+    """Read the layers of a whole model, in the order of the computation.
 
     Raises:
-        ModelError: the file is absent, damaged or holds no whole model.
-        NotAdditiveError: a layer is used more than once, or what the model computes is not in the file.
+        ModelError: the file is missing, damaged or holds no whole model.
+        NotAdditiveError: a layer is used more than once, or the file lacks the computation of the model.
         TrustError: a layer is code inside the file.
         MissingExtraError: h5py is not installed.
     """
@@ -145,108 +158,104 @@ def read_keras_layers(path: str | Path) -> list[KerasLayer]:
 
 
 def network_from_layers(layers: Sequence[KerasLayer], schema: Schema, *, name: str) -> AdditiveNetwork:
-    """Return the network that layers in the order of their computation make; errors as ``read_keras``."""
+    """Build the network of layers in the order of their computation; raises as ``read_keras``."""
     return network_from_outputs([_apply_layers(layers, schema, name)], schema, name=name)
 
 
 def _apply_layers(layers: Sequence[KerasLayer], schema: Schema, name: str) -> LinearTensor | OutputTensor:
-    """Return the output of layers in the order of their computation."""
-    entered = [layer for layer in layers if not layer.before]
-    values: dict[str, Tensor] = dict(_enter_inputs(entered, layers, schema, name))
+    """Compute the output of layers in the order of their computation."""
+    values: dict[str, Tensor] = dict(_enter_inputs(layers, schema, name))
     value: Tensor = np.zeros(0)
     for layer in layers:
-        given = [values[key] for key in layer.before] or [values[layer.key]]
+        inputs = [values[key] for key in layer.before] or [values[layer.key]]
         with locate_errors(f"layer {layer.name!r} ({layer.kind})", location=name, hint=OWN_CODE_HINT):
-            value = values[layer.key] = _apply_layer(layer, given)
+            value = values[layer.key] = _apply_layer(layer, inputs)
     return value if isinstance(value, OutputTensor) else as_linear(value)
 
 
-def _enter_inputs(
-    entered: Sequence[KerasLayer], layers: Sequence[KerasLayer], schema: Schema, name: str
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield what each layer is given at which an input enters.
+def _enter_inputs(layers: Sequence[KerasLayer], schema: Schema, name: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield the key and the columns of each input of the model.
 
     Raises:
-        ModelError: the inputs are not those of the schema.
+        ModelError: the inputs do not fit the schema.
     """
-    plain = plain_inputs(schema, np.float32)
-    attributes = [attribute_for_input(layer.name, schema) for layer in entered]
-    if len(entered) == 1 and attributes[0] is None:
+    inputs = [layer for layer in layers if not layer.before]
+    columns = plain_inputs(schema, np.float32)
+    attributes = [attribute_for_input(layer.name, schema) for layer in inputs]
+    if len(inputs) == 1 and attributes[0] is None:
         first = next((layer for layer in layers if layer.kind == "Dense"), None)
         kernel = first.weights.get("kernel") if first is not None else None
-        if kernel is not None and kernel.ndim == 2 and not any(one.kind in WIDENING for one in layers):
+        if kernel is not None and kernel.ndim == 2 and not any(layer.kind in WIDENING for layer in layers):
             check_width(len(kernel), schema, location=name)
-        yield entered[0].key, plain
+        yield inputs[0].key, columns
         return
-    widths = [_input_width(layer) for layer in entered]
+    widths = [_input_width(layer) for layer in inputs]
     if not any(attributes):
         check_width(sum(widths), schema, location=name)
     start = 0
-    for layer, attribute, width in zip(entered, attributes, widths, strict=True):
+    for layer, attribute, width in zip(inputs, attributes, widths, strict=True):
         if any(attributes):
             if attribute is None or width != attribute.width:
                 problem = (
                     "is not an attribute of the schema"
                     if attribute is None
-                    else (f"takes {width} numbers, and the attribute gives {attribute.width}")
+                    else f"takes {width} numbers, and the attribute gives {attribute.width}"
                 )
                 raise ModelError(
                     f"the model's input {layer.name!r} {problem}",
                     location=name,
                     hint=f"the attributes are: {', '.join(schema.names)}; mind their encodings",
                 )
-            start = sum(one.width for one in schema.attributes[: schema.position(attribute.name)])
-        yield layer.key, plain[start : start + width]
+            start = sum(previous.width for previous in schema.attributes[: schema.position(attribute.name)])
+        yield layer.key, columns[start : start + width]
         start += width
 
 
 def _input_width(layer: KerasLayer) -> int:
-    """Return how many numbers an input takes of everybody."""
     shape = layer.config.get("batch_shape") or layer.config.get("batch_input_shape") or [None]
     return int(np.prod([size or 1 for size in shape[1:]]))
 
 
 def _read_hdf5(file: Any, name: str) -> list[KerasLayer]:
-    """Return the layers of a whole-model HDF5 file."""
+    """Read the layers of a whole-model HDF5 file."""
     with file:
-        described = file.attrs.get("model_config")
-        if described is None:
+        description = file.attrs.get("model_config")
+        if description is None:
             raise ModelError(
-                "this HDF5 file holds no whole model (weights alone do not say how they are connected)",
+                "this HDF5 file holds no whole model (weights do not tell how they are connected)",
                 location=name,
                 hint="save the model itself: model.save('model.keras')",
             )
         groups = file["model_weights"]
         layers = []
-        for path, kind, config, before in _list_layers(json.loads(described), name):
-            found, stands = {}, {}
-            for key, data in _walk_datasets(groups[path[0]]) if path[0] in groups else ():
-                parts = key.split("/")
-                if len(path) == 1 or parts[-2:-1] == [path[-1]]:
-                    weight = parts[-1].split(":")[0]
-                    found[weight], stands[weight] = data, f"model_weights/{path[0]}/{key}"
-            layers.append(KerasLayer(kind, path[-1], config, found, stands, "/".join(path), before))
+        for layer in _list_layers(json.loads(description), name):
+            folder = layer.path[0]
+            arrays = _read_arrays(groups[folder]) if folder in groups else {}
+            keys = {}
+            for key in arrays:
+                *_, owner, weight = ("", *key.split("/"))
+                if len(layer.path) == 1 or owner == layer.name:
+                    keys[weight.split(":")[0]] = key
+            layers.append(layer.with_weights(arrays, keys, f"model_weights/{folder}"))
     return layers
 
 
 def _read_archive(path: Path, name: str) -> list[KerasLayer]:
-    """Return the layers of a ``.keras`` file: a zip of config.json and model.weights.h5."""
+    """Read the layers of a ``.keras`` file: a zip of config.json and model.weights.h5."""
     import h5py
 
     with zipfile.ZipFile(path) as archive:
-        described = json.loads(archive.read("config.json"))
+        description = json.loads(archive.read("config.json"))
         stored = io.BytesIO(archive.read("model.weights.h5"))
-    places = _storage_places(described, ())
+    folders = _storage_folders(description)
     layers = []
     with h5py.File(stored, "r") as file:
-        for path_in_model, kind, config, before in _list_layers(described, name):
-            place = "/".join(f"layers/{part}" for part in places[path_in_model]) + "/vars"
-            arrays = dict(_walk_datasets(file[place])) if place in file else {}
-            names = [key for key in SAVED_ORDER.get(kind, ()) if _has_weight(config, key)]
-            found = {key: arrays[str(i)] for i, key in enumerate(names) if str(i) in arrays}
-            stands = {key: f"{place}/{i}" for i, key in enumerate(names) if str(i) in arrays}
-            key = "/".join(path_in_model)
-            layers.append(KerasLayer(kind, path_in_model[-1], config, found, stands, key, before))
+        for layer in _list_layers(description, name):
+            folder = folders[layer.path]
+            arrays = _read_arrays(file[folder]) if folder in file else {}
+            weights = [key for key in SAVED_ORDER.get(layer.kind, ()) if _has_weight(layer.config, key)]
+            keys = {weight: str(i) for i, weight in enumerate(weights) if str(i) in arrays}
+            layers.append(layer.with_weights(arrays, keys, folder))
     return layers
 
 
@@ -255,22 +264,21 @@ def _has_weight(config: dict[str, Any], weight: str) -> bool:
     return switch is None or bool(config.get(switch, True))
 
 
-def _storage_places(model: dict[str, Any], inside: tuple[str, ...]) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Return where the ``.keras`` format keeps each layer: by class and number, not by name."""
-    places: dict[tuple[str, ...], tuple[str, ...]] = {}
-
-    def number(model: dict[str, Any], names: tuple[str, ...], saved: tuple[str, ...]) -> None:
-        seen: Counter[str] = Counter()
-        for layer in _layers_of(model):
-            snake = _snake_case(layer["class_name"])
-            here = (*names, _name_of(layer))
-            places[here] = (*saved, f"{snake}_{seen[snake]}" if seen[snake] else snake)
-            seen[snake] += 1
-            if layer["class_name"] in MODELS:
-                number(layer, here, places[here])
-
-    number(model, inside, inside)
-    return places
+def _storage_folders(
+    model: dict[str, Any], names: tuple[str, ...] = (), parent: str = ""
+) -> dict[tuple[str, ...], str]:
+    """Find the folder in which the ``.keras`` format stores each layer: by class and number, not by name."""
+    folders: dict[tuple[str, ...], str] = {}
+    counts: Counter[str] = Counter()
+    for layer in _layers_of(model):
+        kind = _snake_case(layer["class_name"])
+        path = (*names, _name_of(layer))
+        folder = f"{parent}layers/{kind}_{counts[kind]}" if counts[kind] else f"{parent}layers/{kind}"
+        counts[kind] += 1
+        folders[path] = f"{folder}/vars"
+        if layer["class_name"] in MODELS:
+            folders |= _storage_folders(layer, path, f"{folder}/")
+    return folders
 
 
 def _snake_case(name: str) -> str:
@@ -279,15 +287,15 @@ def _snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
-def _walk_datasets(group: Any) -> Iterator[tuple[str, Values]]:
-    found: list[tuple[str, Values]] = []
+def _read_arrays(group: Any) -> dict[str, Values]:
+    arrays: dict[str, Values] = {}
 
     def visit(key: str, item: Any) -> None:
         if hasattr(item, "shape"):
-            found.append((key, np.asarray(item[()])))
+            arrays[key] = np.asarray(item[()])
 
     group.visititems(visit)
-    yield from found
+    return arrays
 
 
 def _layers_of(model: dict[str, Any]) -> list[dict[str, Any]]:
@@ -298,33 +306,29 @@ def _layers_of(model: dict[str, Any]) -> list[dict[str, Any]]:
 def _layer_kind(layer: dict[str, Any]) -> str:
     registered = layer.get("registered_name")
     if registered and ">" in registered:
-        return str(registered)  # a class of the user's own, whatever it is called
-    own = str(layer.get("module") or "keras").split(".")[0] not in ("keras", "tf_keras")
-    return f"{layer['module']}.{layer['class_name']}" if own else str(layer["class_name"])
+        return str(registered)  # a user-defined class, whatever its name
+    is_keras = str(layer.get("module") or "keras").split(".")[0] in ("keras", "tf_keras")
+    return str(layer["class_name"]) if is_keras else f"{layer['module']}.{layer['class_name']}"
 
 
 def _name_of(layer: dict[str, Any]) -> str:
     return str(layer["config"].get("name", layer.get("name", layer["class_name"])))
 
 
-LayerEntry: TypeAlias = tuple[tuple[str, ...], str, dict[str, Any], tuple[str, ...]]
-"""A layer in a file: path of names, class, settings, and the keys of the layers before it."""
-
-
-def _list_layers(model: dict[str, Any], name: str) -> list[LayerEntry]:
-    """Return every layer of a model in a file, in the order of the computation."""
-    found: list[LayerEntry] = []
-    _collect_layers(model, name, (), (), found)
-    return found
+def _list_layers(model: dict[str, Any], name: str) -> list[KerasLayer]:
+    """List every layer of a model in a file, in the order of the computation, without weights."""
+    layers: list[KerasLayer] = []
+    _collect_layers(model, name, (), (), layers)
+    return layers
 
 
 def _collect_layers(
-    model: dict[str, Any], name: str, inside: tuple[str, ...], given: tuple[str, ...], found: list[LayerEntry]
+    model: dict[str, Any], name: str, parents: tuple[str, ...], inputs: tuple[str, ...], collected: list[KerasLayer]
 ) -> str:
-    """Add the layers of a model, or of a model inside it, which takes the outputs of ``given``; the key of the last.
+    """Add the layers of a model, or of a model inside it that takes the outputs of ``inputs``; return the last key.
 
-    Layers are followed from the inputs, then from the output back along their own references: files list them in any
-    order.
+    Files list layers in any order, so they are followed from the inputs, then from the output back along their
+    references.
     """
     if model["class_name"] not in MODELS:
         raise NotAdditiveError(
@@ -335,14 +339,14 @@ def _collect_layers(
     layers, config = _layers_of(model), model["config"]
 
     def add(layer: dict[str, Any], before: tuple[str, ...]) -> str:
-        path = (*inside, _name_of(layer))
+        path = (*parents, _name_of(layer))
         if layer["class_name"] in MODELS:
-            return _collect_layers(layer, name, path, before, found)
-        found.append((path, _layer_kind(layer), layer["config"], before))
-        return "/".join(path)
+            return _collect_layers(layer, name, path, before, collected)
+        collected.append(KerasLayer(path, _layer_kind(layer), layer["config"], before))
+        return collected[-1].key
 
     if model["class_name"] == "Sequential":
-        last = given
+        last = inputs
         for layer in layers:
             last = (add(layer, last),)
         return last[0]
@@ -354,26 +358,25 @@ def _collect_layers(
 
     def follow(current: str) -> str:
         if current in keys:
-            known = keys[current]
-            if known is None:
+            finished = keys[current]
+            if finished is None:
                 raise ModelError(f"layer {current!r} comes before itself", location=name)
-            return known
-        # Under way: a layer that is met again before it is done comes before itself.
-        keys[current] = None
+            return finished
+        keys[current] = None  # until its key is known: a layer that is reached again before comes before itself
         layer = by_name[current]
-        nodes = layer.get("inbound_nodes", [])
+        calls = layer.get("inbound_nodes", [])
         problem = None
-        if _is_training(nodes):
-            problem = "is always in training mode: what it answers is random, or depends on who else is asked about"
-        elif len(nodes) > 1:
+        if _is_training(calls):
+            problem = "is always in training mode: its output is random, or depends on the other rows"
+        elif len(calls) > 1:
             problem = "is used more than once"
         if problem is not None:
             raise NotAdditiveError(
                 f"layer {current!r} ({layer['class_name']}) {problem}", location=name, hint=OWN_CODE_HINT
             )
-        before = tuple(follow(one) for one in _referenced_layers(nodes))
-        if not before and current in entries and given:
-            before = (given[entries.index(current)],)
+        before = tuple(follow(previous) for previous in _referenced_layers(calls))
+        if not before and current in entries and inputs:
+            before = (inputs[entries.index(current)],)
         key = keys[current] = add(layer, before)
         return key
 
@@ -382,40 +385,40 @@ def _collect_layers(
     return follow(outputs[0])
 
 
-def _referenced_layers(described: Any) -> list[str]:
-    """Return the layers that a description of inputs or outputs refers to, in any of the formats of Keras 2 and 3."""
-    if isinstance(described, dict):
-        if "keras_history" in described:
-            return [str(described["keras_history"][0])]
-        return [found for part in described.values() for found in _referenced_layers(part)]
-    if not isinstance(described, list):
+def _referenced_layers(part: Any) -> list[str]:
+    """List the layers in a description of inputs or outputs, in any of the formats of Keras 2 and 3."""
+    if isinstance(part, dict):
+        if "keras_history" in part:
+            return [str(part["keras_history"][0])]
+        return [layer for inner in part.values() for layer in _referenced_layers(inner)]
+    if not isinstance(part, list):
         return []
     # Keras 2 writes [layer, node, tensor].
-    if len(described) >= 3 and isinstance(described[0], str) and isinstance(described[1], int):
-        return [described[0]]
-    return [found for part in described for found in _referenced_layers(part)]
+    if len(part) >= 3 and isinstance(part[0], str) and isinstance(part[1], int):
+        return [part[0]]
+    return [layer for inner in part for layer in _referenced_layers(inner)]
 
 
-def _is_training(described: Any) -> bool:
+def _is_training(part: Any) -> bool:
     """Return whether a layer is called with ``training=True``, in any of the formats of Keras 2 and 3."""
-    if isinstance(described, dict):
-        return described.get("training") is True or any(_is_training(part) for part in described.values())
-    return isinstance(described, list) and any(_is_training(part) for part in described)
+    if isinstance(part, dict):
+        return part.get("training") is True or any(_is_training(inner) for inner in part.values())
+    return isinstance(part, list) and any(_is_training(inner) for inner in part)
 
 
-def _apply_layer(layer: KerasLayer, given: Sequence[Tensor]) -> Tensor:
-    config, kind, value = layer.config, layer.kind, given[0]
-    # The type is a word or a nested policy; in half precision the layer rounds more than is accounted for.
+def _apply_layer(layer: KerasLayer, inputs: Sequence[Tensor]) -> Tensor:
+    config, kind, value = layer.config, layer.kind, inputs[0]
+    # The type is a word or a nested policy; half precision rounds more than the proofs allow for.
     if "float16" in json.dumps(config.get("dtype")):
         raise NotAdditiveError("it computes in half precision")
     if kind in ("InputLayer", "Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "ActivityRegularization"):
         return value
     if kind == "Concatenate":
-        return tensors.concatenate(given, config.get("axis", -1))
+        return tensors.concatenate(inputs, config.get("axis", -1))
     if kind == "Add":
-        return reduce(partial(tensors.apply_arithmetic, "Add"), given)
-    if len(given) > 1:
-        raise NotAdditiveError("this kind of layer is not read where it joins several")
+        return reduce(partial(tensors.apply_arithmetic, "Add"), inputs)
+    if len(inputs) > 1:
+        raise NotAdditiveError("this kind of layer cannot be read with several inputs")
     if kind == "Flatten":
         return tensors.reshape(value, [0, -1])
     if kind == "Reshape":
@@ -431,13 +434,13 @@ def _apply_layer(layer: KerasLayer, given: Sequence[Tensor]) -> Tensor:
     if kind == "Activation":
         return _apply_activation(config.get("activation"), value)
     if kind == "ReLU":
-        slope, most = float(config.get("negative_slope") or 0), config.get("max_value")
-        if config.get("threshold") or (slope and most is not None):
+        slope, upper = float(config.get("negative_slope") or 0), config.get("max_value")
+        if config.get("threshold") or (slope and upper is not None):
             raise NotAdditiveError("it has a threshold, or both a slope and a maximum")
         if slope:
             single = "float64" not in json.dumps(config.get("dtype"))
             return tensors.leaky_relu(value, float(np.float32(slope)) if single else slope)
-        return tensors.relu(value) if most is None else tensors.clip_tensor(value, 0.0, float(most))
+        return tensors.relu(value) if upper is None else tensors.clip_tensor(value, 0.0, float(upper))
     if kind == "Softmax":
         return tensors.softmax(value, config.get("axis", -1))
     if kind == "BatchNormalization":
@@ -448,17 +451,14 @@ def _apply_layer(layer: KerasLayer, given: Sequence[Tensor]) -> Tensor:
         scaled = tensors.apply_arithmetic("Mul", value, np.asarray(config["scale"], dtype=np.float32))
         return tensors.apply_arithmetic("Add", scaled, np.asarray(config.get("offset", 0.0), dtype=np.float32))
     if kind in ("Lambda", "TFOpLambda", "SlicingOpLambda"):
-        raise TrustError(
-            "it is code inside the file, which is never run here",
-            hint=OWN_CODE_HINT,
-        )
+        raise TrustError("it is code inside the file, which is never run", hint=OWN_CODE_HINT)
     raise NotAdditiveError("this kind of layer cannot be read")
 
 
 def _apply_activation(activation: Any, value: Tensor) -> Tensor:
     if isinstance(activation, dict):
         if activation.get("class_name") in (None, "__lambda__"):
-            raise TrustError("its activation is code inside the file, which is never run here", hint=OWN_CODE_HINT)
+            raise TrustError("its activation is code inside the file, which is never run", hint=OWN_CODE_HINT)
         own = ">" in str(activation.get("registered_name"))
         activation = activation["registered_name"] if own else activation.get("config")
     if activation in (None, "linear"):
@@ -487,7 +487,7 @@ def _layer_weight(layer: KerasLayer, key: str) -> Values:
 def _apply_batch_normalization(layer: KerasLayer, value: Tensor) -> Tensor:
     axis = layer.config.get("axis", -1)
     if (axis[0] if isinstance(axis, list) else axis) not in (-1, 1):
-        raise NotAdditiveError("it works across people")
+        raise NotAdditiveError("it works across rows")
     mean, variance = _layer_weight(layer, "moving_mean"), _layer_weight(layer, "moving_variance")
     scale = _layer_weight(layer, "gamma") if layer.config.get("scale", True) else np.ones(len(mean))
     shift = _layer_weight(layer, "beta") if layer.config.get("center", True) else np.zeros(len(mean))
@@ -496,11 +496,12 @@ def _apply_batch_normalization(layer: KerasLayer, value: Tensor) -> Tensor:
 
 def _apply_normalization(layer: KerasLayer, value: Tensor) -> Tensor:
     if layer.config.get("invert"):
-        raise NotAdditiveError("it undoes a normalization")
-    given = [layer.config.get(key) for key in ("mean", "variance")]
-    mean, variance = (
-        np.asarray(_layer_weight(layer, key) if number is None else number, dtype=np.float32).reshape(-1)
-        for key, number in zip(("mean", "variance"), given, strict=True)
-    )
+        raise NotAdditiveError("it inverts a normalization")
+
+    def statistic(key: str) -> Values:
+        number = layer.config.get(key)
+        return np.asarray(_layer_weight(layer, key) if number is None else number, dtype=np.float32).reshape(-1)
+
+    mean, variance = statistic("mean"), statistic("variance")
     spread = np.maximum(np.sqrt(variance), np.float32(1e-7))
     return tensors.apply_arithmetic("Div", tensors.apply_arithmetic("Sub", value, mean), spread)

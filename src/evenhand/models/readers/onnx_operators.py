@@ -190,7 +190,7 @@ def _concatenate(node: OperatorNode) -> Tensor:
 def _gather(node: OperatorNode) -> Tensor:
     table, axis = node.inputs[0], node.settings.get("axis", 0)
     if not tensors.is_weights(table):
-        return tensors.select_columns(table, node.constant_input(1), axis)
+        return tensors.select_columns(table, axis, node.constant_input(1))
     if axis != 0:
         raise NotAdditiveError("it looks up columns instead of rows")
     return tensors.lookup_rows(table, node.inputs[1])
@@ -200,7 +200,7 @@ def _gather(node: OperatorNode) -> Tensor:
 def _array_feature_extractor(node: OperatorNode) -> Tensor:
     if isinstance(node.inputs[1], OutputTensor):
         return tensors.lookup_rows(node.constant_input(0), node.inputs[1])
-    return tensors.select_columns(node.inputs[0], node.constant_input(1).reshape(-1), -1)
+    return tensors.select_columns(node.inputs[0], -1, node.constant_input(1).reshape(-1))
 
 
 @register_operator("Slice")

@@ -1,173 +1,173 @@
-"""scikit-learn's trees, forests and boosted trees as white boxes."""
+"""Decision trees, forests and boosted trees of scikit-learn as tree ensembles."""
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 
 from evenhand.core.time_limit import check_time
 from evenhand.core.typing import Floats, Integers
 from evenhand.errors import ModelError, NotAdditiveError
-from evenhand.models.additive import cells as cell
-from evenhand.models.blackbox.estimator import EstimatorModel
-from evenhand.models.readers.boosters import read_booster
-from evenhand.models.readers.sklearn_tables import estimator_columns, transform_columns
 from evenhand.models.trees.columns import category_codes, match_columns
-from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, build_ensemble, ensemble_labels
+from evenhand.models.trees.ensemble import Link, TreeEnsemble, build_ensemble
 from evenhand.models.trees.nodes import DecisionTree, at_most_float32
 from evenhand.schema.schema import Schema
 
+FORESTS = (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+GRADIENT_BOOSTING = (GradientBoostingClassifier, GradientBoostingRegressor)
+HISTOGRAM_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 
-def read_sklearn_trees(estimator: Any, schema: Schema, *, name: str | None = None) -> TreeEnsemble:
-    """Turn a fitted tree classifier into a ``TreeEnsemble`` that gives the same probabilities and labels.
-
-    DecisionTree-, ExtraTree-, RandomForest-, ExtraTrees-, GradientBoosting- and HistGradientBoostingClassifier, fitted
-    on plain inputs (``schema.inputs``) or on a data frame of the same columns. All but the last compare
-    ``float32(x) <= threshold``; the thresholds here are the float64 numbers that decide the same for every input.
-
-    Args:
-        estimator: fitted, and bare: no Pipeline.
-        schema: what its individuals are.
-        name: how to call it in a report, by default its type.
-
-    Raises:
-        NotAdditiveError: it is not one of these, or it computes with more than trees.
-        ModelError: it is not fitted, or does not fit the schema.
-    """
-    name = name or type(estimator).__name__
-    read = _choose_reader(estimator)
-    if read is None:
-        raise NotAdditiveError(
-            f"a {type(estimator).__name__} is not a classifier of trees that can be read", location=name
-        )
-    if not hasattr(estimator, "classes_"):
-        raise ModelError("the model is not fitted", location=name, hint="call fit first")
-    if isinstance(estimator.classes_, list):
-        raise ModelError("the model decides several things at once", location=name, hint="train one model for each")
-    if len(estimator.classes_) < 2:
-        raise ModelError(f"the model knows one label only: {estimator.classes_[0]!r}", location=name)
-    return read(estimator, schema, name)
-
+IDENTITY_LOSSES = frozenset({"squared_error", "absolute_error", "huber", "quantile"})
+"""Losses for which a boosted regressor predicts the sum of its trees, not its exponential."""
 
 SMALLEST_BASE = float(np.finfo(np.float64).tiny)
-"""A start above 0 that changes no sum of leaves but 0 itself."""
-
-TreeReader: TypeAlias = Callable[[Any, Schema, str], TreeEnsemble]
+"""A positive start value that changes no sum of leaves except 0."""
 
 
-def _choose_reader(estimator: Any) -> TreeReader | None:
-    from sklearn.ensemble import (
-        ExtraTreesClassifier,
-        GradientBoostingClassifier,
-        HistGradientBoostingClassifier,
-        RandomForestClassifier,
-    )
-    from sklearn.tree import DecisionTreeClassifier
-
-    readers: tuple[tuple[tuple[type, ...], TreeReader], ...] = (
-        ((DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier), _read_forest),
-        ((GradientBoostingClassifier,), _read_boosting),
-        ((HistGradientBoostingClassifier,), _read_histogram_boosting),
-    )
-    return next((read for kinds, read in readers if isinstance(estimator, kinds)), None)
+def is_sklearn_trees(model: Any) -> bool:
+    """Return whether a model is a tree model of scikit-learn; a subclass is not, since it may predict differently."""
+    return type(model) in (*FORESTS, *GRADIENT_BOOSTING, *HISTOGRAM_BOOSTING)
 
 
-def _read_forest(estimator: Any, schema: Schema, name: str) -> TreeEnsemble:
-    """Return a tree's class frequencies, or their mean over a forest."""
-    columns = _match_columns(estimator, schema, name)
-    members = getattr(estimator, "estimators_", [estimator])
-    ensemble = build_ensemble(
-        schema,
-        [read_tree(member.tree_, columns, output=0) for member in members],
-        base=np.zeros(len(estimator.classes_)),
-        link="frequency",
-        answers=estimator.classes_,
-        location=name,
-        divisor=float(len(members)),
-    )
-    return dataclasses.replace(ensemble, takes_missing=_accepts_missing(estimator))
+def read_sklearn_trees(
+    estimator: Any, schema: Schema, *, name: str | None = None, encoded: bool = False
+) -> TreeEnsemble:
+    """Convert a fitted tree model into an ensemble with the same probabilities, labels or numbers.
 
+    All but histogram boosting compare ``float32(x) <= threshold``. The ensemble's thresholds are the float64 numbers
+    that give the same branch for every input.
 
-def _read_boosting(estimator: Any, schema: Schema, name: str) -> TreeEnsemble:
-    """Return trees that add to log-odds, after a first guess that must be the same for everybody."""
-    from sklearn.dummy import DummyClassifier
+    Args:
+        estimator: Decision tree, forest or boosted trees without a pipeline, fitted on ``schema.inputs`` or on a data
+            frame of the same columns.
+        schema: Schema of the inputs.
+        name: Name in reports. Default: the type of the estimator.
+        encoded: Whether the columns are those that the category encoder inside histogram boosting returns.
 
-    start = estimator.init_
-    constant = isinstance(start, DummyClassifier) and start.strategy != "stratified"
-    if not constant and not (isinstance(start, str) and start == "zero"):
-        raise NotAdditiveError(f"it starts from another model (init={start!r})", location=name)
-    columns = _match_columns(estimator, schema, name)
-    trees = []
-    for stage in estimator.estimators_:
-        for k, member in enumerate(stage):
-            trees.append(read_tree(member.tree_, columns, output=k, scale=float(estimator.learning_rate)))
-    outputs = estimator.estimators_.shape[1]
-    base = np.ravel(estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_)))).astype(np.float64)
-    if outputs == 1:
-        # scikit-learn gives the second label at a sum of exactly 0, an ensemble only above it.
-        base = np.maximum(base, SMALLEST_BASE) if base[0] == 0 else base
+    Raises:
+        NotAdditiveError: the estimator is of another type, or its boosting starts from another model.
+        ModelError: the estimator is not fitted, or does not fit the schema.
+    """
+    name = name or type(estimator).__name__
+    number = schema.target.is_number
+    if not is_sklearn_trees(estimator) or is_regressor(estimator) != number:
+        raise NotAdditiveError(
+            f"a {type(estimator).__name__} is not a {'regressor' if number else 'classifier'} of trees",
+            location=name,
+        )
+    if not hasattr(estimator, "n_features_in_"):
+        raise ModelError("the model is not fitted", location=name, hint="call fit first")
+    if getattr(estimator, "n_outputs_", 1) > 1:
+        raise ModelError("the model predicts several targets", location=name, hint="train one model for each target")
+    classes = () if number else estimator.classes_
+    if len(classes) == 1:
+        raise ModelError(f"the model has a single label: {classes[0]!r}", location=name)
+    if type(estimator) in HISTOGRAM_BOOSTING:
+        trees, base = _read_histogram_boosting(estimator, schema, name, encoded)
+    elif type(estimator) in GRADIENT_BOOSTING:
+        trees, base = _read_gradient_boosting(estimator, _match_columns(estimator, schema, name), name)
+    else:
+        trees, base = _read_forest(estimator, _match_columns(estimator, schema, name))
+    boosted = type(estimator) not in FORESTS
+    link: Link = "logistic" if len(base) == 1 else "softmax"
+    if number or not boosted:
+        link = "identity" if number else "frequency"
     ensemble = build_ensemble(
         schema,
         trees,
         base=base,
-        link="logistic" if outputs == 1 else "softmax",
-        answers=estimator.classes_,
+        link=link,
+        answers=classes,
         location=name,
+        divisor=1.0 if boosted else float(len(trees)),
         # Boosting by exponential loss halves the log-odds.
-        steepness=2.0 if estimator.loss == "exponential" else 1.0,
+        steepness=2.0 if getattr(estimator, "loss", None) == "exponential" else 1.0,
     )
-    return dataclasses.replace(ensemble, takes_missing=_accepts_missing(estimator))
+    takes_missing = type(estimator) in HISTOGRAM_BOOSTING or _accepts_missing(estimator)
+    return dataclasses.replace(ensemble, takes_missing=takes_missing)
 
 
-def _read_histogram_boosting(estimator: Any, schema: Schema, name: str) -> TreeEnsemble:
-    """Trees that add to log-odds; categories are numbered by an encoder of the model's own, which puts them first."""
-    categorical = estimator.is_categorical_
-    by_name = hasattr(estimator, "feature_names_in_")
-    if categorical is None:
-        return _histogram_ensemble(estimator, schema, _match_columns(estimator, schema, name), {}, name)
-    named = np.flatnonzero(categorical).tolist() if by_name else []
-    positions = _match_columns(estimator, schema, name, named)
-    # The trees number the features as the encoder puts them out: the categorical ones first.
-    order = np.concatenate([np.flatnonzero(categorical), np.flatnonzero(~categorical)])
-    columns = positions[order]
-    listed = estimator._preprocessor.named_transformers_["encoder"].categories_
-    codes = {
-        i: category_codes(schema, int(columns[i]), _without_nan(categories), by_name=by_name, location=name)
-        for i, categories in enumerate(listed)
-    }
-    return _histogram_ensemble(estimator, schema, columns, codes, name)
+def _read_forest(estimator: Any, columns: Integers) -> tuple[list[DecisionTree], Floats]:
+    trees = [_read_tree(member.tree_, columns) for member in getattr(estimator, "estimators_", [estimator])]
+    return trees, np.zeros(trees[0].values.shape[1])
 
 
-def _histogram_ensemble(
-    estimator: Any, schema: Schema, columns: Integers, codes: dict[int, Integers], name: str
-) -> TreeEnsemble:
-    """Return the trees over these columns of the schema's inputs.
-
-    Args:
-        estimator: fitted.
-        schema: what its individuals are.
-        columns: the input column of each feature, in the order in which the trees number them.
-        codes: of a feature with categories, the model's own code of each input number; by default that number.
-        name: how to call it.
-    """
+def _read_gradient_boosting(estimator: Any, columns: Integers, name: str) -> tuple[list[DecisionTree], Floats]:
+    """Read the trees and the constant that they are added to."""
+    start = estimator.init_
+    constant = isinstance(start, DummyRegressor) or (
+        isinstance(start, DummyClassifier) and start.strategy != "stratified"
+    )
+    if not constant and not (isinstance(start, str) and start == "zero"):
+        raise NotAdditiveError(f"boosting starts from another model (init={start!r})", location=name)
     trees = [
-        read_histogram_tree(predictor, columns, codes, k)
-        for iteration in estimator._predictors
-        for k, predictor in enumerate(iteration)
+        _read_tree(member.tree_, columns, output=output, scale=float(estimator.learning_rate))
+        for stage in estimator.estimators_
+        for output, member in enumerate(stage)
     ]
-    base = np.ravel(estimator._baseline_prediction)
-    return build_ensemble(
-        schema,
-        trees,
-        base=base.astype(np.float64),
-        link="logistic" if len(base) == 1 else "softmax",
-        answers=estimator.classes_,
-        location=name,
-    )
+    base = np.ravel(estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_)))).astype(np.float64)
+    if not is_regressor(estimator) and base.tolist() == [0.0]:
+        # scikit-learn predicts the second label at a sum of exactly 0, an ensemble only above it.
+        base = np.array([SMALLEST_BASE])
+    return trees, base
+
+
+def _read_histogram_boosting(
+    estimator: Any, schema: Schema, name: str, encoded: bool
+) -> tuple[list[DecisionTree], Floats]:
+    """Read the trees of histogram boosting, whose own encoder numbers the categories and puts these columns first."""
+    if is_regressor(estimator) and estimator.loss not in IDENTITY_LOSSES:
+        raise NotAdditiveError(f"with the loss {estimator.loss!r} the trees do not add up to the number", location=name)
+    categorical = estimator.is_categorical_
+    codes: dict[int, Integers] = {}
+    if encoded:
+        columns = np.arange(schema.width)
+    elif categorical is None:
+        columns = _match_columns(estimator, schema, name)
+    else:
+        by_name = hasattr(estimator, "feature_names_in_")
+        positions = _match_columns(estimator, schema, name, np.flatnonzero(categorical).tolist() if by_name else [])
+        columns = np.concatenate([positions[categorical], positions[~categorical]])
+        for i, categories in enumerate(own_encoder(estimator).categories_):
+            present = [category for category in categories.tolist() if category is not None and category == category]
+            codes[i] = category_codes(schema, int(columns[i]), present, by_name=by_name, location=name)
+    trees = [
+        _read_histogram_tree(predictor, columns, codes, output)
+        for iteration in estimator._predictors
+        for output, predictor in enumerate(iteration)
+    ]
+    return trees, np.ravel(estimator._baseline_prediction).astype(np.float64)
+
+
+def own_encoder(model: Any) -> Any:
+    """Return the encoder of categories inside a model of histogram boosting; None if there is none."""
+    has_encoder = type(model) in HISTOGRAM_BOOSTING and model.is_categorical_ is not None
+    return model._preprocessor.named_transformers_["encoder"] if has_encoder else None
 
 
 def _match_columns(estimator: Any, schema: Schema, name: str, named_categories: list[int] | None = None) -> Integers:
@@ -177,30 +177,30 @@ def _match_columns(estimator: Any, schema: Schema, name: str, named_categories: 
     )
 
 
-def read_tree(inside: Any, columns: Integers, *, output: int, scale: float = 1.0) -> DecisionTree:
-    """Return a tree of scikit-learn's own arrays: ``children_left`` is -1 at a leaf, ``value`` is (nodes, 1, width)."""
+def _read_tree(tree: Any, columns: Integers, *, output: int = 0, scale: float = 1.0) -> DecisionTree:
+    """Convert the arrays of a ``sklearn.tree`` tree: ``children_left`` is -1 at a leaf, ``value`` is (nodes, 1, k)."""
     check_time()
-    left = np.asarray(inside.children_left, dtype=np.int64)
+    left = np.asarray(tree.children_left, dtype=np.int64)
     leaf = left < 0
     return DecisionTree(
         output=output,
-        feature=columns[np.where(leaf, 0, inside.feature)],
-        threshold=at_most_float32(np.where(leaf, 0.0, inside.threshold)),
+        feature=columns[np.where(leaf, 0, tree.feature)],
+        threshold=at_most_float32(np.where(leaf, 0.0, tree.threshold)),
         left=left,
-        right=np.asarray(inside.children_right, dtype=np.int64),
-        default_left=np.asarray(inside.missing_go_to_left) != 0,
-        values=scale * np.asarray(inside.value, dtype=np.float64)[:, 0, :],
+        right=np.asarray(tree.children_right, dtype=np.int64),
+        default_left=np.asarray(tree.missing_go_to_left) != 0,
+        values=scale * np.asarray(tree.value, dtype=np.float64)[:, 0, :],
     )
 
 
-def read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Integers], output: int) -> DecisionTree:
-    """Return one tree of histogram boosting.
+def _read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Integers], output: int) -> DecisionTree:
+    """Convert one tree of histogram boosting.
 
     Args:
-        predictor: the tree, as scikit-learn holds it.
-        columns: which column of the model's inputs each of its features is.
-        codes: of categorical features, the model's own number of each category.
-        output: which output it adds to.
+        predictor: scikit-learn's tree.
+        columns: Input column of each feature.
+        codes: For features with categories, the model's code of each input number. Default: that number.
+        output: Output that the tree adds to.
     """
     nodes = predictor.nodes
     leaf = nodes["is_leaf"] != 0
@@ -210,9 +210,9 @@ def read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Inte
     for node in np.flatnonzero((nodes["is_categorical"] != 0) & ~leaf):
         words = np.asarray(predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]).astype(np.int64)
         bits = ((words[:, None] >> np.arange(32)) & 1).ravel() == 1
-        known = codes.get(int(feature[node]), np.arange(len(bits)))
-        # A category that the model has not met goes where a missing one goes.
-        left_categories[int(node)] = np.flatnonzero(np.where(known >= 0, bits[known], default_left[node]))
+        node_codes = codes.get(int(feature[node]), np.arange(len(bits)))
+        # A category that was absent from training takes the branch of missing values.
+        left_categories[int(node)] = np.flatnonzero(np.where(node_codes >= 0, bits[node_codes], default_left[node]))
     return DecisionTree(
         output=output,
         feature=columns[np.where(leaf, 0, feature)],
@@ -225,163 +225,13 @@ def read_histogram_tree(predictor: Any, columns: Integers, codes: dict[int, Inte
     )
 
 
-def _without_nan(categories: Any) -> list[Any]:
-    return [category for category in np.asarray(categories).tolist() if category is not None and category == category]
-
-
 def _accepts_missing(estimator: Any) -> bool:
-    """Return whether the model answers for somebody with nothing but missing values."""
+    """Return whether the model predicts for a row of missing values."""
     try:
-        _ask_rows(estimator.predict_proba, np.full((1, estimator.n_features_in_), np.nan))
+        with warnings.catch_warnings():
+            # The model may have been fitted to a data frame.
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            estimator.predict(np.full((1, estimator.n_features_in_), np.nan))
     except ValueError:
         return False
     return True
-
-
-def _ask_rows(method: Callable[[Any], Any], rows: Floats) -> Floats:
-    with warnings.catch_warnings():
-        # The model may have been fitted to a data frame; the rows here are in the order of its columns.
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return np.asarray(method(rows))
-
-
-# Tree classifiers behind preprocessing that acts on one attribute at a time, as ensembles over the attributes.
-
-MAX_FOLLOWED = 2**20
-"""Values of a whole number that a curve bends, each of which is compared with the thresholds of trees."""
-
-BOOSTERS = ("catboost", "lightgbm", "xgboost")
-TREES = frozenset(
-    {
-        "DecisionTreeClassifier",
-        "ExtraTreeClassifier",
-        "RandomForestClassifier",
-        "ExtraTreesClassifier",
-        "GradientBoostingClassifier",
-        "HistGradientBoostingClassifier",
-    }
-)
-SAME_SCORE = 1e-5
-"""Scores must be this close to the estimator's on people drawn from the domain; libraries add up in float32."""
-
-
-def read_tree_pipeline(box: EstimatorModel) -> TreeEnsemble | None:
-    """Return the trees of an estimator, alone, last in a ``Pipeline``, or found by a search; None if it has none.
-
-    Raises:
-        NotAdditiveError: a step before the trees mixes attributes, or is of an unknown kind.
-        ModelError: the trees do not fit what is before them.
-    """
-    model = getattr(box.model, "best_estimator_", box.model)
-    steps: list[tuple[str, Any]] = []
-    while type(model).__name__ == "Pipeline":
-        steps += model.steps[:-1]
-        model = getattr(model.steps[-1][1], "best_estimator_", model.steps[-1][1])
-    family = type(model).__module__.partition(".")[0]
-    if family not in BOOSTERS and type(model).__name__ not in TREES:
-        return None
-    if not steps and box.form == "frame":
-        cell.refuse_passthrough(estimator_columns(box))
-    if not steps and box.form == "numbers":
-        return _read_tree_model(model, box.schema)
-    if not steps and box.form == "frame" and family != "sklearn":
-        # The library's own categories are matched by their names.
-        return _read_tree_model(model, box.schema)
-    columns = estimator_columns(box)
-    for name, step in steps:
-        columns = transform_columns(step, columns, name, box.name)
-    categorical = getattr(model, "is_categorical_", None)
-    if categorical is not None:
-        # An encoder of its own numbers the categories and puts them first.
-        encoder = model._preprocessor.named_transformers_["encoder"]
-        encoded = transform_columns(encoder, columns[categorical], "the model's encoder", box.name)
-        columns = np.concatenate([encoded, columns[~categorical]])
-    return _trees_over_columns(columns, model, box)
-
-
-BENT = (
-    "the trees compare a number that a curve bends (a logarithm, a power, quantiles): rounding of the curve "
-    "leaves open on which side of a threshold some values are, unless they are whole numbers that can be tried one by "
-    f"one, up to {MAX_FOLLOWED:,} of them"
-)
-
-
-def list_bent(columns: cell.Cells, trees: TreeEnsemble, schema: Schema, name: str) -> cell.Cells:
-    """Return columns in which each curve of a whole number is listed: bins of values that no threshold tells apart.
-
-    Args:
-        columns: what the trees look at.
-        trees: over plain columns.
-        schema: of the attributes.
-        name: how to call the model.
-
-    Raises:
-        NotAdditiveError: a number has fractions or too many values.
-    """
-    listed = columns.copy()
-    for i, column in enumerate(columns):
-        if not isinstance(column, cell.CurveCell):
-            continue
-        attribute = schema.attributes[column.attribute]
-        if attribute.size is None or attribute.size > MAX_FOLLOWED:
-            raise NotAdditiveError(BENT, location=name)
-        entries = attribute.domain()
-        values = cell.evaluate_cell(column, attribute, entries)
-        nodes = trees.nodes
-        asked = (nodes.feature == i) & (nodes.left >= 0)
-        zero = [-ZERO_THRESHOLD, ZERO_THRESHOLD] if (nodes.zero_missing & asked).any() else []
-        ends = np.sort(np.concatenate([nodes.threshold[asked], zero]))
-        side = np.searchsorted(ends, values)
-        if (nodes.set_start[asked] >= 0).any():
-            raise NotAdditiveError(BENT, location=name)
-        starts = np.flatnonzero(np.diff(side)) + 1
-        listed[i] = (
-            cell.ListedCell(column.attribute, values[np.concatenate([[0], starts])], entries[starts])
-            if len(starts)
-            else cell.ListedCell(None, values[:1])
-        )
-    return listed
-
-
-def _trees_over_columns(columns: cell.Cells, model: Any, box: EstimatorModel) -> TreeEnsemble:
-    """Return the trees over columns that are functions of one attribute each."""
-    cell.refuse_passthrough(columns)
-    for column in columns:
-        if isinstance(column, cell.ListedCell) and column.values.dtype.kind not in "fiub":
-            raise NotAdditiveError("the trees look at words", location=box.name)
-    encoded = getattr(model, "is_categorical_", None) is not None
-    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    if len(names) != len(columns) or encoded:
-        names = [f"f{i}" for i in range(len(columns))]
-    target = box.schema.target.model_dump()
-    attributes = [{"name": name, "kind": "real", "lower": 0, "upper": 1, "encoding": "value"} for name in names]
-    taken = target["name"]
-    while taken in names:
-        taken += "_"
-    plain = Schema.parse({"target": target | {"name": taken}, "attributes": attributes})
-    if encoded:
-        read = _histogram_ensemble(model, plain, np.arange(len(columns)), {}, box.name)
-    else:
-        read = _read_tree_model(model, plain)
-    columns = list_bent(columns, read, box.schema, box.name)
-    labels = ensemble_labels(box.schema, list(read.classes), location=box.name)
-    trees = dataclasses.replace(
-        read,
-        schema=box.schema,
-        columns=columns,
-        classes=labels.classes,
-        favourable=labels.favourable,
-        takes_missing=False,
-    )
-    from evenhand.population.independent import uniform_population
-
-    people = uniform_population(box.schema).sample(256, np.random.default_rng(0))
-    if np.abs(trees.scores(people) - box.scores(people)).max() > SAME_SCORE:
-        raise NotAdditiveError("read from the inside, it gives other scores than when asked", location=box.name)
-    return trees
-
-
-def _read_tree_model(model: Any, schema: Schema) -> TreeEnsemble:
-    if type(model).__module__.partition(".")[0] in BOOSTERS:
-        return read_booster(model, schema)
-    return read_sklearn_trees(model, schema)

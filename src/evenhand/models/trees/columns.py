@@ -37,6 +37,30 @@ class FeatureColumns:
         return categories if codes is None else np.flatnonzero(np.isin(codes, categories) & (codes >= 0))
 
 
+def match_features(
+    schema: Schema, features: int, names: Sequence[str], categories: Mapping[int, Sequence[Any]], *, location: str
+) -> FeatureColumns:
+    """Match the features of a model, and the categories that it numbers itself, with the schema.
+
+    Args:
+        schema: Schema of the inputs.
+        features: Number of features.
+        names: Names of the features, or nothing.
+        categories: Categories behind the codes 0, 1, ... of a feature.
+        location: Name of the model.
+
+    Raises:
+        ModelError: as ``match_columns`` and ``category_codes``.
+    """
+    positions = match_columns(schema, features, names, location=location, named_categories=list(categories))
+    codes = {
+        feature: category_codes(schema, int(positions[feature]), listed, by_name=True, location=location)
+        for feature, listed in categories.items()
+        if 0 <= feature < features
+    }
+    return FeatureColumns(positions, codes)
+
+
 def match_columns(
     schema: Schema, features: int, names: Sequence[str], *, location: str, named_categories: Sequence[int] = ()
 ) -> Integers:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -35,7 +35,7 @@ from sklearn.svm import LinearSVC
 from evenhand.errors import ModelError, NotAdditiveError
 from evenhand.models import wrap_estimator
 from evenhand.models.additive.cells import MAX_LISTED
-from evenhand.models.readers.sklearn_tables import read_sklearn
+from evenhand.models.readers.estimators import read_estimator
 from evenhand.models.white_box import extract_white_box
 from evenhand.population import uniform_population
 from evenhand.schema import Schema, decode, encode, infer_schema
@@ -155,7 +155,7 @@ CLASSIFIERS = {
 
 def check(pipeline, schema, frame, people):
     box = wrap_estimator(pipeline, schema, like=frame)
-    network = read_sklearn(pipeline, schema, like=frame)
+    network = read_estimator(wrap_estimator(pipeline, schema, like=frame))
     assert (network.classes, network.favourable) == (box.classes, box.favourable)
     scores = box.scores(people)
     np.testing.assert_allclose(network.scores(people), scores, atol=DOUBLE)
@@ -203,7 +203,7 @@ def test_a_pipeline_gives_scikit_learns_numbers(preparation, classifier, labels)
 
 def test_bins_begin_exactly_where_scikit_learn_says():
     pipeline = make_pipeline(usual(), LogisticRegression()).fit(FRAME, GRANTED)
-    network = read_sklearn(pipeline, PEOPLE, like=FRAME)
+    network = read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
     steps = network.parts[1]
     assert len(steps.cuts) == 3
     transform = pipeline[0].named_transformers_["bins"].transform
@@ -252,7 +252,7 @@ def test_any_schema_and_mixture_of_steps(schema, data, seed):
     given_labels = set(pipeline.classes_)
     if "yes" in given_labels and len(given_labels) > 1:
         scores = wrap_estimator(pipeline, schema, like=frame).scores(people)
-        network = read_sklearn(pipeline, schema, like=frame)
+        network = read_estimator(wrap_estimator(pipeline, schema, like=frame))
         np.testing.assert_allclose(network.scores(people), scores, atol=1e-7)
         more = sample(schema, 400, seed + 1)
         np.testing.assert_allclose(
@@ -284,9 +284,9 @@ def test_a_model_that_answers_0_and_1_means_the_favourable_label_by_1(labels, cl
     pipeline = make_pipeline(usual(), LogisticRegression()).fit(FRAME, target)
     if classes is None and labels != [False, True]:
         with pytest.raises(ModelError, match="labels 'no', 'yes'"):
-            read_sklearn(pipeline, PEOPLE, like=FRAME)
+            read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
     else:
-        network = read_sklearn(pipeline, PEOPLE, like=FRAME)
+        network = read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
         assert network.classes[network.favourable] == "yes"
 
 
@@ -350,7 +350,7 @@ NUMBERS = ["age", "income", "debt"]
     ("step", "says"),
     [
         (FunctionTransformer(shorten), r"step 'columntransformer/only' \(FunctionTransformer\).*may mix attributes"),
-        (FunctionTransformer(np.abs), "absolute of a number that has too many values to list may turn it"),
+        (FunctionTransformer(np.abs), "absolute may not be monotone on a number"),
         (Normalizer(), r"\(Normalizer\).*may mix attributes"),
         (PCA(2), r"\(PCA\).*may mix attributes"),
         (PolynomialFeatures(), r"\(PolynomialFeatures\)"),
@@ -367,7 +367,7 @@ def test_steps_that_cannot_be_read_are_named(step, says):
     prepare = ColumnTransformer([("only", step, NUMBERS)])
     pipeline = make_pipeline(prepare, Perceptron()).fit(FRAME, GRANTED)
     with pytest.raises(NotAdditiveError, match=says) as refusal:
-        read_sklearn(pipeline, PEOPLE, like=FRAME)
+        read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
     assert "black box" in refusal.value.hint
     with pytest.raises(NotAdditiveError, match="everything else still runs"):
         extract_white_box(wrap_estimator(pipeline, PEOPLE, like=FRAME))
@@ -376,21 +376,24 @@ def test_steps_that_cannot_be_read_are_named(step, says):
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (RandomForestClassifier(3), "a RandomForestClassifier is neither"),
-        (MLPClassifier((3,), activation="tanh", max_iter=2), "a MLPClassifier with tanh activation is neither"),
+        (KNeighborsClassifier(3), "a KNeighborsClassifier is not a linear model"),
+        (
+            MLPClassifier((3,), activation="tanh", max_iter=2),
+            "a MLPClassifier with tanh activation is not a linear model",
+        ),
     ],
 )
 def test_classifiers_that_cannot_be_read_are_named(model, says):
     pipeline = make_pipeline(usual(), model).fit(FRAME, GRANTED)
     with pytest.raises(NotAdditiveError, match=says):
-        read_sklearn(pipeline, PEOPLE, like=FRAME)
+        read_estimator(wrap_estimator(pipeline, PEOPLE, like=FRAME))
 
 
 def test_probabilities_of_another_kind_are_noticed():
     # Three logistic regressions, one against the rest each, whose probabilities are then divided by their sum.
     pipeline = make_pipeline(usual(), SGDClassifier(loss="log_loss", random_state=0)).fit(FRAME, OUTCOME)
     with pytest.raises(NotAdditiveError, match="one against the rest"):
-        read_sklearn(pipeline, THREE, like=FRAME)
+        read_estimator(wrap_estimator(pipeline, THREE, like=FRAME))
 
 
 def test_one_value_in_a_thousand_that_a_step_refuses_is_found():
@@ -406,7 +409,7 @@ def test_one_value_in_a_thousand_that_a_step_refuses_is_found():
     pipeline = make_pipeline(OneHotEncoder(handle_unknown="error"), LogisticRegression()).fit(frame, target)
     wrap_estimator(pipeline, schema, like=frame)
     with pytest.raises(ModelError, match=r"step 'onehotencoder'.*unknown categories \['town 999'\]"):
-        read_sklearn(pipeline, schema, like=frame)
+        read_estimator(wrap_estimator(pipeline, schema, like=frame))
 
 
 def test_a_pipeline_trained_on_adult():

@@ -1,0 +1,218 @@
+"""Scikit-learn estimators, and boosted trees behind scikit-learn's preprocessing, as white boxes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import NotAdditiveError
+from evenhand.models.additive.cells import Cells, CurveCell, ListedCell, evaluate_cell, refuse_passthrough
+from evenhand.models.additive.linear import LinearTensor, affine, build_network, relu
+from evenhand.models.additive.network import AdditiveNetwork
+from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.blackbox.number_model import NumberModel
+from evenhand.models.readers.boosters import booster_library, read_booster
+from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
+from evenhand.models.readers.sklearn_columns import estimator_columns, is_kind, transform_columns
+from evenhand.models.readers.sklearn_trees import is_sklearn_trees, own_encoder, read_sklearn_trees
+from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, ensemble_labels
+from evenhand.population.independent import uniform_population
+from evenhand.schema.schema import Schema
+
+LINEAR_MODELS = frozenset(
+    {
+        "ARDRegression",
+        "BayesianRidge",
+        "ElasticNet",
+        "ElasticNetCV",
+        "HuberRegressor",
+        "Lars",
+        "Lasso",
+        "LassoCV",
+        "LassoLars",
+        "LinearRegression",
+        "LinearSVC",
+        "LinearSVR",
+        "LogisticRegression",
+        "LogisticRegressionCV",
+        "PassiveAggressiveClassifier",
+        "Perceptron",
+        "QuantileRegressor",
+        "Ridge",
+        "RidgeCV",
+        "RidgeClassifier",
+        "RidgeClassifierCV",
+        "SGDClassifier",
+        "SGDRegressor",
+        "TheilSenRegressor",
+    }
+)
+MAX_LISTED_CURVE = 2**20
+"""Maximum number of values of a whole number behind a curve, each of which is compared with the thresholds."""
+
+NETWORK_TOLERANCE = 1e-6
+TREE_TOLERANCE = 1e-5
+"""Maximum difference from the estimator's scores, or from its numbers in units of their size; XGBoost adds in
+float32."""
+
+
+def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeEnsemble:
+    """Convert a fitted estimator, alone, last in a ``Pipeline``, or the best one of a search.
+
+    A linear model or a perceptron (relu or identity) becomes a network; a tree, a forest or boosted trees become an
+    ensemble. Steps before it must act on one attribute at a time: scalers, encoders, binning, imputation, selection of
+    columns, ``ColumnTransformer``. The estimator's ledger is charged for a comparison of answers.
+
+    Raises:
+        NotAdditiveError: a step or the estimator is of another kind; the message names it.
+        ModelError: the estimator does not fit the schema, or the steps before it.
+    """
+    model = box.model if isinstance(box, EstimatorModel) else getattr(box.function, "__self__", None)
+    steps: list[tuple[str, Any]] = []
+    model = getattr(model, "best_estimator_", model)
+    while is_kind(model, {"Pipeline"}):
+        steps += model.steps[:-1]
+        model = getattr(model.steps[-1][1], "best_estimator_", model.steps[-1][1])
+    library = booster_library(model)
+    has_trees = library is not None or is_sklearn_trees(model)
+    columns = estimator_columns(box)
+    takes_inputs = box.form == "numbers" or (box.form == "frame" and library is not None)
+    if has_trees and takes_inputs and not steps and not box.schema.target.is_number:
+        # The library's own categories are matched by name.
+        refuse_passthrough(columns)
+        return _read_trees(model, box.schema)
+    for step_name, step in steps:
+        columns = transform_columns(step, columns, step_name, box.name)
+    white_box: AdditiveNetwork | TreeEnsemble
+    if has_trees:
+        white_box = _trees_over_columns(columns, model, box)
+    else:
+        outputs = _network_outputs(model, columns, box.name)
+        classes, favourable = (box.classes, box.favourable) if isinstance(box, EstimatorModel) else ((), 0)
+        white_box = build_network(box.schema, outputs, classes, favourable, name=box.name)
+    _check_same_answers(white_box, box)
+    return white_box
+
+
+def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
+    """Compute the outputs of a linear model or a perceptron, before its last activation."""
+    kind = type(model).__name__
+    with locate_errors(f"the estimator {kind}", location=name):
+        refuse_passthrough(columns)
+        if is_kind(model, LINEAR_MODELS):
+            return affine(columns, np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_))
+        if is_kind(model, {"MLPClassifier", "MLPRegressor"}) and model.activation in ("relu", "identity"):
+            outputs = affine(columns, model.coefs_[0], model.intercepts_[0])
+            for weights, bias in zip(model.coefs_[1:], model.intercepts_[1:], strict=True):
+                outputs = affine(relu(outputs) if model.activation == "relu" else outputs, weights, bias)
+            return outputs
+    activation = f" with {model.activation} activation" if hasattr(model, "activation") else ""
+    raise NotAdditiveError(
+        f"a {kind}{activation} is not a linear model, a ReLU network or a tree model that can be read",
+        location=name,
+        hint=BLACK_BOX_HINT,
+    )
+
+
+def _read_trees(model: Any, schema: Schema, *, encoded: bool = False) -> TreeEnsemble:
+    if booster_library(model) is not None:
+        return read_booster(model, schema)
+    return read_sklearn_trees(model, schema, encoded=encoded)
+
+
+def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | NumberModel) -> TreeEnsemble:
+    """Convert trees whose input columns are functions of one attribute each."""
+    encoder = own_encoder(model)
+    if encoder is not None:
+        categorical = model.is_categorical_
+        codes = transform_columns(encoder, columns[categorical], "the model's encoder", box.name)
+        columns = np.concatenate([codes, columns[~categorical]])
+    refuse_passthrough(columns)
+    for column in columns:
+        if isinstance(column, ListedCell) and column.values.dtype.kind not in "fiub":
+            raise NotAdditiveError("the trees compare words", location=box.name)
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    if len(names) != len(columns) or encoder is not None:
+        names = [f"f{i}" for i in range(len(columns))]
+    target_name = box.schema.target.name
+    while target_name in names:
+        target_name += "_"
+    # The trees are read over plain numbers first, and these are then replaced by the columns.
+    attributes = [{"name": name, "kind": "real", "lower": 0, "upper": 1, "encoding": "value"} for name in names]
+    target = box.schema.target.model_dump() | {"name": target_name}
+    plain_schema = Schema.parse({"target": target, "attributes": attributes})
+    trees = _read_trees(model, plain_schema, encoded=encoder is not None)
+    columns = _list_curves(columns, trees, box.schema, box.name)
+    classes, favourable = trees.classes, trees.favourable
+    if classes:
+        classes, favourable, _ = ensemble_labels(box.schema, list(classes), location=box.name)
+    return dataclasses.replace(
+        trees, schema=box.schema, columns=columns, classes=classes, favourable=favourable, takes_missing=False
+    )
+
+
+def _list_curves(columns: Cells, trees: TreeEnsemble, schema: Schema, name: str) -> Cells:
+    """Replace each curve of a whole number by bins of values that no threshold separates.
+
+    Args:
+        columns: Input columns of the trees.
+        trees: Trees over plain columns.
+        schema: Schema of the attributes.
+        name: Name of the model.
+
+    Raises:
+        NotAdditiveError: the number behind a curve has fractions or too many values.
+    """
+    columns = columns.copy()
+    nodes = trees.nodes
+    for i, column in enumerate(columns):
+        if not isinstance(column, CurveCell):
+            continue
+        attribute = schema.attributes[column.attribute]
+        splits = (nodes.feature == i) & (nodes.left >= 0)
+        too_large = attribute.size is None or attribute.size > MAX_LISTED_CURVE
+        if too_large or (nodes.set_start[splits] >= 0).any():
+            raise NotAdditiveError(
+                "the trees compare a curve of a number (a logarithm, a power, quantiles): rounding of the curve leaves "
+                "open on which side of a threshold some values are, unless the number is an integer of at most "
+                f"{MAX_LISTED_CURVE:,} values",
+                location=name,
+            )
+        entries = attribute.domain()
+        values = evaluate_cell(column, attribute, entries)
+        zero = [-ZERO_THRESHOLD, ZERO_THRESHOLD] if nodes.zero_missing[splits].any() else []
+        thresholds = np.sort(np.concatenate([nodes.threshold[splits], zero]))
+        starts = np.flatnonzero(np.diff(np.searchsorted(thresholds, values))) + 1
+        columns[i] = (
+            ListedCell(column.attribute, values[np.concatenate([[0], starts])], entries[starts])
+            if len(starts)
+            else ListedCell(None, values[:1])
+        )
+    return columns
+
+
+def _check_same_answers(white_box: AdditiveNetwork | TreeEnsemble, box: EstimatorModel | NumberModel) -> None:
+    """Compare the answers of a white box and its estimator on rows drawn from the domain.
+
+    Raises:
+        NotAdditiveError: they differ.
+    """
+    people = uniform_population(box.schema).sample(256, np.random.default_rng(0))
+    if isinstance(box, NumberModel):
+        numbers = box.predict_numbers(people)
+        largest = np.abs(white_box.predict_numbers(people) - numbers).max()
+        same = bool(largest <= TREE_TOLERANCE * (1 + np.abs(numbers).max()))
+    elif box.label_only:
+        same = np.array_equal(white_box.predict(people), box.predict(people))
+    else:
+        tolerance = TREE_TOLERANCE if isinstance(white_box, TreeEnsemble) else NETWORK_TOLERANCE
+        same = bool(np.abs(white_box.scores(people) - box.scores(people)).max() <= tolerance)
+    if not same:
+        raise NotAdditiveError(
+            "the white box gives other answers than the estimator, whose scores may not be the sigmoid or softmax of a "
+            "sum over attributes (one against the rest, perhaps)",
+            location=box.name,
+            hint=BLACK_BOX_HINT,
+        )

@@ -1,0 +1,401 @@
+"""Preprocessing of scikit-learn as one cell per column, where each step acts on one attribute at a time.
+
+Steps that do so are listed by their exact type. Their arithmetic is not repeated here: each fitted step is called on
+rows in which one attribute takes all values of its domain, and the results fill the tables. A number with too many
+values to list passes through scalers as a line, through ``KBinsDiscretizer`` as exact bins, and through logarithms,
+powers and quantiles as a monotone curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evenhand.core.time_limit import check_time
+from evenhand.core.typing import Floats
+from evenhand.errors import NotAdditiveError
+from evenhand.models.additive.cells import (
+    MAX_LISTED,
+    Cell,
+    Cells,
+    CurveCell,
+    ListedCell,
+    PassthroughCell,
+    RampCell,
+    Values,
+    apply_jointly,
+    cell_arithmetic,
+    cell_array,
+    column_cell,
+    constant_cells,
+    first_true,
+    plain_inputs,
+    refuse_passthrough,
+)
+from evenhand.models.additive.network import MonotoneCurve
+from evenhand.models.blackbox.estimator import EstimatorModel
+from evenhand.models.blackbox.number_model import NumberModel
+from evenhand.models.blackbox.questions import model_input, refusal_error
+from evenhand.models.readers.reading import locate_errors
+from evenhand.schema.schema import Schema
+
+SCALERS = frozenset({"MaxAbsScaler", "MinMaxScaler", "RobustScaler", "StandardScaler"})
+COLUMN_BY_COLUMN = SCALERS | {
+    "Binarizer",
+    "FunctionTransformer",
+    "OrdinalEncoder",
+    "PowerTransformer",
+    "QuantileTransformer",
+    "SimpleImputer",
+}
+CURVES = frozenset({"FunctionTransformer", "PowerTransformer", "QuantileTransformer"})
+SELECTORS = frozenset({"SelectKBest", "SelectPercentile", "VarianceThreshold"})
+
+CURVE_PROBES = 4097
+"""Number of evenly spaced places at which a curve is checked to be monotone."""
+
+MONOTONE: dict[str, tuple[float, float]] = {
+    "arcsinh": (-math.inf, math.inf),
+    "arctan": (-math.inf, math.inf),
+    "cbrt": (-math.inf, math.inf),
+    "exp": (-math.inf, math.inf),
+    "exp2": (-math.inf, math.inf),
+    "expm1": (-math.inf, math.inf),
+    "log": (0.0, math.inf),
+    "log10": (0.0, math.inf),
+    "log1p": (-1.0, math.inf),
+    "log2": (0.0, math.inf),
+    "sinh": (-math.inf, math.inf),
+    "sqrt": (0.0, math.inf),
+    "square": (0.0, math.inf),
+    "tanh": (-math.inf, math.inf),
+}
+"""Interval on which each function of NumPy increases."""
+
+FUNCTION_ERROR = 16 * 2.0**-52
+"""Bound on the relative error of elementary functions in NumPy and SciPy, which state 4 units in the last place."""
+
+STEEPEST_QUANTILE = 2e6
+"""Slope of the normal quantile function at 1e-7, beyond which scikit-learn clips: sqrt(2 pi) exp(5.2**2 / 2)."""
+
+LARGEST_CURVE_ERROR = 2.0**-20
+"""Maximum error of a curve, in units of its rise."""
+
+ROUNDINGS = 64
+"""Maximum distance of a scaler from the line through its ends, in units of rounding; a larger one is a bend."""
+
+
+def estimator_columns(box: EstimatorModel | NumberModel) -> Cells:
+    """Compute the input columns of an estimator, in its order."""
+    schema = box.schema
+    if box.form == "numbers":
+        return plain_inputs(schema)
+
+    def read(position: int, entries: Floats) -> Values:
+        single = Schema(target=schema.target, attributes=(schema.attributes[position],))
+        name = schema.names[position]
+        inputs = model_input(
+            single, entries[:, None], box.form, like=box.like, columns=[name], types=box.types, location=box.name
+        )
+        return np.asarray(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)[:, 0]
+
+    def column(name: str) -> Cell | PassthroughCell:
+        if name in schema.passthrough:
+            return PassthroughCell(name)
+        position = schema.position(name)
+        return column_cell(position, schema.attributes[position], partial(read, position))
+
+    return cell_array([column(name) for name in box.columns or schema.names])
+
+
+def is_kind(step: Any, kinds: Collection[str]) -> bool:
+    """Return whether a step is of a listed type of scikit-learn; a subclass is not, since it may compute otherwise."""
+    return type(step).__module__.split(".")[0] == "sklearn" and type(step).__name__ in kinds
+
+
+def transform_columns(step: Any, columns: Cells, path: str, name: str) -> Cells:
+    """Compute the output columns of a fitted preprocessing step.
+
+    Args:
+        step: Transformer, ``Pipeline``, ``ColumnTransformer`` or ``"passthrough"``.
+        columns: Input columns.
+        path: Names of the steps around it and its own, for errors.
+        name: Name of the model.
+
+    Raises:
+        NotAdditiveError: the step mixes attributes, or is of an unknown kind.
+    """
+    if step is None or step == "passthrough" or (is_kind(step, {"FunctionTransformer"}) and step.func is None):
+        return columns
+    if is_kind(step, {"Pipeline"}):
+        for inner_name, inner in step.steps:
+            columns = transform_columns(inner, columns, f"{path}/{inner_name}", name)
+        return columns
+    if is_kind(step, {"ColumnTransformer"}):
+        return _transform_blocks(step, columns, path, name)
+    with locate_errors(f"the step {path!r} ({type(step).__name__})", location=name):
+        if is_kind(step, SELECTORS):
+            return np.asarray(columns[step.get_support(indices=True)])
+        refuse_passthrough(columns)
+        return _FittedStep(step, columns).outputs()
+
+
+def _transform_blocks(step: Any, columns: Cells, path: str, name: str) -> Cells:
+    blocks: list[Cells] = [columns[:0]]
+    for inner_name, inner, _ in step.transformers_:
+        # Columns can be selected in many ways; this is the selection that scikit-learn resolved when it was fitted.
+        places = list(step._transformer_to_input_indices.get(inner_name, ()))
+        if (isinstance(inner, str) and inner == "drop") or not places:
+            continue
+        block = transform_columns(inner, columns[places], f"{path}/{inner_name}", name)
+        weight = (step.transformer_weights or {}).get(inner_name)
+        blocks.append(block if weight is None else cell_arithmetic("Mul", block, constant_cells(np.array(weight))))
+    return np.concatenate(blocks)
+
+
+class _FittedStep:
+    """A fitted transformer and its input columns."""
+
+    def __init__(self, step: Any, columns: Cells) -> None:
+        self.step = step
+        self.columns: list[Cell] = list(columns)
+        self.owners = _column_owners(step, len(columns))
+        self.example = [_example_value(column) for column in self.columns]
+
+    def outputs(self) -> Cells:
+        """Compute the output columns, each a function of the attribute of its input column."""
+        cells: dict[int, Cell] = {}
+        listed = [(j, column) for j, column in enumerate(self.columns) if isinstance(column, ListedCell)]
+        for attribute in {column.attribute for _, column in listed}:
+            inputs = [j for j, column in listed if column.attribute == attribute]
+            places = [o for o, owner in enumerate(self.owners) if owner in inputs]
+
+            def values(*columns: Values, inputs: list[int] = inputs, places: list[int] = places) -> tuple[Values, ...]:
+                return tuple(self._call(dict(zip(inputs, columns, strict=True)))[:, places].T)
+
+            cells.update(zip(places, apply_jointly(values, [self.columns[j] for j in inputs]), strict=True))
+        for j, column in enumerate(self.columns):
+            places = [o for o, owner in enumerate(self.owners) if owner == j]
+            if isinstance(column, RampCell):
+                transform = self._bin_cells if type(self.step).__name__ == "KBinsDiscretizer" else self._lines
+                cells.update(zip(places, transform(j, column, places), strict=True))
+            elif isinstance(column, CurveCell):
+                cells.update(zip(places, self._scaled_curves(j, column, places), strict=True))
+        return cell_array([cells[o] for o in range(len(self.owners))])
+
+    def _call(self, columns: dict[int, Values]) -> Values:
+        """Call the step on rows that differ in some columns only, shape (rows, outputs)."""
+        check_time()
+        rows = len(next(iter(columns.values())))
+        table = [columns.get(j, np.repeat(value, rows)) for j, value in enumerate(self.example)]
+        names = getattr(self.step, "feature_names_in_", None)
+        inputs: Any
+        if names is not None:
+            import pandas as pd
+
+            inputs = pd.DataFrame(dict(zip(names, table, strict=True)))
+        elif all(column.dtype.kind in "fiub" for column in table):
+            inputs = np.column_stack(table)
+        else:
+            inputs = np.column_stack([column.astype(object) for column in table])
+        try:
+            result = self.step.transform(inputs)
+        except Exception as error:
+            raise refusal_error(error, location="transform") from error
+        result = result.toarray() if hasattr(result, "toarray") else result
+        result = np.asarray(result.to_numpy() if hasattr(result, "to_numpy") else result)
+        if result.shape != (rows, len(self.owners)):
+            raise NotAdditiveError(
+                f"it returns {result.shape[-1]} columns, expected {len(self.owners)}, so the attribute behind each "
+                "column is unclear"
+            )
+        return result
+
+    def _output(self, j: int, values: Values, output: int) -> Floats:
+        """Compute one output column where input column j has these values."""
+        return np.asarray(self._call({j: values})[:, output].astype(np.float64))
+
+    def _lines(self, j: int, line: RampCell, outputs: Sequence[int]) -> list[Cell]:
+        """Transform a number with too many values to list."""
+        ends = np.array([line.low, line.high])
+        if is_kind(self.step, CURVES):
+            before = line.computed(ends).astype(np.float64)
+            return [
+                self._curve(
+                    j, line, o, error=_curve_error(self.step, j, before, self._output(j, line.computed(ends), o))
+                )
+                for o in outputs
+            ]
+        if not self._keeps_lines():
+            raise NotAdditiveError(
+                "it bends a number that has too many values to list; describe the number as ordinal, with `edges`, or "
+                "as an integer with a smaller range"
+            )
+        probes = np.linspace(line.low, line.high, 9)
+        if line.high - line.low > MAX_LISTED:
+            probes[1:-1] = np.floor(probes[1:-1])  # an integer attribute has nothing in between
+        table = self._call({j: line.computed(probes)})
+        precision = np.finfo(table.dtype if table.dtype.kind == "f" else np.float64).eps
+        cells: list[Cell] = []
+        for o in outputs:
+            numbers = table[:, o].astype(np.float64)
+            first, last = numbers[0], numbers[-1]
+            slope = (last - first) / (line.high - line.low) if line.high > line.low else 0.0
+            intercept = first - slope * line.low
+            deviation = np.abs(numbers - (slope * probes + intercept)).max()
+            if deviation > ROUNDINGS * precision * max(abs(first), abs(last), abs(intercept)):
+                cells.append(self._curve(j, line, o, error=0.0))  # clipped: each operation is rounded monotonically
+                continue
+            if slope == 0:
+                cells.append(ListedCell(None, table[:1, o]))
+                continue
+
+            def compute_output(entries: Floats, o: int = o) -> Values:
+                return np.asarray(self._call({j: line.computed(entries)})[:, o])
+
+            cells.append(RampCell(line.attribute, slope, intercept, line.low, line.high, compute_output, False))
+        return cells
+
+    def _keeps_lines(self) -> bool:
+        """Return whether the step scales and shifts numbers, or leaves them unchanged."""
+        missing = getattr(self.step, "missing_values", None)
+        fills_gaps = is_kind(self.step, {"SimpleImputer"}) and isinstance(missing, float) and math.isnan(missing)
+        return fills_gaps or is_kind(self.step, SCALERS)
+
+    def _scaled_curves(self, j: int, cell: CurveCell, outputs: Sequence[int]) -> list[Cell]:
+        """Scale a curve. The operations of a scaler are monotone as rounded, and scale the curve's error too.
+
+        The factor is measured between the ends of the curve; a step that clips inside is refused.
+        """
+        if not self._keeps_lines() or getattr(self.step, "clip", False):
+            raise NotAdditiveError("it bends a number once more that has too many values to list")
+        before = np.array(cell.curve.ends)
+        cells: list[Cell] = []
+        for o in outputs:
+            after = self._output(j, before, o)
+            factor = abs(after[1] - after[0]) / abs(before[1] - before[0])
+            cells.append(self._curve(j, cell, o, error=2 * factor * cell.curve.error))
+        return cells
+
+    def _curve(self, j: int, cell: RampCell | CurveCell, output: int, *, error: float) -> Cell:
+        before = cell if isinstance(cell, RampCell) else cell.curve
+
+        def compute_output(entries: Floats) -> Floats:
+            return self._output(j, before.computed(entries), output)
+
+        probes = compute_output(np.linspace(before.low, before.high, CURVE_PROBES))
+        if not np.isfinite(probes).all():
+            raise NotAdditiveError("it makes numbers of the domain infinite or undefined")
+        if (np.diff(probes) < -2 * error).any():
+            raise NotAdditiveError("it decreases along a number that has too many values to list")
+        rise = probes[-1] - probes[0]
+        if rise <= 0:
+            return ListedCell(None, probes[:1])
+        if error > LARGEST_CURVE_ERROR * rise:
+            raise NotAdditiveError("its rounding error is too large for a number that has too many values to list")
+        return CurveCell(cell.attribute, MonotoneCurve(compute_output, before.low, before.high, error))
+
+    def _bin_cells(self, j: int, line: RampCell, outputs: Sequence[int]) -> list[Cell]:
+        """Find the exact entry at which each bin of ``KBinsDiscretizer`` starts."""
+        edges = np.asarray(self.step.bin_edges_[j], dtype=np.float64)[1:-1]
+
+        def reaches(entries: Floats, edges: Floats) -> Values:
+            numbers = line.computed(entries)
+            return (numbers if self.step.dtype is None else numbers.astype(self.step.dtype)) >= edges
+
+        low, high = np.full(len(edges), line.low), np.full(len(edges), line.high)
+        edges = edges[~reaches(low, edges) & reaches(high, edges)]
+        low, high = low[: len(edges)], high[: len(edges)]
+        cuts = np.unique(first_true(lambda entries: reaches(entries, edges), low, high))
+        values = self._call({j: line.computed(np.concatenate([[line.low], cuts]))})
+        if not len(cuts):
+            return [ListedCell(None, values[:1, o]) for o in outputs]
+        return [ListedCell(line.attribute, values[:, o], cuts) for o in outputs]
+
+
+def _example_value(column: Cell) -> Values:
+    """Return one value of a column, shape (1,)."""
+    if isinstance(column, ListedCell):
+        return column.values[:1]
+    line = column.curve if isinstance(column, CurveCell) else column
+    return np.asarray(line.computed(np.array([line.low])))
+
+
+def _curve_error(step: Any, j: int, entries: Floats, values: Floats) -> float:
+    """Bound the distance between a computed column and an increasing or decreasing function.
+
+    Args:
+        step: Fitted FunctionTransformer of a listed function, QuantileTransformer or PowerTransformer.
+        j: Position of the column.
+        entries, values: Inputs and outputs at both ends of the domain, shape (2,).
+
+    Raises:
+        NotAdditiveError: the function is not monotone on the domain.
+    """
+    largest = float(np.abs(values).max())
+    if is_kind(step, {"FunctionTransformer"}):
+        low, high = MONOTONE.get(step.func.__name__, (math.inf, -math.inf))
+        if entries[0] < low or entries[1] > high:
+            raise NotAdditiveError(
+                f"{step.func.__name__} may not be monotone on a number that has too many values to list"
+            )
+        return FUNCTION_ERROR * largest
+    if is_kind(step, {"QuantileTransformer"}):
+        steepest = STEEPEST_QUANTILE if step.output_distribution == "normal" else 1.0
+        return FUNCTION_ERROR * (steepest + largest)
+    power, scaler = float(step.lambdas_[j]), getattr(step, "_scaler", None)
+    if step.method == "box-cox":
+        bases, powers = entries, [power, power]
+    else:
+        # y = ((1 + x)**p - 1) / p above zero, and the same with 2 - p and 1 - x below (Yeo and Johnson 2000).
+        bases, powers = 1 + np.abs(entries), [power if entry >= 0 else 2 - power for entry in entries]
+    error = 0.0
+    for base, exponent in zip(bases, powers, strict=True):
+        # Computed as expm1(p log(base)) / p or as (base**p - 1) / p: the second cancels where p is small.
+        inner = abs(exponent * math.log(base))
+        size = (max(base**exponent, 1.0) + 1) / abs(exponent) if exponent else abs(math.log(base))
+        error = max(error, FUNCTION_ERROR * (1 + inner) * size)
+    if step.standardize and scaler is not None:
+        shift = abs(float(scaler.mean_[j])) if scaler.mean_ is not None else 0.0
+        scale = float(scaler.scale_[j]) if scaler.scale_ is not None else 1.0
+        error = 2 * error / scale + FUNCTION_ERROR * (largest + shift / scale)
+    return error
+
+
+def _column_owners(step: Any, inputs: int) -> list[int]:
+    """Find the input column on which each output column of a fitted step depends.
+
+    Raises:
+        NotAdditiveError: the step mixes columns, or is of an unknown kind.
+    """
+    if is_kind(step, {"FunctionTransformer"}) and not _is_elementwise(step):
+        raise NotAdditiveError(
+            "it calls a custom function, which may mix attributes; functions of NumPy such as np.log1p can be read"
+        )
+    if is_kind(step, COLUMN_BY_COLUMN):
+        indicators = step.indicator_.features_.tolist() if getattr(step, "add_indicator", False) else []
+        return [*range(inputs), *indicators]
+    if is_kind(step, {"KBinsDiscretizer"}):
+        widths = [1] * inputs if step.encode == "ordinal" else [int(bins) for bins in step.n_bins_]
+    elif is_kind(step, {"SplineTransformer"}):
+        widths = [spline.c.shape[1] - (not step.include_bias) for spline in step.bsplines_]
+    elif is_kind(step, {"OneHotEncoder"}):
+        infrequent = getattr(step, "infrequent_categories_", [None] * inputs)
+        dropped = [None] * inputs if step.drop_idx_ is None else list(step.drop_idx_)
+        widths = [
+            len(categories) - (0 if grouped is None else len(grouped) - 1) - (place is not None)
+            for categories, grouped, place in zip(step.categories_, infrequent, dropped, strict=True)
+        ]
+    else:
+        raise NotAdditiveError("this kind of step may mix attributes, or runs code of its own")
+    return [j for j, width in enumerate(widths) for _ in range(width)]
+
+
+def _is_elementwise(step: Any) -> bool:
+    """Return whether a FunctionTransformer applies a function of NumPy to each number separately."""
+    elementwise = isinstance(step.func, np.ufunc) and (step.func.nin, step.func.nout) == (1, 1)
+    return elementwise and getattr(np, step.func.__name__, None) is step.func and not step.kw_args
