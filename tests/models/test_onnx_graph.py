@@ -585,7 +585,7 @@ REFUSED = {
     "norm of a row": ([node("Normalizer", "x", "n", norm="L2"), gemm("n", "y")], "Normalizer.*several attributes"),
     "root of a wide number": ([node("Sqrt", "x", "s"), gemm("s", "y")], "Sqrt.*too many values to list"),
     "people": ([node("Slice", "x first last zero", "y")], "Slice.*picks people"),
-    "columns to people": ([node("Reshape", "x flat", "y")], "Reshape.*across people"),
+    "columns to people": ([node("Reshape", "x flat", "y")], "Reshape.*across rows"),
     "number and its bin": (
         [
             node("Gather", "x k", "b", axis=1),

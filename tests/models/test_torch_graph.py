@@ -183,7 +183,7 @@ class Odd(nn.Module):
         (lambda m, x: m.last(torch.relu(m.linear(x)) + m.linear(x)), "aten.add.*skip connection"),
         (lambda m, x: m.last(m.linear(x) * m.linear(x)), "aten.mul.*multiplies"),
         (lambda m, x: m.last(m.linear(x - x.mean(0))), "aten.mean"),
-        (lambda m, x: m.last(m.linear(x).flatten(0).reshape(-1, 4)), "aten.flatten.*side by side"),
+        (lambda m, x: m.last(m.linear(x).flatten(0).reshape(-1, 4)), "aten.flatten.*across rows"),
         (lambda m, x: m.last(m.linear(torch.relu(x[:, 3:4] * x[:, 4:]) + x)), "aten.mul.*combines several attributes"),
         (lambda m, x: (m.last(torch.relu(m.linear(x))), m.linear(x)), "different functions"),
     ],

@@ -292,7 +292,7 @@ def test_what_is_refused(tmp_path):
         (lambda tree: tree["split_conditions"].__setitem__(-1, 1e300), "NaN or infinite"),
         (lambda tree: tree["split_conditions"].pop(), "split_conditions"),
         (lambda tree: tree["tree_param"].__setitem__("num_nodes", "3x"), "num_nodes"),
-        (lambda tree: tree.__setitem__("categories_nodes", []), "none are listed|missing"),
+        (lambda tree: tree.__setitem__("categories_nodes", []), "categories_segments|none are listed"),
         (lambda tree: tree.__setitem__("categories", []), "lists of categories"),
     ],
 )

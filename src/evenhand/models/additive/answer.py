@@ -1,4 +1,4 @@
-"""The end of a model: how probabilities and labels follow from the logits."""
+"""Outputs of a model: probabilities and labels as functions of the logits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OutputForm: TypeAlias = Literal["second", "first", "probabilities", "margins", "
 
 @dataclass(frozen=True, eq=False)
 class OutputTensor:
-    """A tensor that follows from the logits alone.
+    """A tensor that is a function of the logits.
 
     Attributes:
-        logits: one unit (the second class wins when it is > 0) or one per class (the largest wins).
+        logits: One unit (the second class wins if it is > 0) or one per class (the largest wins).
         form: ``second`` or ``first``, the probability of that class of two, (n, 1); ``probabilities``, (n, classes),
             or their logarithms; ``margins``, scores that are not probabilities; ``position`` of the winner; ``label``.
-        classes: the labels in the order of the logits, where the model says them.
-        probable: whether the model itself gives probabilities, the sigmoid or softmax of the logits.
+        classes: Labels in the order of the logits, if the model names them.
+        probable: Whether the model computes probabilities, the sigmoid or softmax of the logits.
     """
 
     logits: LinearTensor
@@ -35,65 +35,48 @@ class OutputTensor:
     probable: bool = True
 
 
-def sigmoid(logits: LinearTensor) -> OutputTensor:
-    """Return the probability of the second of two classes."""
-    if logits.units != 1:
-        raise NotAdditiveError(
-            f"a sigmoid of {logits.units} units: inside a network it is not a ReLU, and at its end it gives "
-            f"{logits.units} yes-or-no answers instead of one label"
-        )
-    return OutputTensor(logits, "second")
-
-
-def softmax(logits: LinearTensor) -> OutputTensor:
-    """Return one probability per class."""
-    if logits.units < 2:
-        raise NotAdditiveError("a softmax over one output is always 1")
-    return OutputTensor(logits, "probabilities")
-
-
 def complement(answer: OutputTensor) -> OutputTensor:
-    """``1 - answer``."""
+    """Compute ``1 - answer``."""
     if answer.form not in ("second", "first"):
         raise NotAdditiveError("it computes with the model's answer")
     return replace(answer, form="first" if answer.form == "second" else "second")
 
 
 def pair_columns(answers: Sequence[OutputTensor]) -> OutputTensor:
-    """Return the probabilities of the first and the second class side by side."""
+    """Join the probabilities of the first and the second class."""
     if len(answers) == 1:
         return answers[0]
-    same = len(answers) == 2 and answers[0].logits is answers[1].logits
-    if same and [answer.form for answer in answers] == ["first", "second"]:
+    same_logits = len(answers) == 2 and answers[0].logits is answers[1].logits
+    if same_logits and [answer.form for answer in answers] == ["first", "second"]:
         return replace(answers[0], form="probabilities")
     raise NotAdditiveError("it rearranges the model's answers")
 
 
 def select_column(answer: OutputTensor, index: int) -> OutputTensor:
-    """Return one column of two probabilities."""
+    """Select one column of two probabilities."""
     if answer.form in ("probabilities", "margins") and answer.logits.units <= 2 and index in (0, 1, -1, -2):
-        second = index in (1, -1)
-        one = answer.logits if answer.logits.units == 1 else _logit_difference(answer.logits)
+        is_second = index in (1, -1)
+        logit = answer.logits if answer.logits.units == 1 else _logit_difference(answer.logits)
         if answer.form == "probabilities":
-            return replace(answer, logits=one, form="second" if second else "first")
-        if second and answer.logits.units == 1:
-            return replace(answer, logits=one)
+            return replace(answer, logits=logit, form="second" if is_second else "first")
+        if is_second and answer.logits.units == 1:
+            return replace(answer, logits=logit)
     raise NotAdditiveError("it picks one of several answers")
 
 
 def argmax_output(tensor: LinearTensor | OutputTensor) -> OutputTensor:
-    """Return the position of the largest score, the first on a tie."""
+    """Find the position of the largest score, the first on a tie."""
     if isinstance(tensor, LinearTensor):
         if tensor.units < 2:
-            raise NotAdditiveError("the largest of one score is always the same")
+            raise NotAdditiveError("the largest of a single score is always the same")
         return OutputTensor(tensor, "position", probable=False)
     if tensor.form not in ("probabilities", "margins"):
-        raise NotAdditiveError("it looks for the largest of something else than one score per label")
+        raise NotAdditiveError("it compares other outputs than one score per label")
     return replace(tensor, form="position")
 
 
 def name_classes(tensor: LinearTensor | OutputTensor, classes: Sequence[Any], form: OutputForm) -> OutputTensor:
-    """Return the same answer, now that the model says what its labels are called."""
+    """Return the output with the names of its labels."""
     answer = OutputTensor(tensor, "margins", probable=False) if isinstance(tensor, LinearTensor) else tensor
     expected = 2 if answer.logits.units == 1 else answer.logits.units
     if len(classes) != expected:
@@ -107,7 +90,7 @@ def _logit_difference(logits: LinearTensor) -> LinearTensor:
 
 
 def are_opposite(logits: LinearTensor) -> bool:
-    """Return whether the two units are each other's negation."""
+    """Return whether there are two units, each the negation of the other."""
     if logits.units != 2:
         return False
     flipped = scale_units(select_units(logits, [0]), -1.0)
@@ -116,12 +99,12 @@ def are_opposite(logits: LinearTensor) -> bool:
 
 
 def check_ending(output: LinearTensor | OutputTensor, kind: str, *, name: str) -> None:
-    """Check that a single output is computed by a sigmoid if it is read as a probability, and only then.
+    """Check that a single output is computed by a sigmoid if, and only if, it is read as a probability.
 
-    A network decides on its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
+    A network decides by its logits. Without a sigmoid, the output itself would have to be compared with 1/2.
 
     Raises:
-        NotAdditiveError: it is not.
+        NotAdditiveError: the output is read otherwise.
     """
     single = output.units == 1 if isinstance(output, LinearTensor) else output.form in ("second", "first")
     if not single or isinstance(output, OutputTensor) == (kind in ("probability", "labels")):
@@ -140,17 +123,18 @@ def network_from_outputs(
     name: str,
     kind: str | None = None,
 ) -> AdditiveNetwork:
-    """Return the additive network behind a model's outputs, which must all tell the same.
+    """Build the additive network of a model's outputs, which must all follow from the same logits.
 
     Args:
-        outputs: what the model gives: logits, probabilities, labels.
-        schema: what its individuals are.
-        name: how to call it in a report.
-        kind: meaning of its outputs, as in ``evenhand.models.outputs``; None if they are what they are computed by.
+        outputs: Logits, probabilities or labels.
+        schema: Schema of the inputs.
+        name: Name in reports.
+        kind: Meaning of the outputs, as in ``evenhand.models.outputs``. If None, the last operation decides.
 
     Raises:
         ModelError: the number of outputs or their labels do not fit the schema's target.
-        NotAdditiveError: the outputs answer different questions, or a single output is not computed by what it means.
+        NotAdditiveError: the outputs follow from different logits, or a single output is read otherwise than it is
+            computed.
     """
     answers = [out for out in outputs if isinstance(out, OutputTensor)]
     if kind is not None and len(outputs) == 1:
@@ -160,7 +144,7 @@ def network_from_outputs(
         raise NotAdditiveError("the model gives no scores", location=name)
     for out in outputs:
         if (out.logits if isinstance(out, OutputTensor) else out) is not logits:
-            raise NotAdditiveError("the model's outputs are different functions of the person", location=name)
+            raise NotAdditiveError("the model's outputs do not follow from the same logits", location=name)
     if any(answer.form == "first" for answer in answers) and len(outputs) == 1:
         logits = scale_units(logits, -1.0)
         answers = [replace(answer, classes=None) for answer in answers]
@@ -170,5 +154,5 @@ def network_from_outputs(
     else:
         matched, favourable = labels_of_outputs(schema, logits.units, location=name)
     if answers and not any(answer.probable for answer in answers) and are_opposite(logits):
-        logits = select_units(logits, [1])  # one against the rest says everything twice where there are two labels
+        logits = select_units(logits, [1])  # one against the rest repeats the logit of two labels
     return build_network(schema, logits, matched, favourable, name=name)

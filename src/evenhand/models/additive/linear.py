@@ -1,8 +1,8 @@
-"""What follows the preprocessing: weighted sums of cells, hidden ReLU layers, and the network they make.
+"""Weighted sums of cells, hidden ReLU layers, and the network that they make.
 
-A ``Linear`` is a tensor of shape (n, units) whose units are affine functions of one source: the cells of the
-attributes, or a hidden layer. Every importer (ONNX, Keras, PyTorch, scikit-learn) builds its network from these few
-operations, so an operation has one meaning wherever a model comes from.
+A ``LinearTensor`` has the shape (n, units), and its units are affine functions of one source: the cells of the
+attributes, or a hidden layer. Every reader (ONNX, Keras, PyTorch, scikit-learn) builds its network from these few
+operations, so an operation means the same in every format.
 """
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ import numpy as np
 
 from evenhand.core.typing import Floats
 from evenhand.errors import NotAdditiveError
-from evenhand.models.additive.cells import (
-    Cell,
-    Cells,
-    CurveCell,
-    ListedCell,
-    RampCell,
-    apply_elementwise,
-)
+from evenhand.models.additive.cells import Cell, Cells, CurveCell, ListedCell, RampCell
 from evenhand.models.additive.network import (
     AdditiveNetwork,
     AffineLayer,
@@ -39,14 +32,14 @@ from evenhand.schema.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class CellFeatures:
-    """The source of a first layer: cells side by side."""
+    """Source of a first layer: cells side by side."""
 
     cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenUnits:
-    """The source of a later layer: the ReLU of the units before."""
+    """Source of a later layer: the ReLU of the units before."""
 
     inner: LinearTensor
 
@@ -64,7 +57,7 @@ class LinearTensor:
 
     @property
     def units(self) -> int:
-        """How many columns it has."""
+        """Number of columns."""
         return len(self.bias)
 
 
@@ -72,14 +65,14 @@ Tensor: TypeAlias = Cells | LinearTensor
 
 
 def as_linear(tensor: Tensor) -> LinearTensor:
-    """Return a row of cells (k,) as a ``Linear``; a ``Linear`` as it is."""
+    """Convert a row of cells (k,) into a ``LinearTensor``; return a ``LinearTensor`` unchanged."""
     if isinstance(tensor, LinearTensor):
         return tensor
     return affine(tensor, np.eye(len(_require_row(tensor))))
 
 
 def affine(tensor: Tensor, weights: Floats, bias: Floats | float = 0.0) -> LinearTensor:
-    """``tensor @ weights + bias``.
+    """Compute ``tensor @ weights + bias``.
 
     Raises:
         NotAdditiveError: the tensor is not a row of numbers.
@@ -99,26 +92,26 @@ def affine(tensor: Tensor, weights: Floats, bias: Floats | float = 0.0) -> Linea
 
 def _require_row(cells: Cells) -> Cells:
     if cells.ndim != 1:
-        raise NotAdditiveError(f"it needs a table of one row per person, and gets rows of shape {cells.shape}")
+        raise NotAdditiveError(f"it expects one number per column, got rows of shape {cells.shape}")
     return cells
 
 
 def scale_units(tensor: LinearTensor, factor: Floats | float, offset: Floats | float = 0.0) -> LinearTensor:
-    """``tensor * factor + offset``, unit by unit; one unit becomes several where ``factor`` or ``offset`` is wider."""
+    """Compute ``tensor * factor + offset`` by unit; a single unit is repeated if ``factor`` or ``offset`` is wider."""
     factor, offset = np.asarray(factor, dtype=np.float64), np.asarray(offset, dtype=np.float64)
     bias = tensor.bias * factor + offset
     return LinearTensor(tensor.source, np.broadcast_to(tensor.weights * factor, (len(tensor.weights), len(bias))), bias)
 
 
 def add_tensors(left: Tensor, right: Tensor) -> LinearTensor:
-    """Return the sum of two tensors, unit by unit; one unit is added to all."""
+    """Add two tensors by unit; a single unit is added to all."""
     (a, b), units = _same_source(left, right), max(_tensor_width(left), _tensor_width(right))
     weights = np.broadcast_to(a.weights + b.weights, (len(a.weights), units))
     return LinearTensor(a.source, weights, np.broadcast_to(a.bias + b.bias, (units,)))
 
 
 def join_tensors(tensors: Sequence[Tensor]) -> LinearTensor:
-    """Return tensors side by side."""
+    """Join the columns of tensors."""
     joined = as_linear(tensors[0])
     for tensor in tensors[1:]:
         a, b = _same_source(joined, tensor)
@@ -127,41 +120,34 @@ def join_tensors(tensors: Sequence[Tensor]) -> LinearTensor:
 
 
 def select_units(tensor: LinearTensor, units: Sequence[int] | slice) -> LinearTensor:
-    """Return some of the units, in the given order."""
+    """Select units, in the given order."""
     return LinearTensor(tensor.source, tensor.weights[:, units], tensor.bias[units])
 
 
-def relu(tensor: Tensor) -> Tensor:
-    """``max(0, tensor)``: exact on listed cells, a hidden layer on anything that mixes attributes."""
-    if isinstance(tensor, LinearTensor):
-        width = tensor.units
-    elif any(isinstance(cell, RampCell) for cell in tensor.flat):
-        tensor = as_linear(tensor)
-        width = tensor.units
-    else:
-        return apply_elementwise(lambda values: np.maximum(values, values.dtype.type(0)), tensor)
-    return LinearTensor(HiddenUnits(tensor), np.eye(width), np.zeros(width))
+def relu(tensor: LinearTensor) -> LinearTensor:
+    """Compute ``max(0, tensor)`` as a hidden layer."""
+    return LinearTensor(HiddenUnits(tensor), np.eye(tensor.units), np.zeros(tensor.units))
 
 
 def clip_units(tensor: LinearTensor, lower: float, upper: float) -> LinearTensor:
-    """``min(max(tensor, lower), upper)`` by hidden units: ``lower + relu(x - lower) - relu(x - upper)``."""
+    """Compute ``min(max(tensor, lower), upper)`` by hidden units, ``lower + relu(x - lower) - relu(x - upper)``."""
     if not lower <= upper or not (np.isfinite(lower) or np.isfinite(upper)):
         raise NotAdditiveError(f"it clips to [{lower:g}, {upper:g}]")
-    same = np.eye(tensor.units)
+    identity = np.eye(tensor.units)
     if not np.isfinite(lower):
-        return LinearTensor(HiddenUnits(scale_units(tensor, -1.0, upper)), -same, np.full(tensor.units, upper))
+        return LinearTensor(HiddenUnits(scale_units(tensor, -1.0, upper)), -identity, np.full(tensor.units, upper))
     above = scale_units(tensor, 1.0, -lower)
     if not np.isfinite(upper):
-        return LinearTensor(HiddenUnits(above), same, np.full(tensor.units, lower))
+        return LinearTensor(HiddenUnits(above), identity, np.full(tensor.units, lower))
     units = join_tensors([above, scale_units(tensor, 1.0, -upper)])
-    return LinearTensor(HiddenUnits(units), np.vstack([same, -same]), np.full(tensor.units, lower))
+    return LinearTensor(HiddenUnits(units), np.vstack([identity, -identity]), np.full(tensor.units, lower))
 
 
 def leaky_relu(tensor: LinearTensor, slope: float) -> LinearTensor:
-    """``relu(tensor) - slope * relu(-tensor)`` by hidden units."""
+    """Compute ``relu(tensor) - slope * relu(-tensor)`` by hidden units."""
     units = join_tensors([tensor, scale_units(tensor, -1.0)])
-    same = np.eye(tensor.units)
-    return LinearTensor(HiddenUnits(units), np.vstack([same, -slope * same]), np.zeros(tensor.units))
+    identity = np.eye(tensor.units)
+    return LinearTensor(HiddenUnits(units), np.vstack([identity, -slope * identity]), np.zeros(tensor.units))
 
 
 def _tensor_width(tensor: Tensor) -> int:
@@ -184,36 +170,30 @@ def _same_source(left: Tensor, right: Tensor) -> tuple[LinearTensor, LinearTenso
 def build_network(
     schema: Schema, logits: LinearTensor, classes: tuple[Value, ...], favourable: int, *, name: str
 ) -> AdditiveNetwork:
-    """Return the additive network that computes the logits.
+    """Build the additive network that computes the logits.
 
     Raises:
         NotAdditiveError: a number enters both by its size and by its bin.
         ModelError: weights and labels do not make a network.
     """
-    with np.errstate(all="ignore"):  # what is not finite is refused by the network itself
-        return _assemble_network(schema, logits, classes, favourable, name)
-
-
-def _assemble_network(
-    schema: Schema, logits: LinearTensor, classes: tuple[Value, ...], favourable: int, name: str
-) -> AdditiveNetwork:
     layers: list[AffineLayer] = []
     # From the outputs back to the first layer, whose inputs are functions of one attribute each.
     while isinstance(logits.source, HiddenUnits):
         layers.insert(0, AffineLayer(np.array(logits.weights), np.array(logits.bias)))
         logits = logits.source.inner
     cells, bias = logits.source.cells, np.array(logits.bias)
-    owned: list[list[int]] = [[] for _ in schema.attributes]
-    for j, cell in enumerate(cells):
-        if cell.attribute is not None:
-            owned[cell.attribute].append(j)
-        # A constant belongs to no attribute and goes into the bias.
-        elif isinstance(cell, ListedCell):
-            bias += _cell_numbers(cell)[0] * logits.weights[j]
-    parts = tuple(
-        _attribute_term(attribute, [cells[j] for j in owned[i]], logits.weights[owned[i]])
-        for i, attribute in enumerate(schema.attributes)
-    )
+    positions: list[list[int]] = [[] for _ in schema.attributes]
+    with np.errstate(all="ignore"):  # the network refuses numbers that are not finite
+        for j, cell in enumerate(cells):
+            if cell.attribute is not None:
+                positions[cell.attribute].append(j)
+            # A constant belongs to no attribute and is added to the bias.
+            elif isinstance(cell, ListedCell):
+                bias += _cell_numbers(cell)[0] * logits.weights[j]
+        parts = tuple(
+            _attribute_term(attribute, [cells[j] for j in positions[i]], logits.weights[positions[i]])
+            for i, attribute in enumerate(schema.attributes)
+        )
     return AdditiveNetwork(
         schema=schema,
         parts=parts,
@@ -227,51 +207,49 @@ def _assemble_network(
 
 def _attribute_term(attribute: Attribute, cells: list[Cell], weights: Floats) -> AttributeTerm:
     if not cells:
-        nothing = np.zeros(weights.shape[1])
+        zeros = np.zeros(weights.shape[1])
         if attribute.is_discrete:
-            return TableTerm(np.zeros((attribute.size or 0, len(nothing))), attribute.first)
-        return LineTerm(nothing, nothing)
-    if any(isinstance(cell, CurveCell) for cell in cells):
-        return _curve_term(attribute, cells, weights)
-    ramps = [(cell, w) for cell, w in zip(cells, weights, strict=True) if isinstance(cell, RampCell)]
-    rows = [(cell, w) for cell, w in zip(cells, weights, strict=True) if isinstance(cell, ListedCell)]
-    if ramps and rows:
+            return TableTerm(np.zeros((attribute.size or 0, len(zeros))), attribute.first)
+        return LineTerm(zeros, zeros)
+    listed = [cell for cell in cells if isinstance(cell, ListedCell)]
+    if 0 < len(listed) < len(cells):
         raise NotAdditiveError(
             f"the attribute {attribute.name!r} has too many values to list, and enters both by its size and by its bin"
         )
-    if ramps:
-        slopes, intercepts = (np.array([getattr(cell, k) for cell, _ in ramps]) for k in ("slope", "intercept"))
+    lines = [cell for cell in cells if isinstance(cell, RampCell)]
+    if not listed and len(lines) < len(cells):
+        return _curve_term(cells, weights)
+    if lines:
+        slopes, intercepts = np.array([line.slope for line in lines]), np.array([line.intercept for line in lines])
         return LineTerm(slopes @ weights, intercepts @ weights)
-    if rows[0][0].cuts is None:
-        return TableTerm(np.stack([_cell_numbers(cell) for cell, _ in rows], axis=1) @ weights, attribute.first)
-    cuts = np.unique(np.concatenate([cell.cuts for cell, _ in rows if cell.cuts is not None]))
-    # The first bin has no left end: look at the values just before the first cut there.
+    if listed[0].cuts is None:
+        return TableTerm(np.stack([_cell_numbers(cell) for cell in listed], axis=1) @ weights, attribute.first)
+    cuts = np.unique(np.concatenate([cell.cuts for cell in listed if cell.cuts is not None]))
+    # The first bin has no left end, so its value is that just before the first cut.
     starts = np.concatenate([[-np.inf], cuts])
     values = [
         _cell_numbers(cell)[np.searchsorted(cell.cuts, starts, side="right")]
-        for cell, _ in rows
+        for cell in listed
         if cell.cuts is not None
     ]
     return StepTerm(cuts, np.stack(values, axis=1) @ weights)
 
 
-def _curve_term(attribute: Attribute, cells: list[Cell], weights: Floats) -> CurveTerm:
+def _curve_term(cells: Sequence[Cell], weights: Floats) -> CurveTerm:
     curves: list[MonotoneCurve] = []
     rows: list[Floats] = []
     for cell, row in zip(cells, weights, strict=True):
-        if isinstance(cell, ListedCell):
-            raise NotAdditiveError(
-                f"the attribute {attribute.name!r} has too many values to list, and enters both by its size and by its "
-                "bin"
-            )
         sign = -1.0 if isinstance(cell, RampCell) and cell.slope < 0 else 1.0
-        curves.append(cell.curve if isinstance(cell, CurveCell) else _line_curve(cell, sign))
         rows.append(sign * row)
+        if isinstance(cell, RampCell):
+            curves.append(_line_curve(cell, sign))
+        elif isinstance(cell, CurveCell):
+            curves.append(cell.curve)
     return CurveTerm(tuple(curves), np.stack(rows))
 
 
 def _line_curve(cell: RampCell, sign: float) -> MonotoneCurve:
-    """Return a line as a curve that increases: its operations are rounded monotonically."""
+    """Convert a line into an increasing curve, since its operations are rounded monotonically."""
 
     def compute_rising(entries: Floats) -> Floats:
         return np.asarray(sign * np.asarray(cell.computed(entries), dtype=np.float64))
@@ -281,5 +259,5 @@ def _line_curve(cell: RampCell, sign: float) -> MonotoneCurve:
 
 def _cell_numbers(cell: ListedCell) -> Floats:
     if cell.values.dtype.kind not in "fiub":
-        raise NotAdditiveError("words reach the weights without becoming numbers first")
+        raise NotAdditiveError("words reach the weights without conversion to numbers")
     return cell.values.astype(np.float64)

@@ -1,8 +1,8 @@
-"""The operations of a model's graph, whatever framework it comes from, on everything a tensor can be here.
+"""Operations of a model's graph, in every framework, on each kind of tensor.
 
-A tensor is weights (a plain array), cells (functions of one attribute), a ``Linear`` (a weighted sum of cells, or of a
-hidden layer) or an ``Answer``. Its first axis is the people; cells and units have no such axis. What an operation
-cannot do without mixing attributes in another way than adding them, it refuses with ``NotAdditiveError``.
+A tensor is weights (a plain array), cells (functions of one attribute), a ``LinearTensor`` (a weighted sum of cells, or
+of a hidden layer) or an ``OutputTensor``. Its first axis is the rows; cells and units have no such axis. An operation
+that mixes attributes in another way than adding them raises ``NotAdditiveError``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_cells(value: Any) -> TypeGuard[Cells]:
 
 
 def is_weights(value: Any) -> TypeGuard[Values]:
-    """Return whether a value is the same for everybody."""
+    """Return whether a value is the same for all rows."""
     return isinstance(value, np.ndarray) and value.dtype.kind != "O"
 
 
@@ -40,16 +40,16 @@ def depends_on_inputs(value: Any) -> bool:
 
 
 def require_features(value: Any) -> Cells | LinearTensor:
-    """Return a tensor before the answer."""
+    """Return a tensor before the outputs; refuse others."""
     if isinstance(value, OutputTensor):
         raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax can only be read at the end")
     if isinstance(value, LinearTensor) or is_cells(value):
         return value
-    raise NotAdditiveError("it combines weights and people in an unknown way")
+    raise NotAdditiveError("it combines weights and inputs in an unknown way")
 
 
 def require_cells(value: Any) -> Cells:
-    """Return a tensor before attributes are mixed."""
+    """Return a tensor before attributes are mixed; refuse others."""
     tensor = require_features(value)
     if isinstance(tensor, LinearTensor):
         raise NotAdditiveError("it does more to a mixture of attributes than adding, weighting and ReLU")
@@ -57,7 +57,7 @@ def require_cells(value: Any) -> Cells:
 
 
 def broadcast_cells(value: Any, like: Cells) -> Cells:
-    """Return the cells as they are; weights as constant cells that NumPy broadcasts against ``like``."""
+    """Return cells unchanged, and weights as constant cells that NumPy broadcasts against ``like``."""
     if is_cells(value):
         if value.ndim != like.ndim:
             raise NotAdditiveError(f"it brings rows of shape {value.shape} and {like.shape} together")
@@ -65,38 +65,38 @@ def broadcast_cells(value: Any, like: Cells) -> Cells:
     while value.ndim > like.ndim and value.shape[0] == 1:
         value = value[0]
     if value.ndim > like.ndim:
-        raise NotAdditiveError(f"weights of shape {value.shape} are different for every person")
+        raise NotAdditiveError(f"weights of shape {value.shape} differ between rows")
     return cell.constant_cells(value)
 
 
 def inner_axis(axis: int, value: Cells) -> int:
-    """Return an axis of the tensor as an axis of its cells."""
+    """Convert an axis of a tensor into an axis of its cells."""
     rank = value.ndim + 1
     axis = axis + rank if axis < 0 else axis
     if not 1 <= axis < rank:
-        raise NotAdditiveError("it works across people")
+        raise NotAdditiveError("it works across rows")
     return axis - 1
 
 
-def as_cells(picked: Any) -> Cells:
-    """Return what indexing gave: cells, or a single one."""
-    return picked if isinstance(picked, np.ndarray) else cell.cell_array([picked], ())
+def as_cells(result: Any) -> Cells:
+    """Return the result of indexing, cells or a single cell, as cells."""
+    return result if isinstance(result, np.ndarray) else cell.cell_array([result], ())
 
 
 def per_unit(weights: Values, units: int) -> Floats:
-    """Return the weights that are added to or multiplied with units, as (units,) or one number."""
+    """Convert weights that are added to or multiplied with units to the shape (units,) or (1,)."""
     flat = weights.astype(np.float64).reshape(-1)
-    one_row = weights.ndim < 2 or (weights.ndim == 2 and weights.shape[0] == 1)
-    if not one_row or (units != 1 and len(flat) not in (1, units)):
+    is_row = weights.ndim < 2 or (weights.ndim == 2 and weights.shape[0] == 1)
+    if not is_row or (units != 1 and len(flat) not in (1, units)):
         raise NotAdditiveError(f"weights of shape {weights.shape} for {units} units")
     return flat
 
 
 def apply_arithmetic(name: str, left: Any, right: Any) -> Tensor:
-    """``Add``, ``Sub``, ``Mul`` or ``Div``."""
+    """Compute ``Add``, ``Sub``, ``Mul`` or ``Div``."""
     if isinstance(left, OutputTensor) or isinstance(right, OutputTensor):
-        one = is_weights(left) and left.size == 1 and left.reshape(-1)[0] == 1
-        if name == "Sub" and one and isinstance(right, OutputTensor):
+        is_one = is_weights(left) and left.size == 1 and left.reshape(-1)[0] == 1
+        if name == "Sub" and is_one and isinstance(right, OutputTensor):
             return answers.complement(right)
         raise NotAdditiveError("it computes with probabilities: a sigmoid or softmax can only be read at the end")
     if isinstance(left, LinearTensor) or isinstance(right, LinearTensor):
@@ -138,7 +138,7 @@ def _mixed_arithmetic(name: str, left: Any, right: Any) -> LinearTensor:
 
 
 def affine(value: Any, weights: Values, bias: Values | None = None) -> LinearTensor:
-    """``value @ weights + bias``."""
+    """Compute ``value @ weights + bias``."""
     if weights.dtype == np.float16:
         raise NotAdditiveError("it computes in half precision")
     weights = weights.astype(np.float64)
@@ -148,89 +148,96 @@ def affine(value: Any, weights: Values, bias: Values | None = None) -> LinearTen
 def batch_normalization(
     value: Any, scale: Values, shift: Values, mean: Values, variance: Values, epsilon: float
 ) -> LinearTensor:
-    """``(value - mean) / sqrt(variance + epsilon) * scale + shift`` with the statistics of the training."""
+    """Compute ``(value - mean) / sqrt(variance + epsilon) * scale + shift`` with statistics of the training."""
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
     return lin.scale_units(lin.as_linear(require_features(value)), factor, shift - mean.astype(np.float64) * factor)
 
 
 def relu(value: Any) -> Tensor:
-    """``max(0, value)``."""
-    return lin.relu(require_features(value))
-
-
-def clip_tensor(value: Any, lower: float, upper: float) -> Tensor:
-    """Limit to [lower, upper]."""
+    """Compute ``max(0, value)``: exact on listed cells, a hidden layer otherwise."""
     tensor = require_features(value)
-    if isinstance(tensor, LinearTensor):
-        return lin.clip_units(tensor, lower, upper)
-    return cell.clip_cells(tensor, lower, upper)
+    if _all_listed(tensor):
+        return cell.apply_elementwise(lambda values: np.maximum(values, values.dtype.type(0)), tensor)
+    return lin.relu(lin.as_linear(tensor))
 
 
 def leaky_relu(value: Any, slope: float) -> Tensor:
-    """``max(0, value) + slope * min(0, value)``."""
+    """Compute ``max(0, value) + slope * min(0, value)``."""
     tensor = require_features(value)
-    if not isinstance(tensor, LinearTensor) and all(isinstance(item, cell.ListedCell) for item in tensor.flat):
+    if _all_listed(tensor):
         return cell.apply_elementwise(
             lambda values: np.where(values < 0, values * values.dtype.type(slope), values), tensor
         )
     return lin.leaky_relu(lin.as_linear(tensor), slope)
 
 
+def _all_listed(tensor: Cells | LinearTensor) -> TypeGuard[Cells]:
+    return is_cells(tensor) and all(isinstance(item, cell.ListedCell) for item in tensor.flat)
+
+
+def clip_tensor(value: Any, lower: float, upper: float) -> Tensor:
+    """Limit values to [lower, upper]."""
+    tensor = require_features(value)
+    if isinstance(tensor, LinearTensor):
+        return lin.clip_units(tensor, lower, upper)
+    return cell.clip_cells(tensor, lower, upper)
+
+
 def bound_tensor(values: Sequence[Any], *, upper: bool) -> Tensor:
-    """Return the smaller (``upper``) or larger of a tensor and a number that is the same for all columns."""
+    """Compute the minimum (``upper``) or maximum of a tensor and a number that is the same for all columns."""
     weights = [value for value in values if is_weights(value)]
-    others = [value for value in values if not is_weights(value)]
-    if len(others) != 1 or len(weights) != 1 or np.ptp(weights[0]) != 0:
-        raise NotAdditiveError("it compares other than one tensor and one number")
+    inputs = [value for value in values if not is_weights(value)]
+    if len(inputs) != 1 or len(weights) != 1 or np.ptp(weights[0]) != 0:
+        raise NotAdditiveError("it does not compare one tensor with one number")
     bound = float(weights[0].reshape(-1)[0])
-    return clip_tensor(others[0], *((-np.inf, bound) if upper else (bound, np.inf)))
+    return clip_tensor(inputs[0], *((-np.inf, bound) if upper else (bound, np.inf)))
 
 
 def cast_tensor(value: Any, dtype: Any) -> Tensor:
-    """Change the type."""
-    wanted = np.dtype(dtype)
+    """Convert values to another type."""
+    dtype = np.dtype(dtype)
     if isinstance(value, OutputTensor):
-        if value.form in ("label", "position") or wanted.kind == "f":
+        if value.form in ("label", "position") or dtype.kind == "f":
             return value
         raise NotAdditiveError("it rounds probabilities")
     tensor = require_features(value)
     if isinstance(tensor, LinearTensor):
-        if wanted not in (np.float32, np.float64):
-            raise NotAdditiveError(f"it rounds a mixture of attributes to {wanted}")
+        if dtype not in (np.float32, np.float64):
+            raise NotAdditiveError(f"it rounds a mixture of attributes to {dtype}")
         return tensor
-    return cell.cast_cells(tensor, wanted)
+    return cell.cast_cells(tensor, dtype)
 
 
-def reshape(value: Any, wanted: Sequence[int]) -> Tensor:
-    """Return another shape; its first axis is the people (0, -1 or 1: as many as there are)."""
+def reshape(value: Any, shape: Sequence[int]) -> Tensor:
+    """Change the shape; its first axis is the rows (0, -1 or 1 for their number)."""
     if isinstance(value, OutputTensor):
         return value
     tensor = require_features(value)
     sizes = [tensor.units] if isinstance(tensor, LinearTensor) else list(tensor.shape)
     total = int(np.prod(sizes))
-    inner = [sizes[i] if size == 0 and i < len(sizes) else size for i, size in enumerate(wanted[1:])]
+    inner = [sizes[i] if size == 0 and i < len(sizes) else size for i, size in enumerate(shape[1:])]
     if inner.count(-1) == 1:
-        rest = int(np.prod([size for size in inner if size != -1]))
-        inner = [total // max(rest, 1) if size == -1 else size for size in inner]
-    if not wanted or wanted[0] not in (0, -1, 1) or int(np.prod(inner)) != total:
-        raise NotAdditiveError(f"it makes rows of shape {tuple(sizes)} into {tuple(wanted)}, across people")
+        product = int(np.prod([size for size in inner if size != -1]))
+        inner = [total // max(product, 1) if size == -1 else size for size in inner]
+    if not shape or shape[0] not in (0, -1, 1) or int(np.prod(inner)) != total:
+        raise NotAdditiveError(f"it reshapes rows of shape {tuple(sizes)} to {tuple(shape)}, across rows")
     if isinstance(tensor, LinearTensor):
         if len(inner) > 1:
-            raise NotAdditiveError("it folds a mixture of attributes")
+            raise NotAdditiveError("it reshapes a mixture of attributes")
         return tensor
     return tensor.reshape(inner)
 
 
 def squeeze(value: Any, axes: Sequence[int] | None) -> Tensor:
-    """Drop axes of length 1; all of them by default."""
+    """Remove axes of length 1. Default: all of them."""
     if isinstance(value, OutputTensor) or (isinstance(value, LinearTensor) and value.units == 1):
         return value
     cells = require_cells(value)
     if axes is None:
-        dropped = [axis for axis, size in enumerate(cells.shape) if size == 1]
+        inner = [axis for axis, size in enumerate(cells.shape) if size == 1]
     else:
-        dropped = [inner_axis(axis, cells) for axis in axes]
-    return as_cells(np.squeeze(cells, axis=tuple(dropped)))
+        inner = [inner_axis(axis, cells) for axis in axes]
+    return as_cells(np.squeeze(cells, axis=tuple(inner)))
 
 
 def unsqueeze(value: Any, axes: Sequence[int]) -> Tensor:
@@ -241,27 +248,27 @@ def unsqueeze(value: Any, axes: Sequence[int]) -> Tensor:
     rank = cells.ndim + 1 + len(axes)
     inner = [axis + rank - 1 if axis < 0 else axis - 1 for axis in axes]
     if min(inner) < 0:
-        raise NotAdditiveError("it works across people")
+        raise NotAdditiveError("it works across rows")
     return np.expand_dims(cells, tuple(inner))
 
 
 def concatenate(values: Sequence[Any], axis: int = 0) -> Tensor:
-    """Return tensors side by side."""
+    """Join tensors along an axis."""
     if any(isinstance(value, OutputTensor) for value in values):
         if not all(isinstance(value, OutputTensor) for value in values):
-            raise NotAdditiveError("it puts the answer beside something else")
+            raise NotAdditiveError("it joins an output with other tensors")
         return answers.pair_columns(values)
     tensors = [require_features(value) for value in values]
     if any(isinstance(tensor, LinearTensor) for tensor in tensors):
         if axis not in (1, -1):
-            raise NotAdditiveError("it puts people one after the other")
+            raise NotAdditiveError("it works across rows")
         return lin.join_tensors(tensors)
     arrays = [tensor for tensor in tensors if is_cells(tensor)]
     return np.concatenate(arrays, axis=inner_axis(axis, arrays[0]))
 
 
 def lookup_rows(table: Values, places: Any) -> Tensor:
-    """Return the rows of a table by what people are (an embedding), or labels by the winner's position."""
+    """Look up rows of a table by codes (an embedding), or labels by the winner's position."""
     if isinstance(places, OutputTensor):
         return answers.name_classes(places, table.reshape(-1).tolist(), "label")
     cells = require_cells(places)
@@ -273,7 +280,7 @@ def lookup_rows(table: Values, places: Any) -> Tensor:
 
 
 def select_columns(value: Any, axis: int, places: Values) -> Tensor:
-    """Return some columns; a single place drops the axis."""
+    """Select columns; a single place removes the axis."""
     if isinstance(value, OutputTensor):
         if places.size != 1:
             raise NotAdditiveError("it rearranges the model's answers")
@@ -281,7 +288,7 @@ def select_columns(value: Any, axis: int, places: Values) -> Tensor:
     tensor = require_features(value)
     if isinstance(tensor, LinearTensor):
         if axis not in (1, -1):
-            raise NotAdditiveError("it picks people")
+            raise NotAdditiveError("it selects rows")
         return lin.select_units(tensor, [int(place) for place in places.reshape(-1)])
     return as_cells(np.take(tensor, places, axis=inner_axis(axis, tensor)))
 
@@ -291,7 +298,7 @@ def slice_columns(value: Any, axis: int = 0, start: int | None = 0, end: int | N
     tensor = require_features(value)
     if axis == 0:
         if (start or 0, step) != (0, 1) or (end is not None and end < 2**31 - 1):
-            raise NotAdditiveError("it picks people")
+            raise NotAdditiveError("it selects rows")
         return tensor
     if isinstance(tensor, LinearTensor):
         return lin.select_units(tensor, slice(start, end, step))
@@ -301,13 +308,13 @@ def slice_columns(value: Any, axis: int = 0, start: int | None = 0, end: int | N
 
 
 def compare_tensors(function: Callable[[Values, Values], Values], left: Any, right: Any) -> Tensor:
-    """``<``, ``<=``, ``>`` or ``>=``, as NumPy's function."""
+    """Compare by a function of NumPy: ``<``, ``<=``, ``>`` or ``>=``."""
     like = require_cells(left if not is_weights(left) else right)
     return cell.compare_cells(function, broadcast_cells(left, like), broadcast_cells(right, like))
 
 
 def apply_per_value(function: Callable[..., Values], values: Sequence[Any]) -> Tensor:
-    """Return any function value by value, on values that depend on one attribute with a listed domain."""
+    """Apply a function by value, to values that depend on one attribute with a listed domain."""
     like = next(require_cells(value) for value in values if not is_weights(value))
     return cell.apply_elementwise(
         function, *(broadcast_cells(value if is_weights(value) else require_cells(value), like) for value in values)
@@ -315,7 +322,10 @@ def apply_per_value(function: Callable[..., Values], values: Sequence[Any]) -> T
 
 
 def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
-    """``on`` in the column of the code, ``off`` elsewhere, along a new last axis; codes below 0 count from the end."""
+    """Write ``on`` in the column of the code and ``off`` elsewhere, along a new last axis.
+
+    Codes below 0 count from the end.
+    """
 
     def columns(values: Values) -> tuple[Values, ...]:
         values = values.astype(np.int64)
@@ -326,12 +336,12 @@ def one_hot(codes: Any, size: int, off: Values, on: Values) -> Tensor:
 
 
 def argmax(value: Any, axis: int | None = None, keep: bool = False) -> Tensor:
-    """Return the position of the largest along the last axis, the first on a tie."""
+    """Find the position of the largest along the last axis, the first on a tie."""
     if axis is None:
-        raise NotAdditiveError("it works across people")
+        raise NotAdditiveError("it works across rows")
     if not is_cells(value):
         if axis not in (1, -1):
-            raise NotAdditiveError("it works across people")
+            raise NotAdditiveError("it works across rows")
         return answers.argmax_output(
             value if isinstance(value, OutputTensor) else lin.as_linear(require_features(value))
         )
@@ -340,17 +350,26 @@ def argmax(value: Any, axis: int | None = None, keep: bool = False) -> Tensor:
     cells: list[cell.Cell] = list(value.flat)
     if len({item.attribute for item in cells} - {None}) > 1:
         return answers.argmax_output(lin.as_linear(value))
-    found = cell.apply_rowwise(lambda rows: np.argmax(rows, axis=1)[:, None], value)
-    return found if keep else as_cells(found[..., 0])
+    positions = cell.apply_rowwise(lambda rows: np.argmax(rows, axis=1)[:, None], value)
+    return positions if keep else as_cells(positions[..., 0])
 
 
 def sigmoid(value: Any) -> OutputTensor:
-    """Return the end of a model with two labels."""
-    return answers.sigmoid(lin.as_linear(require_features(value)))
+    """Compute the probability of the second of two labels."""
+    logits = lin.as_linear(require_features(value))
+    if logits.units != 1:
+        raise NotAdditiveError(
+            f"a sigmoid of {logits.units} units: inside a network it is not a ReLU, and at its end it gives "
+            f"{logits.units} yes-or-no answers instead of one label"
+        )
+    return OutputTensor(logits, "second")
 
 
-def softmax(value: Any, axis: int) -> OutputTensor:
-    """Return the end of a model with one output per label; its logarithm tells the same."""
+def softmax(value: Any, axis: int, *_: Any) -> OutputTensor:
+    """Compute one probability per label, or its logarithm."""
     if axis not in (1, -1):
-        raise NotAdditiveError("it works across people")
-    return answers.softmax(lin.as_linear(require_features(value)))
+        raise NotAdditiveError("it works across rows")
+    logits = lin.as_linear(require_features(value))
+    if logits.units < 2:
+        raise NotAdditiveError("a softmax over one output is always 1")
+    return OutputTensor(logits, "probabilities")

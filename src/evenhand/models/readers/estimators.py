@@ -16,7 +16,6 @@ from evenhand.models.blackbox.number_model import NumberModel
 from evenhand.models.readers.boosters import booster_library, read_booster
 from evenhand.models.readers.reading import BLACK_BOX_HINT, locate_errors
 from evenhand.models.readers.sklearn_columns import estimator_columns, is_kind, transform_columns
-from evenhand.models.readers.sklearn_trees import is_sklearn_trees, own_encoder, read_sklearn_trees
 from evenhand.models.trees.ensemble import ZERO_THRESHOLD, TreeEnsemble, ensemble_labels
 from evenhand.population.independent import uniform_population
 from evenhand.schema.schema import Schema
@@ -76,7 +75,11 @@ def read_estimator(box: EstimatorModel | NumberModel) -> AdditiveNetwork | TreeE
         steps += model.steps[:-1]
         model = getattr(model.steps[-1][1], "best_estimator_", model.steps[-1][1])
     library = booster_library(model)
-    has_trees = library is not None or is_sklearn_trees(model)
+    has_trees = library is not None
+    if library is None:
+        from evenhand.models.readers.sklearn_trees import is_sklearn_trees
+
+        has_trees = is_sklearn_trees(model)
     columns = estimator_columns(box)
     takes_inputs = box.form == "numbers" or (box.form == "frame" and library is not None)
     if has_trees and takes_inputs and not steps and not box.schema.target.is_number:
@@ -119,14 +122,17 @@ def _network_outputs(model: Any, columns: Cells, name: str) -> LinearTensor:
 def _read_trees(model: Any, schema: Schema, *, encoded: bool = False) -> TreeEnsemble:
     if booster_library(model) is not None:
         return read_booster(model, schema)
+    from evenhand.models.readers.sklearn_trees import read_sklearn_trees
+
     return read_sklearn_trees(model, schema, encoded=encoded)
 
 
 def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | NumberModel) -> TreeEnsemble:
     """Convert trees whose input columns are functions of one attribute each."""
-    encoder = own_encoder(model)
-    if encoder is not None:
-        categorical = model.is_categorical_
+    categorical = getattr(model, "is_categorical_", None)
+    if categorical is not None:
+        # Histogram boosting numbers the categories itself and puts their columns first.
+        encoder = model._preprocessor.named_transformers_["encoder"]
         codes = transform_columns(encoder, columns[categorical], "the model's encoder", box.name)
         columns = np.concatenate([codes, columns[~categorical]])
     refuse_passthrough(columns)
@@ -134,7 +140,7 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
         if isinstance(column, ListedCell) and column.values.dtype.kind not in "fiub":
             raise NotAdditiveError("the trees compare words", location=box.name)
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    if len(names) != len(columns) or encoder is not None:
+    if len(names) != len(columns) or categorical is not None:
         names = [f"f{i}" for i in range(len(columns))]
     target_name = box.schema.target.name
     while target_name in names:
@@ -143,7 +149,7 @@ def _trees_over_columns(columns: Cells, model: Any, box: EstimatorModel | Number
     attributes = [{"name": name, "kind": "real", "lower": 0, "upper": 1, "encoding": "value"} for name in names]
     target = box.schema.target.model_dump() | {"name": target_name}
     plain_schema = Schema.parse({"target": target, "attributes": attributes})
-    trees = _read_trees(model, plain_schema, encoded=encoder is not None)
+    trees = _read_trees(model, plain_schema, encoded=categorical is not None)
     columns = _list_curves(columns, trees, box.schema, box.name)
     classes, favourable = trees.classes, trees.favourable
     if classes:

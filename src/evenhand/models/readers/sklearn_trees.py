@@ -153,7 +153,7 @@ def _read_histogram_boosting(
         by_name = hasattr(estimator, "feature_names_in_")
         positions = _match_columns(estimator, schema, name, np.flatnonzero(categorical).tolist() if by_name else [])
         columns = np.concatenate([positions[categorical], positions[~categorical]])
-        for i, categories in enumerate(own_encoder(estimator).categories_):
+        for i, categories in enumerate(estimator._preprocessor.named_transformers_["encoder"].categories_):
             present = [category for category in categories.tolist() if category is not None and category == category]
             codes[i] = category_codes(schema, int(columns[i]), present, by_name=by_name, location=name)
     trees = [
@@ -162,12 +162,6 @@ def _read_histogram_boosting(
         for output, predictor in enumerate(iteration)
     ]
     return trees, np.ravel(estimator._baseline_prediction).astype(np.float64)
-
-
-def own_encoder(model: Any) -> Any:
-    """Return the encoder of categories inside a model of histogram boosting; None if there is none."""
-    has_encoder = type(model) in HISTOGRAM_BOOSTING and model.is_categorical_ is not None
-    return model._preprocessor.named_transformers_["encoder"] if has_encoder else None
 
 
 def _match_columns(estimator: Any, schema: Schema, name: str, named_categories: list[int] | None = None) -> Integers:

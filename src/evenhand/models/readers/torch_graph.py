@@ -40,6 +40,7 @@ OPERATIONS: dict[str, Operation] = {
     "squeeze.dim": lambda value, axis: tensors.squeeze(value, [axis]),
     "unsqueeze.default": lambda value, axis: tensors.unsqueeze(value, [axis]),
     "view.default": tensors.reshape,
+    **dict.fromkeys(("softmax.int", "log_softmax.int", "_softmax.default", "_log_softmax.default"), tensors.softmax),
 }
 """Meaning of each ATen operation of an exported program, by its name."""
 
@@ -119,11 +120,6 @@ def _native_batch_norm(
     value: Any, scale: Any, shift: Any, mean: Any, variance: Any, momentum: float, epsilon: float
 ) -> list[Tensor]:
     return [_batch_norm(value, scale, shift, mean, variance, False, momentum, epsilon)]
-
-
-@_register("softmax.int", "log_softmax.int", "_softmax.default", "_log_softmax.default")
-def _softmax(value: Any, axis: int, *_: Any) -> Tensor:
-    return tensors.softmax(value, axis)
 
 
 @_register("flatten.using_ints")
